@@ -2,11 +2,12 @@
 
     pip install "rag-eval-hooks[langchain,report]"
     cd examples
-    rag-eval-hooks evaluate questions.csv --chain dataset_gate:chain --metrics ragas -o new.jsonl
+    rag-eval-hooks evaluate questions.csv --chain dataset_gate:chain -o new.jsonl
     rag-eval-hooks compare base.jsonl new.jsonl --fail-on "ragas.faithfulness<0.8"
 
 `base.jsonl` is what the first command wrote on the main branch. The second ends with 1 where the
-new mean is below 0.8; `rag-eval-hooks worst new.jsonl` shows the answers.
+samples show that the new mean is below 0.8; `rag-eval-hooks report new.jsonl --worst 5` shows the
+worst answers.
 """
 
 from __future__ import annotations

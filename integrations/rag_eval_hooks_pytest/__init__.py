@@ -2,7 +2,8 @@
 
 ```python
 def test_opening_hours(rag_eval):
-    sample = ask("When does the first ferry leave?")
+    answer, chunks = ask(question := "When does the first ferry leave?")
+    sample = {"question": question, "contexts": chunks, "answer": answer}
     rag_eval.assert_scores(sample, faithfulness=0.8)
 ```
 """

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.results.summary import scale_of_metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes, Score
 
@@ -31,14 +33,14 @@ class ScoresInTests:
         self._evals = evals or RagEval()
         self._sink = None if results is None else JsonlSink(results)
 
-    def evaluate(self, sample: Sample) -> Outcomes:
+    def evaluate(self, sample: Sample | Mapping[str, Any]) -> Outcomes:
         """Return the outcomes of a sample by metric id."""
-        start = time.time_ns()
-        outcomes = self._evals.evaluate(sample)
+        start, known = time.time_ns(), Sample.of(sample)
+        outcomes = self._evals.evaluate(known)
         if self._sink is not None:
             self._sink.deliver(
                 Evaluation(
-                    sample=sample,
+                    sample=known,
                     outcomes=outcomes,
                     probability=None,
                     start=start,
@@ -48,11 +50,11 @@ class ScoresInTests:
             )
         return outcomes
 
-    def assert_scores(self, sample: Sample, **limits: float) -> Outcomes:
+    def assert_scores(self, sample: Sample | Mapping[str, Any], **limits: float) -> Outcomes:
         """Assert that scores are at their limits or on the good side of them.
 
         Args:
-            sample: The sample.
+            sample: The sample, or a mapping as for `RagEval.evaluate`.
             **limits: Limit by metric in its own scale, by its whole id or the part after the dot:
                 `faithfulness=0.8`, or `**{"graphrag.score": 70}`. A metric for which lower is
                 better has its limit at most.
@@ -61,12 +63,13 @@ class ScoresInTests:
             The outcomes by metric id.
 
         Raises:
-            AssertionError: A score is worse or missing; says each claim, verdict and quote.
+            AssertionError: A score is worse or missing; names each claim, verdict and quote.
             ConfigError: A name is no metric that is measured, or that of several.
         """
         # The failure is about the sample, not about this function.
         __tracebackhide__ = True
-        outcomes = self.evaluate(sample)
+        known = Sample.of(sample)
+        outcomes = self.evaluate(known)
         named = {_metric(name, outcomes): limit for name, limit in limits.items()}
         failures = [
             text
@@ -74,12 +77,12 @@ class ScoresInTests:
             if (text := _failure(metric, outcomes[metric], limit)) is not None
         ]
         if failures:
-            head = f"question: {sample.question}\nanswer: {sample.answer}"
+            head = f"question: {known.question}\nanswer: {known.answer}"
             raise AssertionError("\n".join([*failures, head]))
         return outcomes
 
     def close(self) -> None:
-        """End the evaluator."""
+        """Shut the evaluator down."""
         self._evals.shutdown()
 
 
@@ -87,29 +90,26 @@ def _metric(name: str, outcomes: Mapping[str, Outcome]) -> str:
     if name in outcomes:
         return name
     found = [metric for metric in outcomes if metric.partition(".")[2] == name]
-    # The suites share names; those of RAGAS are meant by a bare one.
+    # The suites share names; a bare one is that of RAGAS.
     found = [metric for metric in found if metric.startswith("ragas.")] or found
     if len(found) != 1:
-        wants = "one of " + ", ".join(found or outcomes)
-        raise ConfigError("assert_scores", name, wants)
+        raise ConfigError("assert_scores", name, "one of " + ", ".join(found or outcomes))
     return found[0]
 
 
 def _failure(metric: str, outcome: Outcome, limit: float) -> str | None:
     if isinstance(outcome, NotScored):
-        return f"{metric}: not scored: {outcome.cause.value}, {outcome.detail}"
-    lower_is_better = _falls(metric, outcome)
-    if outcome.value <= limit if lower_is_better else outcome.value >= limit:
+        return f"{metric}: not scored: {outcome.line}"
+    is_less_better = _is_less_better(metric, outcome)
+    if outcome.value <= limit if is_less_better else outcome.value >= limit:
         return None
-    wanted = "at most" if lower_is_better else "at least"
-    lines = [f"{metric} is {outcome.value:.3g}, wanted {wanted} {limit:g}"]
+    expected = "at most" if is_less_better else "at least"
+    lines = [f"{metric} is {outcome.value:.3g}, expected {expected} {limit:g}"]
     return "\n".join([*lines, *(f"  {line}" for line in _explained(outcome))])
 
 
-def _falls(metric: str, score: Score) -> bool:
-    """Return whether lower is better: a value at the good end of its scale is normalised to 1."""
-    from rag_eval_hooks.results.summary import scale_of_metric
-
+def _is_less_better(metric: str, score: Score) -> bool:
+    """Return the direction of a metric's scale; for one that is not ours, as its value tells."""
     scale = scale_of_metric(metric)
     if scale is not None:
         return not scale.higher_is_better

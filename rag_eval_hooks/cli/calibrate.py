@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.report_command import results_of
+from rag_eval_hooks.cli.arguments import results_of
 from rag_eval_hooks.judges.calibration import (
     LEAST_AUROC,
     LEAST_LABELS,

@@ -1,23 +1,26 @@
-"""`rag-eval-hooks compare`: two runs side by side."""
+"""`rag-eval-hooks compare`: two runs side by side, as a gate for a build."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import share
-from rag_eval_hooks.cli.report_command import results_of, write_text
-from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results.comparison import Change, Comparison, Trend, compare
-from rag_eval_hooks.results.summary import MetricSummary
+from rag_eval_hooks.cli.arguments import results_of, share, write_text
+from rag_eval_hooks.results.compare import (
+    Change,
+    Comparison,
+    FailCondition,
+    compare,
+    failed_conditions,
+    regressed,
+)
 
-__all__ = ["FailCondition", "failed_gates", "register", "regressed"]
+__all__ = ["register"]
+
+_UNSCORED: Final = 3
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,134 +28,74 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "compare",
         help="two runs side by side, as a gate for a build",
-        description="Compares two runs. Exit code 1 where a gate fails.",
+        description="Compares two runs. Exit code 1 if a gate fails, 3 if a metric has no score in "
+        "one of the runs.",
     )
-    parser.add_argument("base", metavar="BASE", help="results before")
-    parser.add_argument("new", metavar="NEW", help="results after")
-    parser.add_argument("--by", metavar="KEY", help="compare groups, too")
-    parser.add_argument(
+    add = parser.add_argument
+    add("base", metavar="BASE", help="results before")
+    add("new", metavar="NEW", help="results after")
+    add("--by", metavar="KEY", help="compare groups, too")
+    add(
         "--fail-on",
         action="append",
         default=[],
         metavar="CONDITION",
-        help="such as 'ragas.faithfulness<0.8', of the new mean (repeatable)",
+        help="fail where the new mean shows it, such as 'ragas.faithfulness<0.8': the whole 95 %% "
+        "interval meets the condition (repeatable)",
     )
-    parser.add_argument(
+    add(
+        "--fail-on-point",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="fail where the new mean meets the condition, whatever its interval (repeatable)",
+    )
+    add(
         "--fail-on-regression",
         type=share,
         metavar="MARGIN",
-        help="fail where a mean, of 0 to 1, falls by more, and the samples show that it does",
+        help="fail where a mean, on a scale from 0 to 1, falls by more, and the samples show it",
     )
-    parser.add_argument(
-        "--allow-different-judges", action="store_true", help="compare scores of different judges"
-    )
-    parser.add_argument("--format", choices=("text", "md", "json"), default="text")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
-    parser.set_defaults(run=_compare)
+    add("--allow-different-judges", action="store_true", help="compare scores of different judges")
+    add("--format", choices=("text", "md", "json"), default="text")
+    add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
+    parser.set_defaults(run=_run)
 
 
-def _compare(arguments: argparse.Namespace) -> int:
-    from rag_eval_hooks.results.compared_text import (
-        comparison_as_json,
-        comparison_as_text,
-    )
-
-    gates = [FailCondition.of(text) for text in arguments.fail_on]
+def _run(arguments: argparse.Namespace) -> int:
+    conditions = [FailCondition.of(text) for text in arguments.fail_on]
+    points = [FailCondition.of(text) for text in arguments.fail_on_point]
     comparison = compare(
         results_of([arguments.base]),
         results_of([arguments.new]),
         by=arguments.by,
         allow_different_judges=arguments.allow_different_judges,
     )
-    if not comparison.changes:
-        raise UsageError("compare: no metric has scores in both runs")
-    conditions = failed_gates(gates, comparison.new)
-    margin = arguments.fail_on_regression
-    worse = [] if margin is None else regressed(comparison, margin)
-    failures = [
-        *conditions,
-        *(
-            f"{one.metric}{'' if one.group is None else f' of {one.group}'} fell by"
-            f" {-one.difference:.3f}"
-            for one in worse
-        ),
-    ]
-    if arguments.format == "json":
-        text = json.dumps(comparison_as_json(comparison, failures), ensure_ascii=False, indent=2)
-    else:
-        text = comparison_as_text(comparison, failures, markdown=arguments.format == "md")
-    write_text(text, arguments.output)
-    return 1 if failures else 0
+    if not comparison.new:
+        raise UsageError(f"{arguments.new}: no result has an outcome.")
+    failures = failed_conditions(conditions, comparison.new)
+    failures += failed_conditions(points, comparison.new, by_point=True)
+    if arguments.fail_on_regression is not None:
+        failures += map(_fall, regressed(comparison, arguments.fail_on_regression))
+    write_text(_rendered(comparison, failures, arguments.format), arguments.output)
+    if failures:
+        return 1
+    return _UNSCORED if comparison.unscored else 0
 
 
-_GATE: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
+def _fall(one: Change) -> str:
+    of_group = "" if one.group is None else f" of {one.group}"
+    return f"{one.metric}{of_group} fell by {-one.gain:.3f} on a scale from 0 to 1"
 
 
-@dataclass(frozen=True, slots=True)
-class FailCondition:
-    """Condition under which a build fails, such as `ragas.faithfulness<0.8`.
+def _rendered(comparison: Comparison, failures: list[str], kind: str) -> str:
+    if kind == "json":
+        from rag_eval_hooks.results.report import comparison_as_json
 
-    Attributes:
-        text: The condition.
-        metric: The metric, in its own scale.
-        sign: `<`, `<=`, `>` or `>=`.
-        limit: The number.
-    """
+        plain = comparison_as_json(comparison, failures)
+        return json.dumps(plain, ensure_ascii=False, indent=2)
+    from rag_eval_hooks.cli.report import terminal_text
+    from rag_eval_hooks.results.render import comparison_as_markdown
 
-    text: str
-    metric: str
-    sign: str
-    limit: float
-
-    @classmethod
-    def of(cls, text: str) -> FailCondition:
-        """Return the gate that a text names.
-
-        Raises:
-            ConfigError: It names none.
-        """
-        match = _GATE.fullmatch(text)
-        if match is None:
-            raise ConfigError("fail-on", text, "a condition such as 'ragas.faithfulness<0.8'")
-        return cls(text, match[1], match[2], float(match[3]))
-
-    def is_met_by(self, value: float) -> bool:
-        """Return whether the build fails at this mean."""
-        limit = self.limit
-        return {
-            "<": value < limit,
-            "<=": value <= limit,
-            ">": value > limit,
-            ">=": value >= limit,
-        }[self.sign]
-
-
-def failed_gates(gates: Iterable[FailCondition], metrics: Mapping[str, MetricSummary]) -> list[str]:
-    """Return what fails a build, in words; a metric without a score fails it too.
-
-    Raises:
-        ConfigError: A gate names a metric that was not measured.
-    """
-    found = []
-    for gate in gates:
-        summary = metrics.get(gate.metric)
-        if summary is None:
-            raise ConfigError("fail-on", gate.metric, "one of " + ", ".join(metrics))
-        if summary.estimate is None:
-            found.append(f"{gate.text}: no sample has a score")
-        elif gate.is_met_by(summary.estimate.mean):
-            found.append(f"{gate.text}: the mean is {summary.estimate.mean:.3f}")
-    return found
-
-
-def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the differences that fail a build.
-
-    Args:
-        comparison: The comparison.
-        margin: Fall of a mean in [0, 1] that is accepted; a larger one fails if its interval shows
-            that it is no accident of the samples.
-    """
-    return [
-        one for one in comparison.changes if one.trend is Trend.WORSE and one.difference < -margin
-    ]
+    markdown = comparison_as_markdown(comparison, failures)
+    return markdown if kind == "md" else terminal_text(markdown)

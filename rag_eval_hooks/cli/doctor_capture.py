@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from opentelemetry.trace import NoOpTracerProvider
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.explanation import ADVICE
-
-if TYPE_CHECKING:
-    from rag_eval_hooks.result import Evaluation
-    from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config.sources import given_texts
+from rag_eval_hooks.datasets.chain import asking, named_object
+from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.sample import Sample
 
 __all__ = ["show_capture"]
 
@@ -28,7 +30,7 @@ _CONTEXT_RULES: Final[Mapping[str, str]] = {
     "recorded": "recorded by the application",
     "chosen": "named by the handler's contexts=",
     "prompt": "their texts stand in the prompt of the model that answered",
-    "shingles": "the prompt shows parts of them, four words in a row that no other document has",
+    "shingles": "the prompt shows parts of them: four words in a row that no other document has",
     "structure": "no prompt shows them; the answer names them as its sources",
     "last_list": "no prompt shows any; the list of the last step that gave one",
     "step": "a step or tool wrote some of them: rows of a database, a search, perhaps a fixed text",
@@ -41,11 +43,13 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "search",
     "answer": 'the handler\'s answer="KEY" of the output, or a function of the output',
 }
-_NO_SAMPLE: Final[Mapping[str, str]] = {
-    "without_retrieval": "contexts",
-    "no_question": "question",
-    "capture_failed": "contexts",
+_NO_SAMPLE: Final[Mapping[str, tuple[str, str]]] = {
+    "without_retrieval": ("no retrieved text was seen, so there is no sample", "contexts"),
+    "no_question": ("no text of the input could be the question", "question"),
+    "capture_failed": ("an object of the application could not be read", "contexts"),
 }
+_LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
+"""Settings that change what is captured."""
 _SHOWN: Final = 160
 """Characters shown of a text."""
 
@@ -65,12 +69,10 @@ def show_capture(
         UsageError: There is no question.
         ConfigError: The pipeline cannot be found or asked, or a setting is wrong.
     """
-    from rag_eval_hooks.datasets.chain import asking, named_object
-
     if question is None or not question.strip():
-        raise UsageError("--capture: wants --question TEXT, such as one that your users ask")
+        raise UsageError("--capture needs --question TEXT, such as a question of your users.")
     pipeline = named_object(name, "--capture")
-    taken: list[Evaluation] = []
+    taken: list[Sample] = []
     raised: Exception | None = None
     with _capturing(given, taken) as evals, asking(pipeline, evals, "--capture") as ask:
         try:
@@ -79,7 +81,7 @@ def show_capture(
             output, raised = None, error
         evals.flush(60.0)
         reasons = _reasons(evals.stats())
-    samples = [evaluation.sample for evaluation in taken]
+    samples = taken
     keys = [str(key) for key in output] if isinstance(output, Mapping) else []
     problem = None if raised is None else f"{type(raised).__name__}: {raised}"
     if as_json:
@@ -92,28 +94,19 @@ def show_capture(
     return 0 if complete and raised is None else 1
 
 
-def _capturing(given: Mapping[str, str], taken: list[Evaluation]) -> Any:
+def _capturing(given: Mapping[str, str], taken: list[Sample]) -> RagEval:
     """Return an evaluator that takes every request, and sends nothing anywhere."""
-    from opentelemetry.trace import NoOpTracerProvider
-
-    from rag_eval_hooks import Metric, RagEval, Score
-    from rag_eval_hooks.config.settings import RagEvalConfig
-    from rag_eval_hooks.config.sources import given_texts
-
     config = RagEvalConfig(**given_texts(RagEvalConfig, given))
-    limits = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
-    metric = Metric(
-        id="doctor.captured",
-        score=lambda _sample, _findings: Score(value=1.0, normalised=1.0),
-        needs=frozenset(),
-    )
+    limits = {name: getattr(config, name) for name in _LIMITS}
+
+    def captured(_: Sample) -> float:
+        return 1.0
+
     return RagEval(
-        metrics=[metric],
-        sinks=[taken.append],
+        captured,
+        sinks=[lambda sample, _outcomes: taken.append(sample)],
         tracer_provider=NoOpTracerProvider(),
-        config=RagEvalConfig(
-            **{name: getattr(config, name) for name in limits}, evaluation_span="off"
-        ),
+        config=RagEvalConfig(**limits, evaluation_span="off"),
     )
 
 
@@ -146,8 +139,9 @@ def _lines(
 def _absence(reason: str, more: int | None) -> Iterator[str]:
     """Yield lines about requests without a sample, beside others with one or alone."""
     yield f"{'No sample' if more is None else f'{more} more without a sample'}: {reason}"
-    yield f"  {ADVICE.get(reason, '')}"
-    if (part := _NO_SAMPLE.get(reason)) is not None:
+    if reason in _NO_SAMPLE:
+        text, part = _NO_SAMPLE[reason]
+        yield f"  {text}"
         yield f"  To set it: {_REMEDIES[part]}"
 
 

@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.arguments import at_least
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from rag_eval_hooks.config.settings import RagEvalConfig
     from rag_eval_hooks.datasets.run import DatasetRun
     from rag_eval_hooks.delivery import SinkSpec
-    from rag_eval_hooks.judges import Judge
+    from rag_eval_hooks.judges import Embedder, Judge
 
 __all__ = ["register"]
 
-_PATIENCE_S = 86_400.0
+_UNSCORED: Final = 3
+_PATIENCE_S: Final = 86_400.0
 """Seconds to wait for a row that workers evaluate."""
-_EVERY_S = 10.0
+_EVERY_S: Final = 10.0
 """Seconds between two lines where the output is no terminal."""
 
 
@@ -35,42 +37,31 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "evaluate",
         help="evaluate a data set, or a pipeline on its questions",
-        description="Evaluates a data set, or a pipeline on its questions. Exit code 1 where a row "
-        "failed.",
+        description="Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row "
+        "failed, 3 if a metric has no value.",
     )
-    parser.add_argument(
-        "data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
+    add(
         "-o",
         "--output",
         type=Path,
         metavar="FILE",
         help="results, appended; rows that it has are left out (default: <data>.results.jsonl)",
     )
-    parser.add_argument(
+    add(
         "--map",
         action="append",
         default=[],
         metavar="FIELD=COLUMN",
         help=f"column of {', '.join(COLUMNS)} (repeatable)",
     )
-    parser.add_argument(
-        "--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers"
-    )
-    parser.add_argument(
-        "--concurrency",
-        type=at_least(1),
-        default=4,
-        metavar="N",
-        help="questions at once (default: 4)",
-    )
-    parser.add_argument("--limit", type=at_least(1), metavar="N", help="the first N rows only")
-    parser.add_argument("--metrics", metavar="IDS", help="suites or metrics, by commas")
-    parser.add_argument("--judge", help=JUDGES.wanted)
-    parser.add_argument(
-        "--workers", choices=("celery",), help="let the workers of a fleet evaluate the rows"
-    )
+    add("--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers")
+    add("--concurrency", type=at_least(1), default=4, metavar="N", help="questions at once")
+    add("--limit", type=at_least(1), metavar="N", help="the first N rows only")
+    add("--metrics", metavar="IDS", help="suites or metrics, by commas")
+    add("--judge", help=JUDGES.wanted)
+    add("--workers", choices=("celery",), help="let the workers of a fleet evaluate the rows")
     parser.set_defaults(run=_run)
 
 
@@ -89,12 +80,11 @@ def _run(arguments: argparse.Namespace) -> int:
     sink = RunSink(output)
     # The sinks of the settings are the workers', if there are any.
     sinks: list[SinkSpec] = [sink, *(config.sinks if arguments.workers is None else ())]
-    total = arguments.limit or count_rows(data)
-    judge = None if arguments.workers else _judge(config, output)
+    judge, embedder = (None, None) if arguments.workers else _models(config, output)
     started = time.monotonic()
     with (
-        RagEval(sinks=sinks, config=config, judge=judge) as evals,
-        _progress(total) as progress,
+        RagEval(sinks=sinks, config=config, judge=judge, embedder=embedder) as evals,
+        _progress(arguments.limit or count_rows(data)) as progress,
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
         run = run_dataset(
@@ -107,14 +97,17 @@ def _run(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
     _print_end(run, output, time.monotonic() - started)
-    return 1 if run.failed or run.partial or run.unreadable else 0
+    if run.failed or run.partial or run.unreadable:
+        return 1
+    return _UNSCORED if run.unscored else 0
 
 
 def _config(arguments: argparse.Namespace) -> RagEvalConfig:
     from rag_eval_hooks.config.settings import RagEvalConfig
+    from rag_eval_hooks.config.sources import given_texts
 
-    given: dict[str, Any] = {"metrics": arguments.metrics, "judge": arguments.judge}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    given = {"metrics": arguments.metrics, "judge": arguments.judge}
+    chosen = given_texts(RagEvalConfig, {k: v for k, v in given.items() if v is not None})
     # Every row counts, whatever is drawn of live traffic.
     every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
     if arguments.workers is not None:
@@ -122,40 +115,43 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
     return RagEvalConfig(**every, **chosen)
 
 
-def _judge(config: RagEvalConfig, output: Path) -> Judge | None:
-    """Return a judge that remembers its replies on disk, so that none is paid for twice."""
+def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder | None]:
+    """Return a judge that remembers its replies on disk, so that none is paid for twice.
+
+    With it comes the embedder that the settings choose for the judge of this name.
+    """
     name, _, model = config.judge.partition(":")
     if name != "openai":
-        return None
+        return None, None
+    from rag_eval_hooks.judges import choose_embedder
     from rag_eval_hooks.judges.choose import openai_judge
     from rag_eval_hooks.judges.memo import Memo
 
     memo = Memo(output.with_name(f"{output.name}.replies"))
-    return openai_judge(config, model, None, memo=memo)
+    return openai_judge(config, model, None, memo=memo), choose_embedder(config)
 
 
 def _mapped(texts: list[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
     for (field, sign, column), text in zip(pairs, texts, strict=True):
         if not (field and sign and column):
-            raise UsageError(f"--map: got {text!r}; wants FIELD=COLUMN")
+            raise UsageError(f"--map: {text!r} is not accepted. Use FIELD=COLUMN.")
     return {field: column for field, _, column in pairs}
 
 
 def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     rate = run.evaluated / seconds if seconds else 0.0
-    parts = [f"{run.evaluated} rows evaluated in {seconds:.1f} s ({rate:.0f} a second)"]
-    if run.resumed:
-        parts.append(f"{run.resumed} were there already")
-    if run.unreadable:
-        parts.append(f"{run.unreadable} cannot be read")
-    if run.failed:
-        parts.append(f"{run.failed} failed")
-    if run.partial:
-        parts.append(f"{run.partial} lack a score because a metric failed: run this again")
-    if run.usage.cost is not None:
-        parts.append(f"cost {run.usage.cost:.4f}")
-    print(f"{output}: {', '.join(parts)}")
+    told = {
+        f"{run.resumed} were there already": run.resumed,
+        f"{run.unreadable} cannot be read": run.unreadable,
+        f"{run.failed} failed": run.failed,
+        f"{run.partial} lack a score because a metric failed: run this again": run.partial,
+        f"cost {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
+    }
+    evaluated = f"{run.evaluated} rows evaluated in {seconds:.1f} s ({rate:.0f} a second)"
+    print(f"{output}: {', '.join([evaluated, *(text for text, shown in told.items() if shown)])}")
+    for metric, reason in run.unscored.items():
+        print(f"  {metric} has no value: {reason}", file=sys.stderr)
     for error in run.errors:
         print(f"  {error}", file=sys.stderr)
     if run.evaluated or run.resumed:
@@ -165,53 +161,35 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[DatasetRun], None]]:
     """Give a function that shows counts: a bar in a terminal, else a line now and then."""
-    if not sys.stderr.isatty():
-        yield _LinePrinter(total).show
+    started = time.monotonic()
+
+    def told(run: DatasetRun) -> str:
+        rate = run.evaluated / max(1e-9, time.monotonic() - started)
+        cost = "" if run.usage.cost is None else f", cost {run.usage.cost:.4f}"
+        return f"{rate:.0f} a second{cost}"
+
+    if not sys.stderr.isatty() or find_spec("rich") is None:
+        last = started
+
+        def print_line(run: DatasetRun) -> None:
+            nonlocal last
+            if time.monotonic() - last >= _EVERY_S:
+                last = time.monotonic()
+                of_all = "" if total is None else f" of {total}"
+                print(f"{run.evaluated + run.resumed}{of_all} rows, {told(run)}", file=sys.stderr)
+
+        yield print_line
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
 
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[cost]}"),
-    )
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeLeft()
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total, rate="", cost="")
-        started = time.monotonic()
+        task = bar.add_task("", total=total)
 
         def show(run: DatasetRun) -> None:
-            rate = run.evaluated / max(1e-9, time.monotonic() - started)
-            cost = "" if run.usage.cost is None else f"cost {run.usage.cost:.4f}"
-            bar.update(
-                task,
-                completed=run.evaluated + run.resumed + run.unreadable,
-                rate=f"{rate:.0f}/s",
-                cost=cost,
-            )
+            completed = run.evaluated + run.resumed + run.unreadable
+            bar.update(task, completed=completed, description=told(run))
 
         yield show
-
-
-class _LinePrinter:
-    def __init__(self, total: int | None) -> None:
-        self._total = "" if total is None else f" of {total}"
-        self._started = self._shown = time.monotonic()
-
-    def show(self, run: DatasetRun) -> None:
-        now = time.monotonic()
-        if now - self._shown < _EVERY_S:
-            return
-        self._shown = now
-        rate = run.evaluated / (now - self._started)
-        cost = "" if run.usage.cost is None else f", cost {run.usage.cost:.4f}"
-        done = run.evaluated + run.resumed
-        print(f"{done}{self._total} rows, {rate:.0f} a second{cost}", file=sys.stderr)

@@ -5,29 +5,29 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli import (
-    UsageError,
-    calibrate,
-    compare,
-    doctor,
-    evaluate,
-    fleet,
-    metrics,
-    report_command,
-)
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.cli import calibrate, compare, doctor, evaluate, metrics, report, worker
+from rag_eval_hooks.errors import RagEvalError
 
 __all__ = ["build_parser", "main"]
 
-Run: TypeAlias = Callable[[argparse.Namespace], int]
-
-USAGE_ERROR: Final = 2
-INTERRUPTED: Final = 130
-NOT_READ: Final = 141
+_WRONG_USE: Final = 2
+_INTERRUPTED: Final = 130
+_NOT_READ: Final = 141
+_EXTRAS: Final[Mapping[str, str]] = {
+    "celery": "celery",
+    "jinja2": "report",
+    "langchain_core": "langchain",
+    "llama_index": "llama-index",
+    "markupsafe": "report",
+    "openai": "openai",
+    "opentelemetry": "otel",
+    "rich": "report",
+}
+"""Extra that installs a package."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,8 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    commands = (evaluate, report_command, compare, calibrate, metrics, doctor, fleet)
-    for command in commands:
+    for command in (evaluate, report, compare, calibrate, metrics, doctor, worker):
         command.register(subparsers)
     return parser
 
@@ -50,25 +49,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; those of the process by default.
 
     Returns:
-        The exit code: 0 when all went well, 1 when the command found something wrong, 2 for
-        wrong input, 130 after an interrupt, 141 where nobody reads the output to its end.
+        The exit code: 0 if all went well, 1 if a gate failed or a row gave no result, 2 for wrong
+        use or a missing package, 3 if a metric has no value, 130 after an interrupt, 141 if the
+        reader closed the output early.
     """
     arguments = build_parser().parse_args(argv)
-    run: Run = arguments.run
+    run: Callable[[argparse.Namespace], int] = arguments.run
     try:
         code = run(arguments)
         sys.stdout.flush()
         return code
-    except (UsageError, ConfigError) as error:
-        print(f"rag-eval-hooks: error: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    except KeyboardInterrupt:
-        print("rag-eval-hooks: interrupted", file=sys.stderr)
-        return INTERRUPTED
     except BrokenPipeError:
         # As in `| head`. The interpreter would complain about output that is not written yet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOT_READ
+        return _NOT_READ
+    except KeyboardInterrupt:
+        print("rag-eval-hooks: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except (RagEvalError, ImportError, OSError) as error:
+        print(f"rag-eval-hooks: error: {_message(error)}", file=sys.stderr)
+        return _WRONG_USE
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if not isinstance(error, ModuleNotFoundError) or not error.name or "pip install" in str(error):
+        return str(error) or type(error).__name__
+    package = error.name.partition(".")[0]
+    wanted = f'"rag-eval-hooks[{_EXTRAS[package]}]"' if package in _EXTRAS else package
+    return f"{error.name} is not installed. Run: pip install {wanted}"
 
 
 if __name__ == "__main__":

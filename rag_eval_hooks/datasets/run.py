@@ -19,6 +19,7 @@ from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.result import Evaluation, unscored_of
 from rag_eval_hooks.results.read import read
 from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Ask", "DatasetRun", "DoneRows", "RunSink", "rows_done", "run_dataset"]
@@ -43,6 +44,7 @@ class DatasetRun:
         partial: Rows of which a metric failed; the next run tries them again.
         errors: The first errors, for a person.
         usage: Judge calls, tokens and cost so far.
+        unscored: Metrics that no row has a value of, each with the reason of the last row.
     """
 
     rows: int = 0
@@ -53,6 +55,7 @@ class DatasetRun:
     partial: int = 0
     errors: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    unscored: dict[str, str] = field(default_factory=dict)
 
     def note(self, error: str) -> None:
         """Remember one of the first errors."""
@@ -61,9 +64,14 @@ class DatasetRun:
 
 
 class DoneRows:
-    """Rows that a results file has, by number and digest; eight bytes a row."""
+    """Rows that a results file has, by number and digest, eight bytes a row.
+
+    Attributes:
+        reasons: Reason of the last absence by metric; empty for one that some row has a score of.
+    """
 
     def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
         self._digests = array("Q")
 
     def add(self, number: int, digest: int) -> None:
@@ -77,6 +85,14 @@ class DoneRows:
         """Return whether the row is there, with this very content."""
         return row.number < len(self._digests) and self._digests[row.number] == row.digest
 
+    def see(self, outcomes: Outcomes) -> None:
+        """Note which metrics have a score."""
+        for metric, one in outcomes.items():
+            if isinstance(one, Score):
+                self.reasons[metric] = ""
+            elif self.reasons.get(metric) != "":
+                self.reasons[metric] = one.line
+
 
 def rows_done(path: Path) -> DoneRows:
     """Return the rows of a results file that need not be evaluated again.
@@ -89,10 +105,11 @@ def rows_done(path: Path) -> DoneRows:
         key = row.sample.metadata.get(ROW_KEY)
         if unscored_of(row.outcomes):
             failed.add(key)
-        elif key is not None:
-            number, _, digest = str(key).partition("-")
-            with suppress(ValueError):
-                done.add(int(number), int(digest, 16))
+            continue
+        done.see(row.outcomes)
+        number, _, digest = str(key).partition("-")
+        with suppress(ValueError):
+            done.add(int(number), int(digest, 16))
     if failed - {None}:
         rest = path.with_name(f"{path.name}.rest")
         with path.open("rb") as file, rest.open("wb") as kept:
@@ -110,13 +127,7 @@ def _row_key(line: bytes) -> object:
 
 
 class RunSink(JsonlSink):
-    """Results file that counts what it has taken, and what that took.
-
-    Attributes:
-        delivered: Lines written.
-        partial: Lines with a metric that failed.
-        usage: Usage of all of them.
-    """
+    """Results file that counts the lines that it has written."""
 
     is_watched = False
     """A line is waited for: a busy disk or a stopped process must not cost rows."""
@@ -125,6 +136,7 @@ class RunSink(JsonlSink):
         super().__init__(path)
         self.delivered = self.partial = 0
         self.usage = Usage()
+        self.done = DoneRows()
         self._changed = threading.Condition()
 
     def deliver(self, evaluation: Evaluation) -> None:
@@ -134,6 +146,7 @@ class RunSink(JsonlSink):
             self.delivered += 1
             self.partial += bool(evaluation.unscored)
             self.usage = sum((one.usage for one in evaluation.outcomes.values()), start=self.usage)
+            self.done.see(evaluation.outcomes)
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
@@ -168,14 +181,12 @@ def run_dataset(
         The counts. Rows on their way are finished first, also after an interrupt, which is raised
         again.
     """
-    run = _RunningDataset(evals, sink, progress)
+    sink.done = done
+    run = _Running(evals, sink, progress)
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
             asked: set[Future[object]] = set()
-            for row in rows:
-                sample = run.next_sample(row, done)
-                if sample is None:
-                    continue
+            for sample in run.samples(rows):
                 if ask is None:
                     run.offer(sample)
                     continue
@@ -187,11 +198,11 @@ def run_dataset(
             run.finish(wait(asked).done)
     finally:
         evals.flush()
-        run.report(is_over=True)
+        run.close()
     return run.counts
 
 
-class _RunningDataset:
+class _Running:
     def __init__(
         self, evals: RagEval, sink: RunSink, progress: Callable[[DatasetRun], object]
     ) -> None:
@@ -203,31 +214,31 @@ class _RunningDataset:
         self._lost = 0
         """Rows, also of a pipeline that raised, for which nothing is waited any more."""
 
-    def next_sample(self, row: DataRow, done: DoneRows) -> Sample | None:
-        self.counts.rows += 1
-        if done.has(row):
-            self.counts.resumed += 1
-        elif row.sample is None:
-            self.counts.unreadable += 1
-            self.counts.note(row.error)
-        else:
-            self._wait_for_slot()
-            return row.sample
-        return None
+    def samples(self, rows: Iterable[DataRow]) -> Iterable[Sample]:
+        for row in rows:
+            self.counts.rows += 1
+            if self._sink.done.has(row):
+                self.counts.resumed += 1
+            elif row.sample is None:
+                self.counts.unreadable += 1
+                self.counts.note(row.error)
+            else:
+                self._wait_for_slot()
+                yield row.sample
 
     def offer(self, sample: Sample) -> None:
         # A refusal because of much text passes as soon as some of it is evaluated.
         while not self._evals.offer(sample):
             if not self._sink.wait(1.0) and self._evals.stats().pending == 0:
                 self.counts.failed += 1
-                self.counts.note("a row was refused: " + str(self._evals.stats().dropped))
+                self.counts.note(f"a row was refused: {self._evals.stats().dropped}")
                 return
         self.started()
 
     def started(self) -> None:
         self._begun += 1
         if self._begun % 50 == 0:
-            self.report()
+            self._report()
 
     def finish(self, asked: Iterable[Future[object]]) -> None:
         for future in asked:
@@ -238,22 +249,27 @@ class _RunningDataset:
                 self._lost += 1
                 self.counts.note(f"the pipeline raised {type(error).__name__}: {error}")
 
+    def close(self) -> None:
+        missing = max(0, self._begun - self._raised - self._sink.delivered)
+        if missing:
+            self.counts.failed += missing
+            self.counts.note(f"{missing} rows gave no result: {self._evals.stats().dropped}")
+        self.counts.unscored = {
+            name: text for name, text in self._sink.done.reasons.items() if text
+        }
+        self._report()
+
     def _wait_for_slot(self) -> None:
         while self._begun - self._lost - self._sink.delivered >= _WINDOW:
             idle = not self._sink.wait(1.0) and self._evals.stats().pending == 0
             if idle and self._evals.flush(1.0):
                 self._lost = self._begun - self._sink.delivered
-            self.report()
+            self._report()
 
-    def report(self, *, is_over: bool = False) -> None:
+    def _report(self) -> None:
         sink, counts = self._sink, self.counts
         counts.evaluated, counts.partial, counts.usage = sink.delivered, sink.partial, sink.usage
-        if is_over:
-            missing = max(0, self._begun - self._raised - self._sink.delivered)
-            self.counts.failed += missing
-            if missing:
-                self.counts.note(f"{missing} rows gave no result: {self._evals.stats().dropped}")
-        self._progress(self.counts)
+        self._progress(counts)
 
 
 def _metadata(sample: Sample) -> dict[str, Any]:

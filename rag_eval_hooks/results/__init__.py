@@ -1,11 +1,19 @@
 """Results: read them, estimate from them, compare and report them."""
 
-from rag_eval_hooks.results.comparison import Change, Comparison, compare
-from rag_eval_hooks.results.diagnosis import Cuts, Diagnosis, ScoreRule, diagnose
-from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean, share_of
+from rag_eval_hooks.results.compare import (
+    Change,
+    Comparison,
+    FailCondition,
+    compare,
+    failed_conditions,
+    regressed,
+)
+from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, ScoreRule, diagnose
+from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
 from rag_eval_hooks.results.labels import LabelledMean, labelled_means, read_labels
-from rag_eval_hooks.results.ranking import select, worst
 from rag_eval_hooks.results.read import ResultRow, Results, read, to_frame
+from rag_eval_hooks.results.report import as_json, comparison_as_json, make_report
+from rag_eval_hooks.results.select import select, worst
 from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, summarise
 
 __all__ = [
@@ -14,21 +22,26 @@ __all__ = [
     "Cuts",
     "Diagnosis",
     "Estimate",
+    "FailCondition",
     "LabelledMean",
     "MetricSummary",
     "ResultGroup",
     "ResultRow",
     "Results",
     "ScoreRule",
+    "as_json",
     "compare",
+    "comparison_as_json",
     "diagnose",
+    "failed_conditions",
     "labelled_means",
+    "make_report",
     "mean_of",
     "predicted_mean",
     "read",
     "read_labels",
+    "regressed",
     "select",
-    "share_of",
     "summarise",
     "to_frame",
     "worst",

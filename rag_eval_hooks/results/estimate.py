@@ -1,22 +1,26 @@
-"""Means over all traffic from a sample of known inclusion probabilities, with intervals.
+"""Means over all traffic from a sample of known inclusion probabilities, with 95 % intervals.
 
 A mean of values in [0, 1] is the ratio estimator of Hajek (1971), weighted by the inverse inclusion
-probability. Its variance is the linearised one (Sarndal, Swensson and Wretman, Model Assisted
-Survey Sampling, 1992, 5.7) with each residual corrected for its leverage. The interval is Wilson's
-(1927) for a share of as many observations as have this variance (Korn and Graubard, 1998), so that
-it keeps to the scale; with Student's t where the values are no mere yes and no.
+probability. Its variance is the linearized one (Sarndal, Swensson and Wretman, Model Assisted
+Survey Sampling, 1992, 5.7), over clusters where samples share one, with each residual corrected for
+its leverage. The interval is Wilson's (1927) for a share of as many observations as have this
+variance (Korn and Graubard, 1998), so that it keeps to the scale. It uses Student's t unless the
+values are shares of an unweighted, unclustered sample.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Final
 
-__all__ = ["Estimate", "mean_of", "predicted_mean", "share_of", "t_quantile"]
+__all__ = ["LEAST_LABELS", "Estimate", "Moments", "mean_of", "predicted_mean", "t_quantile"]
 
-_CONFIDENCE: Final = 0.95
+LEAST_LABELS: Final = 20
+"""Labels from which a prediction-powered interval covers what it says."""
+_ALPHA: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +29,9 @@ class Estimate:
 
     Attributes:
         mean: The estimate.
-        low: Lower end of the interval; None for fewer than two values.
+        low: Lower end of the interval; None for fewer than two values or clusters.
         high: Upper end of the interval, likewise.
-        n: Values that it rests on.
+        n: Values that the estimate rests on.
         effective_n: Values of equal weight that would tell as much (Kish): at most `n`.
         raw: Mean of the values without weights.
     """
@@ -43,44 +47,85 @@ class Estimate:
         """Return the estimate on another scale: each number times `slope` plus `offset`."""
         ends = [None if x is None else x * slope + offset for x in (self.low, self.high)]
         low, high = ends if slope >= 0 else reversed(ends)
-        return Estimate(
-            mean=self.mean * slope + offset,
-            low=low,
-            high=high,
-            n=self.n,
-            effective_n=self.effective_n,
-            raw=self.raw * slope + offset,
+        mean, raw = self.mean * slope + offset, self.raw * slope + offset
+        return replace(self, mean=mean, low=low, high=high, raw=raw)
+
+
+class Moments:
+    """Weighted means and linearized covariances over equal samples.
+
+    Args:
+        weights: Inverse inclusion probability of each sample; equal ones for None.
+        clusters: Cluster of each sample, such as its session; each its own for None.
+        number: Samples, where both are None.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        weights: Sequence[float] | None = None,
+        clusters: Sequence[Hashable] | None = None,
+    ) -> None:
+        given = weights or [1.0] * number
+        total = math.fsum(given)
+        self.parts = [weight / total for weight in given]
+        self._clusters = range(number) if clusters is None else clusters
+        masses: dict[Hashable, float] = {}
+        for cluster, part in zip(self._clusters, self.parts, strict=True):
+            masses[cluster] = masses.get(cluster, 0.0) + part
+        self._masses = masses
+        self.is_plain = len(masses) == number and len(set(given)) == 1
+
+    @property
+    def effective_clusters(self) -> float:
+        """Clusters of equal weight that would tell as much (Kish)."""
+        return 1.0 / math.fsum(mass * mass for mass in self._masses.values())
+
+    def mean(self, values: Sequence[float]) -> float:
+        """Return the weighted mean."""
+        return math.fsum(part * value for part, value in zip(self.parts, values, strict=True))
+
+    def covariance(self, left: Sequence[float], right: Sequence[float]) -> float:
+        """Return the covariance of two weighted means of the samples; infinite for one cluster."""
+        if len(self._masses) < 2:
+            return math.inf
+        middles = self.mean(left), self.mean(right)
+        sums: dict[Hashable, tuple[float, float]] = dict.fromkeys(self._masses, (0.0, 0.0))
+        for cluster, part, x, y in zip(self._clusters, self.parts, left, right, strict=True):
+            a, b = sums[cluster]
+            sums[cluster] = a + part * (x - middles[0]), b + part * (y - middles[1])
+        return math.fsum(
+            a * b / max(1.0 - self._masses[cluster], 1e-9) for cluster, (a, b) in sums.items()
         )
 
 
-def mean_of(values: Sequence[float], weights: Sequence[float] | None = None) -> Estimate | None:
-    """Return the mean of values in [0, 1]; None for no values.
+def mean_of(
+    values: Sequence[float],
+    weights: Sequence[float] | None = None,
+    clusters: Sequence[Hashable] | None = None,
+) -> Estimate | None:
+    """Return the mean of values in [0, 1], such as flags; None for no values.
 
     Args:
         values: The values.
         weights: Inverse inclusion probability of each; equal ones by default.
+        clusters: Cluster of each, such as the session of its request; each its own by default.
     """
     if not values:
         return None
-    parts = _parts(len(values), weights)
-    mean = _weighted(values, parts)
-    effective = 1.0 / math.fsum(p * p for p in parts)
-    is_share = all(value in (0.0, 1.0) for value in values)
-    variance = _covariance(values, values, parts) if len(values) > 1 else None
-    low, high = _interval(mean, variance, effective, math.inf if is_share else None)
+    moments = Moments(len(values), weights, clusters)
+    mean = moments.mean(values)
+    is_share = moments.is_plain and all(value in (0.0, 1.0) for value in values)
+    variance = moments.covariance(values, values)
+    low, high = _interval(mean, variance, moments.effective_clusters, is_share=is_share)
     return Estimate(
         mean=mean,
         low=low,
         high=high,
         n=len(values),
-        effective_n=effective,
+        effective_n=1.0 / math.fsum(part * part for part in moments.parts),
         raw=math.fsum(values) / len(values),
     )
-
-
-def share_of(flags: Sequence[bool], weights: Sequence[float] | None = None) -> Estimate | None:
-    """Return the share of true flags, with Wilson's interval; None for no flags."""
-    return mean_of([float(flag) for flag in flags], weights)
 
 
 def predicted_mean(
@@ -92,7 +137,7 @@ def predicted_mean(
 ) -> Estimate | None:
     """Return the mean of the labels that all samples would have, from labels of a part of them.
 
-    Prediction-powered estimate with the weight on the judge that minimises the variance
+    Prediction-powered estimate with the weight on the judge that minimizes the variance
     (Angelopoulos, Duchi and Zrnic, PPI++, 2023). Without a useful judge it is the labels' mean.
 
     Args:
@@ -102,66 +147,66 @@ def predicted_mean(
         label_weights: That of each in `labelled`.
 
     Returns:
-        None for fewer than two labels.
+        None for fewer than `LEAST_LABELS` labels.
     """
-    if len(labelled) < 2:
+    if len(labelled) < LEAST_LABELS:
         return None
     labels, beside = zip(*labelled, strict=True)
-    own, parts = mean_of(labels, label_weights), _parts(len(labels), label_weights)
+    own, of_labels = mean_of(labels, label_weights), Moments(len(labels), label_weights)
     assert own is not None
     if not judged:
         return own
-    rest = _parts(len(judged), weights)
-    of_rest = _covariance(judged, judged, rest)
-    spread = _covariance(beside, beside, parts) + of_rest
-    trust = _covariance(labels, beside, parts) / spread if spread else 0.0
+    rest = Moments(len(judged), weights)
+    of_rest = rest.covariance(judged, judged) if len(judged) > 1 else 0.0
+    spread = of_labels.covariance(beside, beside) + of_rest
+    trust = of_labels.covariance(labels, beside) / spread if spread else 0.0
     trust = min(1.0, max(0.0, trust))
-    mean = own.mean + trust * (_weighted(judged, rest) - _weighted(beside, parts))
+    mean = own.mean + trust * (rest.mean(judged) - of_labels.mean(beside))
     mean = min(1.0, max(0.0, mean))
-    residuals = [y - trust * f for y, f in labelled]
-    variance = _covariance(residuals, residuals, parts) + trust**2 * of_rest
+    residuals = [label - trust * value for label, value in labelled]
+    variance = of_labels.covariance(residuals, residuals) + trust**2 * of_rest
     low, high = _interval(mean, variance, own.effective_n)
-    return Estimate(
-        mean=mean, low=low, high=high, n=own.n, effective_n=own.effective_n, raw=own.raw
-    )
+    return replace(own, mean=mean, low=low, high=high)
 
 
-def t_quantile(freedom: float) -> float:
-    """Return the quantile of Student's t for a 95 % interval; that of the normal above 1e6."""
-    from scipy.special import stdtrit
+def t_quantile(freedom: float, alpha: float = _ALPHA) -> float:
+    """Return the quantile of Student's t that a value exceeds, up or down, with `alpha`.
 
-    return float(stdtrit(min(max(freedom, 1.0), 1e6), 0.5 + _CONFIDENCE / 2))
+    Hill's expansion (1970, CACM algorithm 396), whose relative error is below 4e-4 for two degrees
+    of freedom or more. Below two it interpolates, at most 4 % too high; below one it takes one.
+    """
+    n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
+    if n > 1e6:
+        return -normal
+    if n <= 2.0:
+        share = 2.0 / n - 1.0
+        of_two = math.sqrt(2.0 / (alpha * (2.0 - alpha)) - 2.0)
+        return float(math.tan(math.pi * (1.0 - alpha) / 2) ** share * of_two ** (1.0 - share))
+    a = 1.0 / (n - 0.5)
+    b = 48.0 / a**2
+    c = ((20700.0 * a / b - 98.0) * a - 16.0) * a + 96.36
+    d = ((94.5 / (b + c) - 3.0) / b + 1.0) * math.sqrt(a * math.pi / 2) * n
+    tail = (d * alpha) ** (2.0 / n)
+    if tail > 0.05 + a:
+        x, y = normal, normal**2
+        c += 0.3 * (n - 4.5) * (x + 0.6) if n < 5 else 0.0
+        c += (((0.05 * d * x - 5.0) * x - 7.0) * x - 2.0) * x + b
+        y = (((((0.4 * y + 6.3) * y + 36.0) * y + 94.5) / c - y - 3.0) / b + 1.0) * x
+        return math.sqrt(n * math.expm1(a * y * y))
+    y = 1.0 / (((n + 6.0) / (n * tail) - 0.089 * d - 0.822) * (n + 2.0) * 3.0) + 0.5 / (n + 4.0)
+    return math.sqrt(n * ((y * tail - 1.0) * (n + 1.0) / (n + 2.0) + 1.0 / tail))
 
 
 def _interval(
-    mean: float, variance: float | None, effective: float, freedom: float | None = None
+    mean: float, variance: float, effective: float, *, is_share: bool = False
 ) -> tuple[float | None, float | None]:
-    if variance is None:
+    if variance == math.inf:
         return None, None
     spread = mean * (1.0 - mean)
     # Without any variance, as where all are right, the values count as they are.
     count = spread / variance if variance > 0 and spread > 0 else effective
-    square = t_quantile(min(count, effective) - 1.0 if freedom is None else freedom) ** 2
+    freedom = math.inf if is_share else min(count, effective) - 1.0
+    square = t_quantile(freedom) ** 2
     middle = (mean + square / (2 * count)) / (1 + square / count)
     half = math.sqrt(square * spread / count + (square / (2 * count)) ** 2) / (1 + square / count)
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def _parts(number: int, weights: Sequence[float] | None) -> list[float]:
-    """Return each weight as a part of them all."""
-    weights = weights or [1.0] * number
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]
-
-
-def _weighted(values: Sequence[float], parts: Sequence[float]) -> float:
-    return math.fsum(part * value for part, value in zip(parts, values, strict=True))
-
-
-def _covariance(left: Sequence[float], right: Sequence[float], parts: Sequence[float]) -> float:
-    """Return the linearised covariance of two weighted means of the same samples."""
-    middle, other = _weighted(left, parts), _weighted(right, parts)
-    return math.fsum(
-        part**2 * (x - middle) * (y - other) / max(1.0 - part, 1e-9)
-        for part, x, y in zip(parts, left, right, strict=True)
-    )

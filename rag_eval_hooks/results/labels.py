@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results.comparison import identity_of
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
 from rag_eval_hooks.results.read import ResultRow, row_of
+from rag_eval_hooks.results.select import identity_of
 from rag_eval_hooks.results.summary import scale_of_metric
 
 __all__ = ["LabelledMean", "Labels", "labelled_means", "read_labels"]
@@ -85,10 +85,10 @@ def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 
 
 def labelled_means(rows: Sequence[ResultRow], labels: Labels) -> list[LabelledMean]:
-    """Return the means of the metrics that have two labels or more.
+    """Return the means of the metrics that have `LEAST_LABELS` labels or more.
 
-    The samples with a label must be a random part of the scored ones. Each counts by the inverse
-    of its inclusion probability.
+    The samples with a label must be a random part of the scored ones. Each sample counts by the
+    inverse of its inclusion probability.
     """
     found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
     return [one for one in found if one is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -99,8 +100,8 @@ def read(*sources: Source | Iterable[Source]) -> Results:
 
     Args:
         *sources: Files of JSON lines, plain or compressed by gzip; Parquet files; data frames as
-            `to_frame` makes them; spools; folders of all of these. A file that was rotated is read
-            with those that it was rotated into.
+            `to_frame` makes them; spools; folders of files. A file that was rotated is read with
+            those that it was rotated into.
 
     Raises:
         FileNotFoundError: Nothing is at a path.
@@ -140,7 +141,7 @@ class Results:
 
 
 def _places(source: Any) -> list[Any]:
-    """Return the files, spools and frames behind a source, the oldest first."""
+    """Return the files and frames behind a source, the oldest first."""
     if not isinstance(source, str | os.PathLike):
         return [source]
     path = Path(source).absolute()
@@ -156,22 +157,20 @@ def _places(source: Any) -> list[Any]:
 
 
 def _rows_of(place: Any, skipped: Counter[str]) -> Iterator[ResultRow]:
+    parse: Callable[[Any], ResultRow] = row_of
+    lines: Iterator[Any]
     if not isinstance(place, Path):
-        return _checked(_of_frame(place), row_of, skipped)
-    if place.suffix == ".parquet":
-        return _checked(_of_parquet(place, skipped), row_of, skipped)
-    if place.name == NAME:
-        return _checked(read_results(place), _row_of_spool, skipped)
-    return _checked(_of_lines(place, skipped), row_of, skipped)
-
-
-def _checked(
-    items: Iterable[Any], parse: Callable[[Any], ResultRow], skipped: Counter[str]
-) -> Iterator[ResultRow]:
-    for item in items:
+        lines = _of_frame(place)
+    elif place.suffix == ".parquet":
+        lines = _of_parquet(place, skipped)
+    elif place.name == NAME:
+        lines, parse = read_results(place), _row_of_spool
+    else:
+        lines = _of_lines(place, skipped)
+    for line in lines:
         try:
-            yield parse(item)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            yield parse(line)
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
             skipped["unreadable"] += 1
 
 
@@ -185,7 +184,9 @@ def _of_lines(path: Path, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
             except ValueError:
                 skipped["cut"] += 1
                 continue
-            if not isinstance(line, dict):
+            except RecursionError:
+                line = None
+            if not isinstance(line, dict) or not isinstance(line.get("schema", 0), int):
                 skipped["unreadable"] += 1
             elif line.get("schema", 0) > SCHEMA:
                 skipped["newer"] += 1
@@ -205,7 +206,7 @@ def _until_cut(file: IO[bytes], skipped: Counter[str]) -> Iterator[bytes]:
     """Yield the lines of a file, up to where a compressed one ends too early."""
     try:
         yield from file
-    except (EOFError, gzip.BadGzipFile):
+    except (EOFError, gzip.BadGzipFile, zlib.error):
         skipped["cut"] += 1
 
 

@@ -8,18 +8,20 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rag_eval_hooks.results.diagnosis import Cuts, Diagnosis, diagnose
-from rag_eval_hooks.results.estimate import Estimate
+from rag_eval_hooks.results.compare import Comparison
+from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose
 from rag_eval_hooks.results.labels import LabelledMean, Labels, labelled_means
-from rag_eval_hooks.results.ranking import worst
 from rag_eval_hooks.results.read import ResultRow, Results
+from rag_eval_hooks.results.select import worst
 from rag_eval_hooks.results.summary import SCREENING, MetricSummary, ResultGroup, band_of, summarise
 from rag_eval_hooks.score import NotScored, Score
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["ReportPeriod", "ResultReport", "as_json", "make_report"]
+__all__ = ["ReportPeriod", "ResultReport", "as_json", "comparison_as_json", "make_report"]
 
 _MOST_GROUPS: Final = 12
+_ROW_KEY: Final = "dataset_row"
+"""Key of the metadata under which `evaluate` stores the row of a data set."""
 _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")
 _STEPS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 24 * 7, 24 * 30))
 _MOST_PERIODS: Final = 40
@@ -82,6 +84,11 @@ class ResultReport:
         return (known[0], known[-1]) if known else None
 
     @property
+    def is_screening(self) -> bool:
+        """Whether scores are of a judge that is not calibrated."""
+        return any(one.is_screening for one in self.metrics)
+
+    @property
     def total(self) -> Usage:
         """Usage of all metrics together."""
         return sum(self.usage.values(), start=Usage())
@@ -130,6 +137,8 @@ def _keys(rows: Sequence[ResultRow]) -> list[str]:
     values: dict[str, set[Any]] = {}
     for row in rows:
         for key, value in row.sample.metadata.items():
+            if key == _ROW_KEY:
+                continue
             seen = values.setdefault(key, set())
             if isinstance(value, str | int | bool) and len(seen) <= _MOST_GROUPS:
                 seen.add(value)
@@ -207,7 +216,7 @@ def as_json(report: ResultReport) -> dict[str, Any]:
         "to": times and times[1].isoformat(),
         "judges": dict(report.judges),
         "skipped": dict(report.skipped),
-        "passed": _plain(report.whole.passed),
+        "passed": report.whole.passed and asdict(report.whole.passed),
         "metrics": _metrics_of(report.whole),
         "labelled": [asdict(one) for one in report.labelled],
         "groups": {
@@ -223,7 +232,7 @@ def as_json(report: ResultReport) -> dict[str, Any]:
                 "blame": each.rule.blame,
                 "meaning": each.rule.meaning,
                 "advice": each.rule.advice,
-                "share": _plain(each.share),
+                "share": asdict(each.share),
                 "samples": [row.sample.sample_id for row in each.rows],
             }
             for each in report.diagnoses
@@ -237,19 +246,41 @@ def _metrics_of(group: ResultGroup) -> dict[str, Any]:
     return {
         name: {
             "scored": one.scored,
-            "estimate": _plain(one.estimate),
-            "normalised": _plain(one.normalised),
+            "estimate": one.estimate and asdict(one.estimate),
+            "normalised": one.normalised and asdict(one.normalised),
             "word": None if one.normalised is None else band_of(name, one.normalised.mean),
             "best": one.best,
             "worst": one.worst,
+            **one.counts,
             "labels": dict(one.labels),
-            "label_shares": {label: _plain(share) for label, share in one.shares.items()},
+            "label_shares": {label: asdict(share) for label, share in one.shares.items()},
             "not_scored": {cause.value: count for cause, count in one.absences.items()},
             "probabilities_estimated": one.is_estimated,
+            "rare_stratum": one.is_rare,
+            "screening": one.is_screening,
         }
         for name, one in group.metrics.items()
     }
 
 
-def _plain(estimate: Estimate | None) -> dict[str, Any] | None:
-    return None if estimate is None else asdict(estimate)
+def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a comparison as plain types."""
+    return {
+        "pairs": comparison.pairs,
+        "only_base": comparison.only_base,
+        "only_new": comparison.only_new,
+        "screening": comparison.is_screening,
+        "unscored": list(comparison.unscored),
+        "failures": list(failures),
+        "changes": [{**asdict(one), "trend": one.trend.value} for one in comparison.changes],
+        "regressions": [
+            {
+                "metric": one.metric,
+                "question": one.new.sample.question,
+                "base": one.base.sample.sample_id,
+                "new": one.new.sample.sample_id,
+                "drop": one.drop,
+            }
+            for one in comparison.regressions
+        ],
+    }

@@ -1,4 +1,4 @@
-"""Summary of results by metric and group: estimates, labels, and the causes of missing scores.
+"""Summaries of results by metric and group: estimates, labels, and causes of missing scores.
 
 Source of the tables: GraphRAG Evaluation Metrics (by method and question type; best, worst, mean;
 distribution of grades; counts of classes).
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeAlias
 
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
-from rag_eval_hooks.results.estimate import Estimate, mean_of, share_of
+from rag_eval_hooks.results.estimate import Estimate, mean_of
 from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 
@@ -26,13 +26,13 @@ __all__ = [
     "band_of",
     "group_key",
     "scale_of_metric",
+    "sessions_of",
     "summarise",
 ]
 
 By: TypeAlias = str | Callable[[ResultRow], object] | None
 SCREENING: Final = "screening"
 """Label of all scores of a judge that is not calibrated: about the judge, not about a sample."""
-_UNKNOWN_WEIGHT: Final = 1.0
 _BANDS: Final[Mapping[str, tuple[tuple[float, str], ...]]] = {
     "graphrag.factual_accuracy_percentage": (
         (0.8, "excellent"),
@@ -55,6 +55,14 @@ _BANDS: Final[Mapping[str, tuple[tuple[float, str], ...]]] = {
     ),
 }
 """Words of a value in [0, 1], from the best: the bands of the source."""
+_COUNT_NAMES: Final = {
+    ("graphrag.answer_class", "CORRECT"): "correct_answers_count",
+    ("graphrag.answer_class", "WRONG"): "wrong_answers_count",
+    ("graphrag.answer_class", "DON'T KNOW"): "dont_know_answers_count",
+}
+"""Names of the source for counts of labels."""
+_RARE: Final = 10
+"""Scores of one inclusion probability below which their part of an interval is unreliable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,55 +73,46 @@ class MetricSummary:
         metric: Its id.
         estimate: Mean over all traffic in the metric's scale; None for no score.
         normalised: Mean over all traffic in [0, 1], where 1 is best.
+        scale: Slope and offset from normalized values to the metric's scale.
         best: The best score: the lowest where lower is better.
         worst: The worst score.
         labels: How many scores have each label, in order of first appearance.
         shares: Share of each label over all traffic, with its interval.
         absences: How many samples have no score, by cause.
-        unweighted: Scores that no draw chose; they are in no estimate unless all are.
+        scored: Samples with a score.
         is_estimated: Whether a rate limit or a full queue had a part in a probability.
+        is_screening: Whether a score is of a judge that is not calibrated.
+        is_rare: Whether fewer than ten scores stand for over a twentieth of the traffic, so that
+            the interval may be too narrow.
     """
 
     metric: str
     estimate: Estimate | None
     normalised: Estimate | None
+    scale: tuple[float, float]
     best: float | None
     worst: float | None
     labels: Mapping[str, int]
     shares: Mapping[str, Estimate]
     absences: Mapping[Cause, int]
-    unweighted: int = 0
-    is_estimated: bool = False
+    scored: int
+    is_estimated: bool
+    is_screening: bool
+    is_rare: bool
 
     @property
-    def scored(self) -> int:
-        """Number of samples with a score."""
-        return 0 if self.estimate is None else self.estimate.n + self.unweighted
+    def undefined_share(self) -> float:
+        """Part of the samples for which the metric is undefined."""
+        return self.absences.get(Cause.UNDEFINED, 0) / (self.scored + sum(self.absences.values()))
 
-    @classmethod
-    def of(cls, metric: str, outcomes: Sequence[Outcome]) -> MetricSummary:
-        """Return the summary of one metric's outcomes."""
-        scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
-        drawn = [score for score in scores if score.probability]
-        # Scores of a dataset were drawn by nobody: each counts once.
-        used = drawn or scores
-        weights = [1.0 / (score.probability or _UNKNOWN_WEIGHT) for score in used]
-        normalised = mean_of([score.normalised for score in used], weights)
-        ranked = sorted(scores, key=lambda score: score.normalised)
-        labels = Counter(score.label for score in scores if score.label not in (None, SCREENING))
-        shares = {label: share_of([s.label == label for s in used], weights) for label in labels}
-        return cls(
-            metric=metric,
-            estimate=None if normalised is None else normalised.scaled(*_scale_of(metric, ranked)),
-            normalised=normalised,
-            best=ranked[-1].value if ranked else None,
-            worst=ranked[0].value if ranked else None,
-            labels=dict(labels),
-            shares={label: share for label, share in shares.items() if share is not None},
-            absences=dict(Counter(o.cause for o in outcomes if isinstance(o, NotScored))),
-            unweighted=len(scores) - len(used),
-            is_estimated=any(score.probability_estimated for score in used),
-        )
+    @property
+    def counts(self) -> dict[str, int]:
+        """Counts of labels under the names that their source gives them."""
+        return {
+            name: self.labels.get(label, 0)
+            for (metric, label), name in _COUNT_NAMES.items()
+            if metric == self.metric
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +126,7 @@ class ResultGroup:
     """
 
     key: str | None
-    rows: Sequence[ResultRow]
+    rows: Sequence[ResultRow] = field(repr=False)
     metrics: Mapping[str, MetricSummary]
 
     @property
@@ -137,10 +136,10 @@ class ResultGroup:
 
     @property
     def passed(self) -> Estimate | None:
-        """Share that passes its thresholds; None without thresholds."""
+        """Share of the traffic that passes its thresholds; None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
-        weights = [1.0 / (row.probability or _UNKNOWN_WEIGHT) for row in known]
-        return share_of([bool(row.passed) for row in known], weights)
+        weights = [1.0 / (row.probability or 1.0) for row in known]
+        return mean_of([float(bool(row.passed)) for row in known], weights, sessions_of(known))
 
 
 def summarise(rows: Iterable[ResultRow], by: By = None) -> dict[str | None, ResultGroup]:
@@ -178,12 +177,58 @@ def _value(row: ResultRow, by: str) -> object:
 
 
 def _group(key: str | None, members: Sequence[ResultRow]) -> ResultGroup:
-    columns: dict[str, list[Outcome]] = {}
+    columns: dict[str, list[tuple[ResultRow, Outcome]]] = {}
     for row in members:
         for metric, outcome in row.outcomes.items():
-            columns.setdefault(metric, []).append(outcome)
-    summaries = {metric: MetricSummary.of(metric, column) for metric, column in columns.items()}
+            columns.setdefault(metric, []).append((row, outcome))
+    summaries = {metric: _summary(metric, column) for metric, column in columns.items()}
     return ResultGroup(key=key, rows=members, metrics=summaries)
+
+
+def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> MetricSummary:
+    scored = [(row, one) for row, one in column if isinstance(one, Score)]
+    # Scores that no draw chose are in no estimate of traffic; of a data set, each counts once.
+    used = [(row, one) for row, one in scored if one.probability] or scored
+    scores, sessions = [one for _, one in used], sessions_of([row for row, _ in used])
+    weights = [1.0 / (one.probability or 1.0) for one in scores]
+    normalised = mean_of([one.normalised for one in scores], weights, sessions)
+    ranked = sorted((one for _, one in scored), key=lambda one: one.normalised)
+    labels = Counter(one.label for one in ranked if one.label not in (None, SCREENING))
+    scale = _scale_of(metric, ranked)
+    shares = {
+        label: mean_of([float(one.label == label) for one in scores], weights, sessions)
+        for label in labels
+    }
+    return MetricSummary(
+        metric=metric,
+        estimate=None if normalised is None else normalised.scaled(*scale),
+        normalised=normalised,
+        scale=scale,
+        best=ranked[-1].value if ranked else None,
+        worst=ranked[0].value if ranked else None,
+        labels={str(label): count for label, count in labels.items()},
+        shares={str(label): share for label, share in shares.items() if share is not None},
+        absences=dict(Counter(one.cause for _, one in column if isinstance(one, NotScored))),
+        scored=len(scored),
+        is_estimated=any(one.probability_estimated for one in scores),
+        is_screening=any(one.label == SCREENING for one in ranked),
+        is_rare=_has_rare_stratum(weights),
+    )
+
+
+def sessions_of(rows: Sequence[ResultRow]) -> list[object] | None:
+    """Return the clusters of rows: their sessions, or each its own; None without a session."""
+    sessions = [row.sample.session_id for row in rows]
+    if not any(sessions):
+        return None
+    return [session or number for number, session in enumerate(sessions)]
+
+
+def _has_rare_stratum(weights: Sequence[float]) -> bool:
+    strata, total = Counter(round(weight, 6) for weight in weights), sum(weights)
+    return len(strata) > 1 and any(
+        count < _RARE and count * weight > total / 20 for weight, count in strata.items()
+    )
 
 
 def band_of(metric: str, normalised: float) -> str | None:
@@ -202,13 +247,15 @@ def _scales() -> Mapping[str, Scale]:
 
 
 def _scale_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
-    """Return slope and offset from normalised to native values.
+    """Return slope and offset from normalized to native values.
 
     They are those of the metric; of one that is not ours, they are read off the extreme scores.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
         return (span, scale.low) if scale.higher_is_better else (-span, scale.high)
+    if not ranked:
+        return 1.0, 0.0
     first, last = ranked[0], ranked[-1]
     if last.normalised - first.normalised > 1e-9:
         slope = (last.value - first.value) / (last.normalised - first.normalised)

@@ -53,7 +53,8 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
     """The file has each row once, with the scores that `evaluate` gives for its sample."""
     path = data(tmp_path, 40)
     done = run_command(tmp_path, "evaluate", str(path), "--metrics", "lexical,ragas", variables={})
-    assert done.code == 0
+    assert done.code == 3
+    assert "ragas.answer_relevancy has no value: missing_input, no embedder" in done.err
     assert "40 rows evaluated" in done.out
     results = {row.sample.question: row for row in read(tmp_path / "d.results.jsonl")}
     assert len(results) == 40
@@ -61,6 +62,44 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
         for row in data_rows(path):
             assert row.sample is not None
             assert dict(results[row.sample.question].outcomes) == dict(evals.evaluate(row.sample))
+
+
+@pytest.mark.parametrize("metrics", ["ragas", "graphrag.ragas_score"])
+def test_a_judge_brings_the_embedder_that_it_brings_in_python(tmp_path: Path, metrics: str) -> None:
+    """Scores of an `openai:` judge from the command line are those of Python, with embeddings."""
+    path = data(tmp_path, 3)
+    with JudgeServer() as server:
+        settings = {"judge": "openai:test-model", "judge_base_url": server.url}
+        given = {f"RAG_EVAL_{name.upper()}": value for name, value in settings.items()}
+        key = {"RAG_EVAL_JUDGE_API_KEY": "k"}
+        done = run_command(
+            tmp_path, "evaluate", str(path), "--metrics", metrics, variables={**given, **key}
+        )
+        assert done.code == 0, done.err
+        results = {row.sample.question: row for row in read(tmp_path / "d.results.jsonl")}
+        with RagEval([metrics], judge_api_key="k", **settings) as evals:  # type: ignore[arg-type]
+            for row in data_rows(path):
+                assert row.sample is not None
+                values = results[row.sample.question].outcomes
+                expected = evals.evaluate(row.sample)
+                assert {k: one.value for k, one in values.items()} == {
+                    k: one.value for k, one in expected.items()
+                }
+    assert not done.err
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_metric_without_any_value_is_named_also_by_a_resumed_run(
+    tmp_path: Path, again: bool
+) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"question": "q", "answer": "a"}\n')
+    arguments = ("evaluate", str(path), "--metrics", "lexical.exact_match,lexical.number_match")
+    for _ in range(1 + again):
+        done = run_command(tmp_path, *arguments, variables={})
+    assert done.code == 3
+    for metric in ("lexical.exact_match", "lexical.number_match"):
+        assert f"{metric} has no value: missing_input" in done.err
 
 
 def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
@@ -205,7 +244,7 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
     pytest.importorskip("langchain_core")
     path = data(tmp_path, 12)
     (tmp_path / "ferry_app.py").write_text(CHAIN)
-    command = (*COMMAND, str(path), "--chain", "ferry_app:chain", "--metrics", "lexical,ragas")
+    command = (*COMMAND, str(path), "--chain", "ferry_app:chain", "--metrics", "lexical")
     done = subprocess.run(
         command, env=environment(), cwd=tmp_path, check=False, capture_output=True, text=True
     )
@@ -235,13 +274,16 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("nowhere.jsonl",), "nowhere.jsonl: no such file"),
-        (("d.jsonl", "--map", "answer"), "wants FIELD=COLUMN"),
+        (("d.jsonl", "--map", "answer"), "Use FIELD=COLUMN"),
         (("d.jsonl", "--chain", "nomodule_xyz:chain"), "can be imported"),
         (("d.jsonl", "--chain", "json:nothing"), "has none so called"),
         (("d.jsonl", "--chain", "json"), "module:object"),
         (("d.jsonl", "--metrics", "ragas.faithful"), "metrics"),
-        (("d.jsonl", "--concurrency", "0"), "--concurrency: got '0'; wants a whole number, 1"),
-        (("d.jsonl", "--limit", "-1"), "--limit: got '-1'; wants a whole number, 1"),
+        (
+            ("d.jsonl", "--concurrency", "0"),
+            "--concurrency: '0' is not accepted. Use a whole number, 1",
+        ),
+        (("d.jsonl", "--limit", "-1"), "--limit: '-1' is not accepted. Use a whole number, 1"),
         (("noise.jsonl",), "data: got 'noise.jsonl'; wants a file that can be read"),
         (("noise.parquet",), "data: got 'noise.parquet'; wants a file that can be read"),
         (("noise.jsonl.gz",), "data: got 'noise.jsonl.gz'; wants a file that can be read"),

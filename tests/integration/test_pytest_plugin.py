@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.results import read
+from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 from tests.support.optional import require
 from tests.support.scripts import environment
 
-require("jinja2", "scipy")
+require("jinja2")
 
 TESTS = """
 import pytest
@@ -37,7 +43,9 @@ def test_wrong(rag_eval):
     rag_eval.assert_scores(wrong, faithfulness=0.8)
 
 def test_refusal(rag_eval):
-    rag_eval.assert_scores(sample("I do not know."), faithfulness=0.8)
+    one = sample("I do not know.")
+    mapping = {"question": one.question, "contexts": list(CHUNKS), "answer": one.answer}
+    rag_eval.assert_scores(mapping, faithfulness=0.8)
 
 def test_name(rag_eval):
     rag_eval.assert_scores(sample("At 06:40."), faithful=0.8)
@@ -63,7 +71,7 @@ def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -
     done = run_pytest(tmp_path, "-n", workers, "--rag-eval-report", "out/report.html")
     text = done.stdout + done.stderr
     assert "3 failed, 1 passed" in text
-    assert "ragas.faithfulness is 0, wanted at least 0.8" in text
+    assert "ragas.faithfulness is 0, expected at least 0.8" in text
     assert "claims: 0 of 1 supported" in text
     assert "09:15" in text
     assert "ragas.faithfulness: not scored: undefined" in text
@@ -82,3 +90,25 @@ def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
         (sys.executable, "-c", probe), env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+@given(
+    names=st.sampled_from(
+        [("question", "contexts", "answer"), ("user_input", "retrieved_contexts", "response")]
+    ),
+    words=st.lists(st.text("abcdefgh", min_size=3), min_size=2, max_size=5),
+    limit=st.floats(0.01, 1.0),
+)
+@settings(max_examples=20, deadline=None)
+def test_assert_scores_takes_mappings_as_samples(
+    names: tuple[str, str, str], words: list[str], limit: float
+) -> None:
+    """A mapping, by our names or those of ragas, passes and fails as its sample does."""
+    fields = dict(zip(names, ("What?", [" ".join(words)], " ".join(words)), strict=True))
+    with tempfile.TemporaryDirectory() as folder, RagEval(lambda s: 0.5) as evals:
+        scores = ScoresInTests(Path(folder, "r.jsonl"), evals)
+        for sample in (fields, Sample.of(fields)):
+            with nullcontext() if limit <= 0.5 else pytest.raises(AssertionError, match="What"):
+                scores.assert_scores(sample, **{"own.lambda": limit})
+        first, second = read(Path(folder, "r.jsonl"))
+        assert first.sample == second.sample

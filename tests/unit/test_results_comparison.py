@@ -10,18 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, Sample, Score
-from rag_eval_hooks.cli.compare import FailCondition, regressed
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results import ResultRow, compare
-from rag_eval_hooks.results.comparison import Trend
-from rag_eval_hooks.score import UNIT, Cause
+from rag_eval_hooks.results import FailCondition, ResultRow, compare, regressed
+from rag_eval_hooks.results.compare import Trend
+from rag_eval_hooks.score import UNIT, Cause, Scale
 from tests.support.command_line import Finished, run_command
 from tests.support.optional import require
 from tests.support.results import evaluation, write_results
 
-require("scipy")
+require("rich", "jinja2")
 
 SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
 FAITHFUL = "ragas.faithfulness"
@@ -110,6 +111,136 @@ def test_runs_without_a_difference_are_rarely_told_apart(paired: bool) -> None:
     assert said <= 20
 
 
+def values(metric: str, values: list[float], name: str, **fields: object) -> list[ResultRow]:
+    return [
+        ResultRow(
+            sample=Sample(question=f"{name} {number}", metadata=fields),
+            outcomes={metric: UNIT.score(value)},
+        )
+        for number, value in enumerate(values)
+    ]
+
+
+@given(st.integers(0, 4), st.floats(0.3, 1.0), st.floats(0.0, 1.0))
+@settings(max_examples=30, deadline=None)
+def test_few_repeated_questions_overrule_no_traffic(pairs: int, fall: float, gain: float) -> None:
+    """A fall over many samples is found whatever a handful of repeated questions does."""
+    chance = random.Random(SEED)
+
+    def noise(number: int, level: float) -> list[float]:
+        return [min(1.0, max(0.0, chance.gauss(level, 0.1))) for _ in range(number)]
+
+    base = values("m", [0.0] * pairs, "hello") + values("m", noise(300, 0.95), "before")
+    new = values("m", [gain] * pairs, "hello") + values("m", noise(300, 0.95 - fall), "after")
+    found = compare(base, new)
+    assert found.pairs == pairs
+    (change,) = found.changes
+    assert (change.trend, change.pairs) == (Trend.WORSE, 0)
+    assert regressed(found, 0.1) == [change]
+
+
+@pytest.mark.parametrize("pairs", [5, 40])
+def test_equal_gains_of_pairs_do_not_overrule_the_rest(pairs: int) -> None:
+    """Pairs that all say the same have no variance, and are yet no proof."""
+    base = values("m", [0.2] * pairs, "hello") + values("m", [1.0, 0.9] * 500, "before")
+    new = values("m", [0.9] * pairs, "hello") + values("m", [0.5, 0.4] * 500, "after")
+    (change,) = compare(base, new).changes
+    assert (change.trend, change.pairs) == (Trend.WORSE, pairs)
+
+
+def test_pairs_and_the_rest_together_tell_more_than_either() -> None:
+    """Where half of the questions repeat, the interval is narrower than that of each half."""
+    base, new = run(400, SEED), run(400, SEED, drop=0.05)
+    other = [
+        replace(row, sample=replace(row.sample, question=f"{n} n")) for n, row in enumerate(new)
+    ]
+
+    def width(old: list[ResultRow], now: list[ResultRow]) -> float:
+        (change,) = compare(old, now).changes
+        assert change.low is not None
+        assert change.high is not None
+        return change.high - change.low
+
+    half = width(base, [*new[:200], *other[200:]])
+    assert half < min(width(base[200:], other[200:]), width(base[:200], new[:200]))
+
+
+def test_fewer_than_five_pairs_are_no_pairs() -> None:
+    base, new = values("m", [0.5] * 4, "q"), values("m", [0.4] * 4, "q")
+    assert [one.pairs for one in compare(base, new).changes] == [0]
+    five = values("m", [0.5] * 5, "q"), values("m", [0.4] * 5, "q")
+    assert [one.pairs for one in compare(*five).changes] == [5]
+
+
+def test_pairs_count_by_inverse_probability() -> None:
+    """The difference of paired runs is that of the traffic, not of the sample."""
+
+    def weighted(levels: list[tuple[float, float]]) -> list[ResultRow]:
+        return [
+            ResultRow(
+                sample=Sample(question=f"q{n}"),
+                outcomes={"m": replace(UNIT.score(value), probability=p)},
+            )
+            for n, (value, p) in enumerate(levels)
+        ]
+
+    base = weighted([(1.0, 1.0)] * 10 + [(1.0, 0.1)] * 10)
+    new = weighted([(1.0, 1.0)] * 10 + [(0.5, 1.0)] * 10)
+    (change,) = compare(base, new).changes
+    assert change.gain == pytest.approx(-0.5 * 100 / 110)
+
+
+@pytest.mark.parametrize("metrics", [1, 7])
+def test_gates_over_many_differences_rarely_fail_unchanged_runs(metrics: int) -> None:
+    """Of builds in which nothing changed, about one in twenty fails, over metrics and groups."""
+    chance = random.Random(SEED + metrics)
+
+    def build() -> list[ResultRow]:
+        return [
+            ResultRow(
+                sample=Sample(question=f"q{n}", metadata={"kind": n % 4}),
+                outcomes={f"m{k}": UNIT.score(chance.choice([0, 0.5, 1])) for k in range(metrics)},
+            )
+            for n in range(60)
+        ]
+
+    failed = sum(bool(regressed(compare(build(), build(), by="kind"), 0.0)) for _ in range(100))
+    assert failed <= 11
+
+
+@given(st.integers(1, 60), st.integers(1, 40))
+@settings(max_examples=20, deadline=None)
+def test_groups_are_made_in_one_pass(number: int, groups: int) -> None:
+    """However many groups there are, each sample is asked once for its group."""
+    asked: list[str] = []
+
+    def key(row: ResultRow) -> str:
+        asked.append(row.sample.question)
+        return f"g{int(row.sample.question.split()[1]) % groups}"
+
+    rows = values("m", [0.5] * number, "q")
+    found = compare(rows, rows, by=key)
+    assert len(asked) == number
+    assert len(found.changes) == 1 + min(groups, number)
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_means_stand_in_the_scale_of_the_metric(higher_is_better: bool) -> None:
+    """A rise of an error rate is shown as a rise, and is worse."""
+    scale = Scale(0, 100, higher_is_better=higher_is_better)
+
+    def rows(level: float) -> list[ResultRow]:
+        return [
+            ResultRow(sample=Sample(question=f"q{n}"), outcomes={"m": scale.score(level + n % 9)})
+            for n in range(30)
+        ]
+
+    (change,) = compare(rows(20), rows(40)).changes
+    assert change.difference == pytest.approx(20)
+    assert change.base.mean == pytest.approx(20 + sum(n % 9 for n in range(30)) / 30)
+    assert change.trend is (Trend.BETTER if higher_is_better else Trend.WORSE)
+
+
 def test_equal_runs_are_the_same() -> None:
     """A run compared with itself has a difference of 0 and no regression."""
     rows = run(30, SEED)
@@ -143,7 +274,8 @@ def test_samples_pair_by_id_then_by_question() -> None:
     new = [row("reworded", 0.4, "7"), row("a", 0.2), row("a", 0.3), row("a", 0.9)]
     found = compare(base, new)
     assert (found.pairs, found.only_base, found.only_new) == (3, 1, 1)
-    assert found.changes[0].difference == pytest.approx(0.1)
+    assert [round(one.drop, 3) for one in found.regressions] == []
+    assert found.changes[0].difference == pytest.approx(1.8 / 4 - 1.0 / 4)
 
 
 def written(path: Path, rows: list[ResultRow]) -> str:
@@ -161,6 +293,8 @@ def command(folder: Path, *arguments: str) -> Finished:
         ((), 0),
         (("--fail-on", f"{FAITHFUL}<0.3"), 0),
         (("--fail-on", f"{FAITHFUL}<0.99"), 1),
+        (("--fail-on", f"{FAITHFUL}<0.615"), 0),
+        (("--fail-on-point", f"{FAITHFUL}<0.63"), 1),
         (("--fail-on", f"{FAITHFUL} >= 0.1"), 1),
         (("--fail-on-regression", "0.02"), 0),
         (("--fail-on-regression", "0.02", "--by", "kind"), 1),
@@ -207,6 +341,18 @@ def test_a_condition_without_a_score_fails(tmp_path: Path) -> None:
     done = command(tmp_path, "compare", name, name, "--fail-on", "m<0.1")
     assert done.code == 1
     assert "no sample has a score" in done.out
+    done = command(tmp_path, "compare", name, name)
+    assert done.code == 3
+    assert "Without a score in one of the runs: m" in done.out
+
+
+def test_screening_scores_are_named_as_such(tmp_path: Path) -> None:
+    rows = [
+        replace(row, outcomes={"m": UNIT.score(0.5, label="screening")}) for row in run(6, SEED)
+    ]
+    name = written(tmp_path / "a.jsonl", rows)
+    done = command(tmp_path, "compare", name, name)
+    assert "Screening scores: good for finding" in done.out
 
 
 def test_conditions_are_read() -> None:

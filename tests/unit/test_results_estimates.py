@@ -22,15 +22,15 @@ from rag_eval_hooks.results import (
     predicted_mean,
     read,
     select,
-    share_of,
     summarise,
     worst,
 )
-from rag_eval_hooks.results.html import as_html
-from rag_eval_hooks.results.ranking import time_of
-from rag_eval_hooks.results.report import make_report
+from rag_eval_hooks.results.estimate import LEAST_LABELS, t_quantile
+from rag_eval_hooks.results.render import as_html, as_markdown, as_text
+from rag_eval_hooks.results.report import as_json, make_report
+from rag_eval_hooks.results.select import time_of
 from rag_eval_hooks.results.summary import band_of
-from rag_eval_hooks.results.tables import as_markdown, as_text, label_tables
+from rag_eval_hooks.results.tables import group_tables
 from rag_eval_hooks.score import UNIT, Cause, Scale
 from tests.support.results import evaluation, row, write_results
 
@@ -76,7 +76,7 @@ def test_the_mean_weighs_by_inverse_probability(
 def test_a_plain_share_has_wilsons_interval(hits: int, number: int) -> None:
     """Without weights, the interval of yes and no is Wilson's of 1927."""
     hits = min(hits, number)
-    found = share_of([index < hits for index in range(number)])
+    found = mean_of([float(index < hits) for index in range(number)])
     assert found is not None
     z, p = 1.959964, hits / number
     # The variance is the unbiased one, so that it counts one observation less.
@@ -165,7 +165,49 @@ def test_a_useless_judge_leaves_the_labels() -> None:
     found = predicted_mean([0.5] * 200, pairs)
     assert found is not None
     assert found.mean == pytest.approx(10 / 30)
-    assert predicted_mean([0.5], pairs[:1]) is None
+    assert predicted_mean([0.5], pairs[: LEAST_LABELS - 1]) is None
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"),
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (10, 2.228), (1e9, 1.960)],
+)
+def test_t_quantile_matches_the_printed_table(freedom: float, expected: float) -> None:
+    assert t_quantile(freedom) == pytest.approx(expected, abs=6e-4)
+
+
+@given(st.floats(1, 200), st.floats(1, 200))
+def test_t_quantile_falls_with_freedom(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert t_quantile(low) >= t_quantile(high) - 2e-3 > 1.95
+
+
+@pytest.mark.parametrize("size", [5, 20])
+def test_intervals_of_alike_requests_in_a_session_hold_the_truth(size: int) -> None:
+    """Requests of a session are alike: the interval counts sessions, not requests."""
+    chance = random.Random(SEED + size)
+    hits = alone = 0
+    for _ in range(200):
+        rows = []
+        for session in range(300 // size):
+            level = 0.5 + 0.3 * chance.choice([-1, 1])
+            for _ in range(size):
+                value = UNIT.score(min(1.0, max(0.0, level + chance.gauss(0, 0.25))))
+                sample = Sample(question="q", session_id=f"s{session}")
+                rows.append(ResultRow(sample=sample, outcomes={"m": value}))
+        clustered = summarise(rows)[None].metrics["m"].estimate
+        plain = mean_of([one.outcomes["m"].value or 0.0 for one in rows])
+        hits += clustered.low <= 0.5 <= clustered.high  # type: ignore[union-attr, operator]
+        alone += plain.low <= 0.5 <= plain.high  # type: ignore[union-attr, operator]
+    assert 0.91 <= hits / 200 <= 0.99
+    assert alone / 200 < 0.85
+
+
+def test_few_scores_of_a_low_rate_are_flagged() -> None:
+    rows = [row({"m": replace(UNIT.score(1.0), probability=0.5)}) for _ in range(50)]
+    assert not summarise(rows)[None].metrics["m"].is_rare
+    rows.append(row({"m": replace(UNIT.score(0.0), probability=0.01)}))
+    assert summarise(rows)[None].metrics["m"].is_rare
 
 
 def test_the_classes_of_the_definition() -> None:
@@ -191,25 +233,29 @@ def test_the_classes_of_the_definition() -> None:
 
 
 def test_the_classes_stand_in_the_report(tmp_path: Path) -> None:
-    """The report of a file has each method's counts and per cent, as the definition's table."""
+    """The report of a file has each method's counts and per cent, under the source's names."""
     made = [
-        evaluation(Sample(question=f"q{n}", metadata={"method": method}), {CLASS: labelled(label)})
+        evaluation(
+            Sample(question=f"q{n}", metadata={"method": method, "dataset_row": f"{n % 5}-ab"}),
+            {CLASS: labelled(label)},
+        )
         for method, counts in METHODS.items()
         for label, count in zip(LABELS, counts, strict=True)
         for n in range(count)
     ]
-    report = make_report(read(write_results(tmp_path / "r.jsonl", made)), by=["method"])
-    (table,) = label_tables(report, "method")
-    names = list(table.header[1:])
-    assert {
-        cells[0]: tuple(int(cells[1 + names.index(label)].split(" ")[0]) for label in LABELS)
-        for cells in table.rows
-    } == METHODS
-    total = sum(METHODS["local_search"])
-    shown = f"{round(100 * METHODS['local_search'][0] / total, 1):g} %"
-    for text in (as_text(report), as_markdown(report), as_html(report)):
-        assert shown in text
-        assert "answer_class by method" in text or "answer\\_class by method" in text
+    report = make_report(read(write_results(tmp_path / "r.jsonl", made)))
+    assert list(report.groups) == ["method"]
+    table = group_tables(report, "method")[1]
+    for method, counts in METHODS.items():
+        shown = {cells[2]: int(cells[3]) for cells in table.rows if cells[0].startswith(method)}
+        assert tuple(shown.get(label, 0) for label in LABELS) == counts
+    plain = as_json(report)["metrics"][CLASS]
+    names = ("correct_answers_count", "wrong_answers_count", "dont_know_answers_count")
+    assert [plain[name] for name in names] == [17, 6, 1]
+    texts = [as_text(as_markdown(report)), as_markdown(report).replace("\\", ""), as_html(report)]
+    for text in texts:
+        assert all(name in text for name in names)
+        assert "70.8 %" in text
 
 
 def test_the_grades_of_the_definition() -> None:
@@ -302,7 +348,7 @@ def test_scores_that_no_draw_chose_are_in_no_estimate_of_traffic() -> None:
     asked = [row({"m": UNIT.score(0.0)}) for _ in range(3)]
     summary = summarise([*drawn, *asked])[None].metrics["m"]
     assert summary.estimate is not None
-    assert (summary.estimate.mean, summary.estimate.n, summary.unweighted) == (1.0, 4, 3)
+    assert (summary.estimate.mean, summary.estimate.n, summary.scored) == (1.0, 4, 7)
 
 
 def test_any_key_groups() -> None:
@@ -365,8 +411,45 @@ def test_each_pattern_has_its_blame(
 
 def test_no_rule_is_decided_without_its_scores() -> None:
     """An absent metric is neither high nor low."""
-    absent = row({FAITHFUL: UNIT.score(1.0), RECALL: NotScored(Cause.UNDEFINED)})
+    absent = row({FAITHFUL: UNIT.score(1.0), RECALL: NotScored(Cause.MISSING_INPUT)})
     assert [each.rule.name for each in diagnose([absent])] == ["high throughout"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "blame"),
+    [(FAITHFUL, "generator"), (PRECISION, "retriever"), ("ragas.noise_sensitivity", "generator")],
+)
+@given(low=st.integers(1, 20), high=st.integers(0, 20))
+def test_one_low_metric_is_blamed_without_references(
+    metric: str, blame: str, low: int, high: int
+) -> None:
+    rows = [row({metric: UNIT.score(0.1)}) for _ in range(low)]
+    rows += [row({metric: UNIT.score(0.9)}) for _ in range(high)]
+    found = diagnose(rows)[0]
+    assert (found.rule.blame, len(found.rows)) == (blame, low)
+
+
+def test_a_special_rule_leaves_nothing_to_the_general_one() -> None:
+    found = diagnose([row({FAITHFUL: UNIT.score(0.0), RECALL: UNIT.score(1.0)})])
+    assert [each.rule.name for each in found] == [
+        "the context has the answer, yet claims are made up"
+    ]
+
+
+def test_good_signs_need_decided_scores_of_a_calibrated_judge() -> None:
+    good = [row({FAITHFUL: UNIT.score(1.0)}) for _ in range(8)]
+    assert [each.rule.blame for each in diagnose(good)] == ["none"]
+    assert diagnose([*good, row({FAITHFUL: NotScored(Cause.UNDEFINED)})]) == []
+    assert diagnose([row({FAITHFUL: UNIT.score(1.0, label="screening")})]) == []
+
+
+@given(wrong=st.integers(1, 9), refused=st.integers(0, 9))
+def test_overconfidence_compares_wrong_answers_with_refusals(wrong: int, refused: int) -> None:
+    rows = [row({CLASS: labelled("WRONG")}) for _ in range(wrong)]
+    rows += [row({CLASS: labelled("DON'T KNOW")}) for _ in range(refused)]
+    names = [each.rule.name for each in diagnose(rows)]
+    assert ("wrong although it claims to know" in names) is (wrong > refused)
+    assert ("does not know" in names) is (refused > 0)
 
 
 def test_cuts_are_the_callers() -> None:
@@ -383,7 +466,18 @@ def test_the_worst_come_first() -> None:
     rows = [row({name: UNIT.score(v) for name, v in each.items()}) for each in levels]
     rows.append(row({FAITHFUL: NotScored(Cause.TIMEOUT)}))
     assert worst(rows) == [rows[1], rows[0], rows[2]]
-    assert worst(rows, RECALL) == [rows[2], rows[0], rows[1]]
+    assert worst(rows, RECALL) == [rows[0], rows[2], rows[1]]
+
+
+def test_undefined_faithfulness_ranks_before_perfect_and_risk_breaks_ties() -> None:
+    def claims(*probabilities: float) -> Score:
+        made = [{"claim": "c", "probability": each} for each in probabilities]
+        return UNIT.score(1.0, explanation={"claims": made})
+
+    risky, sure = row({FAITHFUL: claims(0.99, 0.6)}), row({FAITHFUL: claims(0.97)})
+    undefined = row({FAITHFUL: NotScored(Cause.UNDEFINED), RECALL: UNIT.score(1.0)})
+    low = row({FAITHFUL: UNIT.score(0.9)})
+    assert worst([sure, risky, undefined, low]) == [low, undefined, risky, sure]
 
 
 @pytest.mark.parametrize(

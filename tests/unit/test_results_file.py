@@ -9,12 +9,15 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, Sample
 from rag_eval_hooks.feedback import Feedback
@@ -27,6 +30,7 @@ from tests.support.results import START, any_outcome, evaluation, write_results
 from tests.support.scripts import environment
 from tests.waiting import until
 
+JSON = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 GOLDEN = Path(__file__).parent.parent / "golden" / "results_1.jsonl"
 SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
 
@@ -214,6 +218,18 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """A path at which nothing is raises at once, not in the middle of a report."""
     with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl"):
         read(tmp_path / "nowhere.jsonl")
+
+
+@given(st.recursive(JSON, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_any_json_line_is_a_row_or_counted(value: object) -> None:
+    """No line of JSON, whatever it holds, stops the reader."""
+    line = {"sample": {"question": "q"}, "outcomes": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "r.jsonl")
+        lines = [value, {**line, "schema": value}, {**line, "time": value}, {"outcomes": value}]
+        path.write_text("".join(json.dumps(one) + "\n" for one in [*lines, line]), "utf-8")
+        results = read(path)
+        assert len(list(results)) + results.skipped.total() == len(lines) + 1
 
 
 def test_a_spool_gives_what_sinks_lack(

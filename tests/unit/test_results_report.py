@@ -16,8 +16,8 @@ import pytest
 
 from rag_eval_hooks import NotScored, Sample, Score
 from rag_eval_hooks.results import read
+from rag_eval_hooks.results.render import as_markdown, as_text
 from rag_eval_hooks.results.report import as_json, make_report
-from rag_eval_hooks.results.tables import as_markdown, as_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Cause
 from rag_eval_hooks.usage import Usage
@@ -25,7 +25,7 @@ from tests.support.command_line import Finished, run_command
 from tests.support.optional import require
 from tests.support.results import evaluation, write_results
 
-require("jinja2", "scipy")
+require("jinja2", "rich")
 
 SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
 HOSTILE = (
@@ -167,7 +167,7 @@ def test_every_format_has_the_same_numbers(tmp_path: Path) -> None:
     assert found["scored"] == 24
     assert found["estimate"]["low"] < found["estimate"]["mean"] < found["estimate"]["high"]
     shown = f"{round(found['estimate']['mean'], 3):g}"
-    assert shown in as_text(report)
+    assert shown in as_text(as_markdown(report))
     assert shown in as_markdown(report)
     assert plain["metrics"]["own.other"]["not_scored"] == {"timeout": 5}
     assert plain["cost"]["cost"] == pytest.approx(0.024)
@@ -175,13 +175,13 @@ def test_every_format_has_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_the_worst_of_the_last_hours(tmp_path: Path) -> None:
-    """`worst` shows the lowest scores of the time that was asked for, and why they are low."""
+    """`--worst` shows the lowest scores of the time that was asked for, and why they are low."""
     now = datetime.now(UTC)
     path = results(tmp_path, now=now - timedelta(minutes=5))
     rows = [row for row in read(path) if row.when and row.when > now - timedelta(hours=6)]
-    done = command(tmp_path, "worst", str(path), "--since", "6h", "-n", "3")
+    done = command(tmp_path, "report", str(path), "--since", "6h", "--worst", "3")
     assert done.code == 0
-    shown = re.findall(r"^  id (s\d+)", done.out, re.MULTILINE)
+    shown = re.findall(r"\bid (s\d+)", done.out)
     ranked = sorted(rows, key=lambda row: row.score(FAITHFUL).value)  # type: ignore[union-attr]
     assert shown == [row.sample.sample_id for row in ranked[:3]]
     assert f"3 of {len(rows)} scored samples" in done.out
@@ -242,28 +242,28 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
     assert [each["pattern"] for each in json.loads(done.out)["look_at_first"]] == [
         "high throughout"
     ]
-    done = command(tmp_path, "worst", "r.jsonl", "--where", "lang=fr")
+    done = command(tmp_path, "report", "r.jsonl", "--where", "lang=fr")
     assert done.code == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("report", "r.jsonl", "--cut", "ragas.faithful=0.1:0.2"), "scored are: own.other, ragas"),
-        (("report", "r.jsonl", "--cut", "ragas.faithfulness=2"), "wants METRIC=LOW:HIGH"),
-        (("report", "r.jsonl", "--where", "beta"), "wants KEY=VALUE"),
-        (("report", "r.jsonl", "--labels", "none.jsonl"), "none.jsonl: cannot be read"),
-        (("report", "r.jsonl", "--labels", "other.jsonl"), "no metric has labels"),
-        (("report", "r.jsonl", "--labels", "bad.jsonl"), "labels: line 2"),
-        (("worst", "nowhere.jsonl"), "nowhere.jsonl: no such file"),
-        (("worst", "r.jsonl", "--metric", "ragas.recall"), "scored are: own.other, ragas.faith"),
-        (("report", "r.jsonl", "--since", "yesterdayish"), "wants 24h, 90m, 7d, today"),
-        (("worst", "r.jsonl", "-n", "-3"), "-n: got '-3'; wants a whole number, 1 or more"),
-        (("report", "r.jsonl", "--metric", "ragas.recall"), "scored are: own.other, ragas.faith"),
-        (("report", "noise.parquet"), "of 0 read; lines skipped: 1 unreadable"),
-        (("calibrate", "nowhere.jsonl", "other.jsonl"), "nowhere.jsonl: no such file"),
-        (("report", "r.jsonl", "--since", "2126-01-01"), "no result with a score, of "),
-        (("report", "r.jsonl", "-o", "no/such/folder.html"), "cannot be written"),
+        (("r.jsonl", "--cut", "ragas.faithful=0.1:0.2"), "Use one of own.other, ragas.faith"),
+        (("r.jsonl", "--cut", "ragas.faithfulness=2"), "Use METRIC=LOW:HIGH"),
+        (("r.jsonl", "--where", "beta"), "Use KEY=VALUE"),
+        (("r.jsonl", "--labels", "none.jsonl"), "none.jsonl: No such file"),
+        (("r.jsonl", "--labels", "other.jsonl"), "no metric has labels"),
+        (("r.jsonl", "--labels", "bad.jsonl"), "labels: line 2"),
+        (("nowhere.jsonl", "--worst", "3"), "nowhere.jsonl: no such file"),
+        (("r.jsonl", "--worst", "-3"), "--worst: '-3' is not accepted. Use a whole number, 1"),
+        (("r.jsonl", "--since", "yesterdayish"), "Use 24h, 90m, 7d, today"),
+        (("r.jsonl", "--since", "9e99w"), "Use 24h, 90m, 7d, today"),
+        (("r.jsonl", "--metric", "ragas.recall"), "Use one of own.other, ragas.faith"),
+        (("noise.parquet",), "None of 0 results has a score in the selection; lines skipped: 1"),
+        (("r.jsonl", "--since", "2126-01-01"), "None of 24 results has a score"),
+        (("r.jsonl", "-o", "no/such/folder.html"), "no/such/folder.html: No such file"),
+        (("r.jsonl", "-o", "."), "Is a directory"),
     ],
 )
 def test_wrong_input_is_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -273,7 +273,7 @@ def test_wrong_input_is_named(tmp_path: Path, arguments: tuple[str, ...], words:
     (tmp_path / "other.jsonl").write_text(label)
     (tmp_path / "noise.parquet").write_bytes(os.urandom(300))
     (tmp_path / "bad.jsonl").write_text(label + '{"sample_id": "s1", "value": "high"}')
-    done = command(tmp_path, *arguments)
+    done = command(tmp_path, "report", *arguments)
     assert done.code == 2
     assert words in done.err
 

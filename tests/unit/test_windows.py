@@ -58,7 +58,7 @@ def test_all_but_the_spool_works_without_posix(tmp_path: Path) -> None:
         """,
         prelude=PRELUDE,
     )
-    assert "0 failed" in printed
+    assert "ok       judge: " in printed
     (line,) = (tmp_path / "scores.jsonl").read_text().splitlines()
     assert json.loads(line)["sample"]["question"] == "How long?"
 

@@ -19,7 +19,7 @@ from tests.support.optional import require
 from tests.support.results import evaluation, write_results
 from tests.viewers.browser import page, screenshot
 
-require("playwright", "jinja2", "scipy")
+require("playwright", "jinja2")
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,7 +38,7 @@ QUOTE = "leaves at 06:40"
 
 def report(folder: Path, samples: int, metrics: int) -> Path:
     """Write a page with long texts in several scripts."""
-    from rag_eval_hooks.results.html import as_html
+    from rag_eval_hooks.results.render import as_html
     from rag_eval_hooks.results.report import make_report
 
     chance = random.Random(SEED)

@@ -119,7 +119,7 @@
       to.append(title, make("p", [outcome.not_scored.replaceAll("_", " "), outcome.detail].filter(Boolean).join(": "), "minor"));
       return;
     }
-    title.append(make("span", number(outcome.value) + (outcome.label && outcome.label !== "screening" ? ` ${outcome.label}` : ""), `chip ${colour(outcome.normalised)}`));
+    title.append(make("span", [number(outcome.value), outcome.word, outcome.label].filter(Boolean).join(" "), `chip ${colour(outcome.normalised)}`));
     to.append(title);
     (outcome.warnings || []).forEach((text) => to.append(auto("p", text, "minor")));
     Object.entries(outcome.explanation || {}).forEach(([key, value]) => explain(to, key, value, at));

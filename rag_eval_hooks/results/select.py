@@ -1,9 +1,9 @@
-"""Ranking of samples, the worst first, and selection."""
+"""Selection and ranking of samples, the worst first."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
@@ -11,10 +11,13 @@ from typing import Final
 
 from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.summary import group_key
+from rag_eval_hooks.score import Score
 
-__all__ = ["FAITHFULNESS", "badness", "select", "time_of", "worst"]
+__all__ = ["FAITHFULNESS", "badness", "identity_of", "select", "time_of", "worst"]
 
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
+_UNDEFINED: Final = 0.999
+"""Rank of a sample whose faithfulness is undefined."""
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -24,23 +27,35 @@ def worst(rows: Iterable[ResultRow], metric: str | None = None) -> list[ResultRo
 
     Args:
         rows: The rows.
-        metric: The metric to rank by; by default faithfulness, then the mean of all scores. A
-            refusal claims nothing, so that it has no faithfulness and ranks after all numbers.
+        metric: The metric to rank by; by default faithfulness, then the mean of all scores. Where
+            faithfulness is undefined, a sample ranks just before those that are perfect.
     """
     ranked = [(key, row) for row in rows if (key := badness(row, metric)) is not None]
     return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def badness(row: ResultRow, metric: str | None = None) -> tuple[float, float] | None:
-    """Return the key by which a row is ranked, the lowest for the worst; None without a score."""
+def badness(row: ResultRow, metric: str | None = None) -> tuple[float, ...] | None:
+    """Return the key by which a row is ranked, the lowest for the worst; None without a score.
+
+    Samples of equal faithfulness rank by the least probability of a claim.
+    """
     values = [score.normalised for name in row.outcomes if (score := row.score(name))]
-    if metric is not None:
-        score = row.score(metric)
-        return None if score is None else (score.normalised, fmean(values))
     if not values:
         return None
-    faithful = next((s.normalised for name in FAITHFULNESS if (s := row.score(name))), 2.0)
-    return faithful, fmean(values)
+    if metric is not None:
+        score = row.score(metric)
+        return None if score is None else (score.normalised, _least_probability(score))
+    name = next((name for name in FAITHFULNESS if name in row.outcomes), "")
+    if (score := row.score(name)) is not None:
+        return score.normalised, _least_probability(score), fmean(values)
+    return _UNDEFINED if name else 2.0, 1.0, fmean(values)
+
+
+def _least_probability(score: Score) -> float:
+    claims = score.explanation.get("claims")
+    known = claims if isinstance(claims, list) else []
+    found = [one.get("probability") for one in known if isinstance(one, Mapping)]
+    return min((each for each in found if isinstance(each, int | float)), default=1.0)
 
 
 def select(
@@ -89,6 +104,12 @@ def _has(row: ResultRow, key: str, value: str) -> bool:
     return value in row.sample.tags if key == "tag" else group_key(row, key) == value
 
 
+def identity_of(row: ResultRow) -> str:
+    """Return the name by which samples of two runs pair: their `question_id`, else the question."""
+    identity = row.sample.question_id
+    return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
+
+
 def time_of(text: str, now: datetime | None = None) -> datetime:
     """Return the time that `24h`, `7d`, `today` or an ISO date and time names, in UTC.
 
@@ -99,6 +120,9 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
     if text == "today":
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
     if match := _SPAN.fullmatch(text.strip()):
-        return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
+        try:
+            return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
+        except OverflowError as error:
+            raise ValueError(f"{text} is before the first year") from error
     named = datetime.fromisoformat(text)
     return named.replace(tzinfo=named.tzinfo or UTC)

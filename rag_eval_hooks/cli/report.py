@@ -1,0 +1,152 @@
+"""`rag-eval-hooks report`: results as a page, in a terminal or in a pull request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import add_selection, at_least, cut, results_of, write_text
+from rag_eval_hooks.results import (
+    ResultRow,
+    Results,
+    as_json,
+    labelled_means,
+    make_report,
+    read_labels,
+    select,
+)
+from rag_eval_hooks.results.estimate import LEAST_LABELS
+from rag_eval_hooks.results.labels import Labels
+
+__all__ = ["register", "terminal_text"]
+
+_SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
+_NARROWEST: Final = 100
+_PIPED_WIDTH: Final = 140
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "report",
+        help="what results say: a page, a terminal, a pull request",
+        description="Shows results as a page, in a terminal or in a pull request.",
+    )
+    add_selection(parser)
+    add = parser.add_argument
+    add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
+    add(
+        "--format",
+        choices=("html", "md", "json", "text"),
+        help="default: by the name of the output, else text",
+    )
+    add("--worst", type=at_least(1), metavar="N", help="only the N worst samples, with the reasons")
+    add(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="metrics or suites of the report (repeatable; default: all)",
+    )
+    add("--by", action="append", default=[], metavar="KEY", help="group by a key (repeatable)")
+    add(
+        "--labels",
+        type=Path,
+        metavar="FILE",
+        help="labels of people or results of a better judge, for a random part of the samples",
+    )
+    add(
+        "--cut",
+        action="append",
+        default=[],
+        type=cut,
+        metavar="METRIC=LOW:HIGH",
+        help="below and from which, of 0 to 1, a metric is low and high (default: 0.5:0.8)",
+    )
+    add("--title", default="RAG evaluation")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    output: Path | None = arguments.output
+    kind = arguments.format or _SUFFIXES.get("" if output is None else output.suffix, "text")
+    results = results_of(arguments.results)
+    rows = _selected(results, arguments, arguments.metric)
+    names = {name for row in rows for name in row.outcomes}
+    if not names:
+        raise UsageError(_nothing(results, arguments))
+    if unknown := {metric for metric, _ in arguments.cut} - names:
+        raise UsageError(f"--cut: {min(unknown)!r} is not scored. Use {_listed(names)}.")
+    write_text(_rendered(rows, results, kind, arguments), output)
+    if output is not None:
+        print(f"{output}: {len(rows)} samples, {output.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _selected(
+    results: Results, arguments: argparse.Namespace, metrics: Iterable[str] = ()
+) -> list[ResultRow]:
+    conditions = {"since": arguments.since, "until": arguments.until, "where": arguments.where}
+    return list(select(results, metrics=metrics, **conditions))
+
+
+def _rendered(
+    rows: list[ResultRow], results: Results, kind: str, arguments: argparse.Namespace
+) -> str:
+    from rag_eval_hooks.results.render import as_html, as_markdown
+
+    report = make_report(
+        rows,
+        by=arguments.by,
+        title=arguments.title,
+        cuts=dict(arguments.cut),
+        labels=_labels(arguments.labels, rows),
+        skipped=results.skipped,
+    )
+    if kind == "html":
+        return as_html(report)
+    if kind == "json":
+        return json.dumps(as_json(report), ensure_ascii=False, indent=2)
+    worst, is_whole = arguments.worst or 5, arguments.worst is None
+    markdown = as_markdown(report, worst=worst, tables=is_whole, groups=bool(arguments.by))
+    return markdown if kind == "md" else terminal_text(markdown)
+
+
+def terminal_text(markdown: str) -> str:
+    """Return Markdown as it stands in this terminal, or in a pipe."""
+    from rag_eval_hooks.results.render import as_text
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
+    return as_text(markdown, max(columns, _NARROWEST))
+
+
+def _labels(path: Path | None, rows: list[ResultRow]) -> Labels | None:
+    if path is None:
+        return None
+    labels = read_labels(path)
+    if not labelled_means(rows, labels):
+        raise UsageError(
+            f"{path}: no metric has labels of {LEAST_LABELS} scored samples. "
+            f"The file has {len(labels)} labels."
+        )
+    return labels
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "one of " + ", ".join(sorted(names))
+
+
+def _nothing(results: Results, arguments: argparse.Namespace) -> str:
+    """Return why there is nothing to show."""
+    scored = {name for row in _selected(results, arguments) for name in row.outcomes}
+    if scored:
+        return f"--metric: {', '.join(arguments.metric)!r} is not scored. Use {_listed(scored)}."
+    number = sum(1 for _ in results)
+    skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
+    return f"None of {number} results has a score in the selection; lines skipped: {skipped or 0}."

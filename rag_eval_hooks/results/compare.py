@@ -1,0 +1,434 @@
+"""Comparison of two runs: differences with intervals, regressions by sample, and gates.
+
+A difference combines the mean paired difference with the difference of the means of all other
+samples, each weighted by its inverse variance. The interval of the paired part is Student's t; that
+of the rest is recovered from the intervals of two means (Zou and Donner, MOVER, 2008). Several
+differences of one gate are tested by Holm's method (1979).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.results.estimate import Estimate, Moments, mean_of, t_quantile
+from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.select import identity_of
+from rag_eval_hooks.results.summary import By, MetricSummary, group_key, sessions_of, summarise
+from rag_eval_hooks.score import Score
+
+__all__ = [
+    "Change",
+    "Comparison",
+    "FailCondition",
+    "Regression",
+    "Trend",
+    "compare",
+    "failed_conditions",
+    "regressed",
+]
+
+_LEAST_DROP: Final = 0.1
+"""Drop of a normalized score from which a sample is named as a regression."""
+_LEAST_PAIRS: Final = 5
+"""Pairs from which their differences have a variance to rely on."""
+_ALPHA: Final = 0.05
+_Pair: TypeAlias = tuple[ResultRow | None, ResultRow | None]
+_Scored: TypeAlias = tuple[ResultRow, Score]
+
+
+class Trend(StrEnum):
+    """Direction of a difference, as far as the samples tell."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNCLEAR = "unclear"
+    SAME = "same"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Difference of one metric, of all samples or of a group.
+
+    Attributes:
+        metric: Its id.
+        group: The group, or None for all samples.
+        base: Mean before, in the metric's scale.
+        new: Mean after.
+        difference: New less base, in the metric's scale.
+        low: Lower end of its 95 % interval; None where the samples are too few.
+        high: Upper end, likewise.
+        gain: The difference on a scale from 0 to 1 on which 1 is best.
+        deviation: Standard error of `gain`, or None.
+        freedom: Degrees of freedom of `deviation`.
+        pairs: Samples that both runs scored and that count as pairs.
+    """
+
+    metric: str
+    group: str | None
+    base: Estimate
+    new: Estimate
+    difference: float
+    low: float | None
+    high: float | None
+    gain: float
+    deviation: float | None
+    freedom: float
+    pairs: int
+
+    @property
+    def trend(self) -> Trend:
+        """Better or worse where the interval is on one side of 0."""
+        if self.low is None or self.high is None:
+            return Trend.UNCLEAR
+        if self.low == self.high == 0.0:
+            return Trend.SAME
+        if self.low <= 0.0 <= self.high:
+            return Trend.UNCLEAR
+        return Trend.BETTER if self.gain > 0 else Trend.WORSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """One sample whose score has fallen.
+
+    Attributes:
+        metric: The metric.
+        base: The row before.
+        new: The row after.
+        drop: Fall of the score in [0, 1].
+    """
+
+    metric: str
+    base: ResultRow
+    new: ResultRow
+    drop: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two runs side by side.
+
+    Attributes:
+        changes: Differences of all samples, then of each group.
+        regressions: Samples that became worse, the largest drop first.
+        pairs: Samples that are in both runs.
+        only_base: Samples that are in the base alone.
+        only_new: Samples that are in the new run alone.
+        new: Summary of the new run by metric.
+        unscored: Metrics that one of the runs has no score of.
+    """
+
+    changes: Sequence[Change]
+    regressions: Sequence[Regression] = field(repr=False)
+    pairs: int
+    only_base: int
+    only_new: int
+    new: Mapping[str, MetricSummary]
+    unscored: Sequence[str]
+
+    @property
+    def is_screening(self) -> bool:
+        """Whether scores are of a judge that is not calibrated."""
+        return any(one.is_screening for one in self.new.values())
+
+
+def compare(
+    base: Iterable[ResultRow],
+    new: Iterable[ResultRow],
+    *,
+    by: By = None,
+    allow_different_judges: bool = False,
+) -> Comparison:
+    """Return what changed from one run to another.
+
+    Samples pair by `question_id`, else by their question; a question that was asked several times
+    pairs in order. Fewer than five pairs of a metric count as samples without a partner.
+
+    Args:
+        base: Results before.
+        new: Results after.
+        by: Key of the groups that are compared besides all samples.
+        allow_different_judges: Whether scores of different judges or prompts may be compared.
+
+    Raises:
+        ConfigError: A metric was judged by different judges or prompts.
+    """
+    before, after = ([_without_texts(row) for row in rows] for rows in (base, new))
+    if not allow_different_judges:
+        _check_judges(before, after)
+    rows = list(_pairs(before, after))
+    groups: dict[str | None, list[_Pair]] = {None: rows}
+    for pair in rows if by is not None else ():
+        key = group_key(next(row for row in reversed(pair) if row is not None), by)
+        groups.setdefault(key or "(none)", []).append(pair)
+    summaries = [summarise(each)[None].metrics if each else {} for each in (before, after)]
+    scored = [{k for k, one in each.items() if one.scored} for each in summaries]
+    both = sum(old is not None and row is not None for old, row in rows)
+    return Comparison(
+        changes=[
+            change
+            for group, members in groups.items()
+            for metric, summary in summaries[1].items()
+            if (change := _change(metric, group, members, summary.scale)) is not None
+        ],
+        regressions=sorted(_regressions(rows), key=lambda one: -one.drop),
+        pairs=both,
+        only_base=len(before) - both,
+        only_new=len(after) - both,
+        new=summaries[1],
+        unscored=sorted({*summaries[0], *summaries[1]} - (scored[0] & scored[1])),
+    )
+
+
+def _without_texts(row: ResultRow) -> ResultRow:
+    """Return a row without its largest parts: both runs are in memory."""
+    outcomes = {
+        name: replace(one, explanation={}) if isinstance(one, Score) else one
+        for name, one in row.outcomes.items()
+    }
+    return replace(row, sample=replace(row.sample, contexts=None), outcomes=outcomes)
+
+
+def _check_judges(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> None:
+    old, now = _judges(before), _judges(after)
+    for metric in old.keys() & now.keys():
+        if old[metric] != now[metric]:
+            got = " and ".join(", ".join(sorted(each)) for each in (old[metric], now[metric]))
+            wants = "one judge and one version of its prompts, or to be allowed to differ"
+            raise ConfigError(f"compare: {metric}", got, wants)
+
+
+def _judges(rows: Iterable[ResultRow]) -> dict[str, set[str]]:
+    """Return judges and versions of prompts by metric; versions of the package may differ."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        for metric in row.outcomes:
+            if (score := row.score(metric)) is not None:
+                prompts = score.version.partition("+")[2]
+                name = f"{score.annotator or 'formula'} {prompts}".strip()
+                found.setdefault(metric, set()).add(name)
+    return found
+
+
+def _pairs(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> Iterator[_Pair]:
+    waiting: dict[str, deque[ResultRow]] = {}
+    for row in before:
+        waiting.setdefault(identity_of(row), deque()).append(row)
+    for row in after:
+        known = waiting.get(identity_of(row))
+        yield known.popleft() if known else None, row
+    for rest in waiting.values():
+        yield from ((row, None) for row in rest)
+
+
+def _change(
+    metric: str, group: str | None, rows: Iterable[_Pair], scale: tuple[float, float]
+) -> Change | None:
+    both, old, new = list[tuple[_Scored, _Scored]](), list[_Scored](), list[_Scored]()
+    for before, after in rows:
+        left, right = _scored(before, metric), _scored(after, metric)
+        if left is not None and right is not None:
+            both.append((left, right))
+        elif left is not None:
+            old.append(left)
+        elif right is not None:
+            new.append(right)
+    means = _mean([*(pair[0] for pair in both), *old]), _mean([*(pair[1] for pair in both), *new])
+    if means[0] is None or means[1] is None:
+        return None
+    if len(both) < _LEAST_PAIRS:
+        old, new, both = [*old, *(p[0] for p in both)], [*new, *(p[1] for p in both)], []
+    found = _combined(_paired(both, alone=not (old and new)), _unpaired(_mean(old), _mean(new)))
+    slope, offset = scale
+    ends = [None if end is None else end * slope + 0.0 for end in (found.low, found.high)]
+    low, high = ends if slope >= 0 else reversed(ends)
+    return Change(
+        metric=metric,
+        group=group,
+        base=means[0].scaled(slope, offset),
+        new=means[1].scaled(slope, offset),
+        difference=found.mean * slope + 0.0,
+        low=low,
+        high=high,
+        gain=found.mean,
+        deviation=found.deviation,
+        freedom=found.freedom,
+        pairs=len(both),
+    )
+
+
+def _scored(row: ResultRow | None, metric: str) -> _Scored | None:
+    score = None if row is None else row.score(metric)
+    return None if row is None or score is None else (row, score)
+
+
+def _mean(scored: Sequence[_Scored]) -> Estimate | None:
+    weights = [1.0 / (score.probability or 1.0) for _, score in scored]
+    return mean_of(
+        [score.normalised for _, score in scored], weights, sessions_of([row for row, _ in scored])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """Difference of normalized means, with the ends of its interval and its standard error."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    deviation: float | None
+    freedom: float = math.inf
+
+
+def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Difference | None:
+    if not both:
+        return None
+    gains = [new.normalised - old.normalised for (_, old), (_, new) in both]
+    weights = [
+        1.0 / ((old.probability or 1.0) * (new.probability or 1.0)) for (_, old), (_, new) in both
+    ]
+    moments = Moments(len(both), weights, sessions_of([row for _, (row, _) in both]))
+    mean, variance = moments.mean(gains), moments.covariance(gains, gains)
+    if any(gains) or not alone:
+        # A few equal gains have no variance; as many as three of them may yet be exceptions.
+        values = [one.normalised for pair in both for _, one in pair]
+        spread = math.fsum((value - math.fsum(values) / len(values)) ** 2 for value in values)
+        variance = max(variance, 3 * spread / len(values) / len(both) ** 2)
+    return _with_interval(mean, variance, moments.effective_clusters - 1)
+
+
+def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None:
+    if base is None or new is None:
+        return None
+    mean = new.mean - base.mean
+    if base.low is None or base.high is None or new.low is None or new.high is None:
+        return _Difference(mean, None, None, None)
+    low = mean - math.hypot(new.mean - new.low, base.high - base.mean)
+    high = mean + math.hypot(new.high - new.mean, base.mean - base.low)
+    return _Difference(mean, low, high, (high - low) / 2 / t_quantile(math.inf))
+
+
+def _combined(paired: _Difference | None, rest: _Difference | None) -> _Difference:
+    """Return both parts together, each weighted by its inverse variance."""
+    known = [one for one in (paired, rest) if one is not None and one.deviation is not None]
+    if len(known) < 2:
+        found = known[0] if known else paired or rest
+        assert found is not None
+        return found
+    precisions = [1.0 / max((one.deviation or 0.0) ** 2, 1e-12) for one in known]
+    variance = 1.0 / math.fsum(precisions)
+    shares = [precision * variance for precision in precisions]
+    mean = math.fsum(share * one.mean for share, one in zip(shares, known, strict=True))
+    # Satterthwaite: each part has its share of the variance.
+    freedom = 1.0 / max(1e-9, sum(s**2 / one.freedom for s, one in zip(shares, known, strict=True)))
+    return _with_interval(mean, variance, freedom)
+
+
+def _with_interval(mean: float, variance: float, freedom: float) -> _Difference:
+    if not math.isfinite(variance):
+        return _Difference(mean, None, None, None)
+    deviation = math.sqrt(variance)
+    half = t_quantile(freedom) * deviation
+    return _Difference(mean, mean - half, mean + half, deviation, freedom)
+
+
+def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
+    for old, row in rows:
+        if old is None or row is None:
+            continue
+        for metric in row.outcomes:
+            before, after = old.score(metric), row.score(metric)
+            if before is not None and after is not None:
+                drop = before.normalised - after.normalised
+                if drop >= _LEAST_DROP:
+                    yield Regression(metric=metric, base=old, new=row, drop=drop)
+
+
+def regressed(comparison: Comparison, margin: float) -> list[Change]:
+    """Return the differences that fail a build.
+
+    Where nothing has changed, at most one build in twenty has any.
+
+    Args:
+        comparison: The comparison.
+        margin: Fall of a mean that is accepted, on a scale from 0 to 1.
+    """
+    tests = [(-one.gain / one.deviation, one) for one in comparison.changes if one.deviation]
+    worse = []
+    for left, (statistic, one) in zip(
+        range(len(tests), 0, -1), sorted(tests, key=lambda each: -each[0]), strict=True
+    ):
+        if statistic <= t_quantile(one.freedom, 2 * _ALPHA / left):
+            break
+        worse.append(one)
+    return [one for one in worse if one.gain < -margin]
+
+
+_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class FailCondition:
+    """Condition on the new mean that fails a build, such as `ragas.faithfulness<0.8`."""
+
+    text: str
+    metric: str
+    sign: str
+    limit: float
+
+    @classmethod
+    def of(cls, text: str) -> FailCondition:
+        """Return the condition that a text names.
+
+        Raises:
+            ConfigError: It names none.
+        """
+        match = _CONDITION.fullmatch(text)
+        if match is None:
+            raise ConfigError("fail-on", text, "a condition such as 'ragas.faithfulness<0.8'")
+        return cls(text.strip(), match[1], match[2], float(match[3]))
+
+    def is_met_by(self, value: float) -> bool:
+        """Return whether a value meets the condition."""
+        is_less = value < self.limit if self.sign[0] == "<" else value > self.limit
+        return is_less or (self.sign[1:] == "=" and value == self.limit)
+
+
+def failed_conditions(
+    conditions: Iterable[FailCondition],
+    metrics: Mapping[str, MetricSummary],
+    *,
+    by_point: bool = False,
+) -> list[str]:
+    """Return what fails a build, in words; a metric without a score fails it, too.
+
+    Args:
+        conditions: The conditions.
+        metrics: Summaries of the new run.
+        by_point: Whether the mean alone decides. By default the whole 95 % interval must meet the
+            condition, so that the samples show that it holds.
+
+    Raises:
+        ConfigError: A condition names a metric that was not measured.
+    """
+    found = []
+    for one in conditions:
+        summary = metrics.get(one.metric)
+        if summary is None:
+            raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
+        estimate = summary.estimate
+        if estimate is None:
+            found.append(f"{one.text}: no sample has a score")
+            continue
+        end = estimate.high if one.sign[0] == "<" else estimate.low
+        if one.is_met_by(estimate.mean if by_point or end is None else end):
+            interval = "" if end is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
+            found.append(f"{one.text}: the mean is {estimate.mean:.3f}{interval}")
+    return found

@@ -1,0 +1,173 @@
+"""Diagnosis of a pipeline from its scores: what is to blame, and which samples show it.
+
+The rules and the metrics that show a property are data, in `rules.toml`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from statistics import fmean
+from typing import Final
+
+from rag_eval_hooks.results.estimate import Estimate, mean_of
+from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.summary import SCREENING
+from rag_eval_hooks.score import Cause, NotScored
+
+__all__ = ["CUTS", "Cuts", "Diagnosis", "ScoreRule", "diagnose", "standard_rules"]
+
+_CLASS: Final = "graphrag.answer_class"
+_MOST_UNDEFINED: Final = 0.1
+"""Part of the samples without a defined score above which no good sign is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Normalized values from which a metric counts as high, and below which as low."""
+
+    high: float = 0.8
+    low: float = 0.5
+
+
+CUTS: Final = Cuts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRule:
+    """A pattern of scores and its meaning; `rules.toml` explains each field."""
+
+    name: str
+    blame: str
+    meaning: str
+    advice: str
+    high: Sequence[str] = ()
+    low: Sequence[str] = ()
+    label: str | None = None
+    outnumbers: str | None = None
+    rest: bool = False
+    minor: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A rule and the samples that show it.
+
+    Attributes:
+        rule: The rule.
+        share: Share of all traffic that shows it, of samples on which it can be decided.
+        rows: These samples, the worst first.
+    """
+
+    rule: ScoreRule
+    share: Estimate
+    rows: Sequence[ResultRow] = field(repr=False)
+
+
+@cache
+def _data() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    text = (resources.files(__package__) / "rules.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def standard_rules() -> list[ScoreRule]:
+    """Return the rules of `rules.toml`."""
+    return [ScoreRule(**values) for values in _data()["rules"]]  # type: ignore[arg-type]
+
+
+def diagnose(
+    rows: Iterable[ResultRow],
+    *,
+    cuts: Mapping[str, Cuts] | None = None,
+    rules: Iterable[ScoreRule] | None = None,
+) -> list[Diagnosis]:
+    """Return the rules that samples show: faults first, the most frequent first.
+
+    Good signs are left out where scores are screening scores, or where scores of more than a tenth
+    of the samples are undefined.
+
+    Args:
+        rows: The results.
+        cuts: What is high and low, by metric id; `CUTS` for all others.
+        rules: The rules; `standard_rules` by default.
+    """
+    known = list(rows)
+    found, shown_by = [], list[tuple[ScoreRule, set[int]]]()
+    for rule in sorted(rules or standard_rules(), key=lambda rule: rule.rest):
+        flags = {at: _shows(rule, row, cuts or {}) for at, row in enumerate(known)}
+        decided = {at: flag for at, flag in flags.items() if flag is not None}
+        hits = {at for at, flag in decided.items() if flag}
+        if rule.rest:
+            hits -= {at for other, ats in shown_by if _overlap(rule, other) for at in ats}
+        shown_by.append((rule, hits))
+        if hits and _is_stated(rule, known, len(hits)):
+            found.append(_diagnosis(rule, [(known[at], at in hits) for at in decided]))
+    return sorted(
+        found, key=lambda one: (one.rule.blame == "none", one.rule.minor, -one.share.mean)
+    )
+
+
+def _diagnosis(rule: ScoreRule, decided: Sequence[tuple[ResultRow, bool]]) -> Diagnosis:
+    weights = [1.0 / (row.probability or 1.0) for row, _ in decided]
+    share = mean_of([float(flag) for _, flag in decided], weights)
+    assert share is not None
+    return Diagnosis(
+        rule=rule, share=share, rows=sorted((row for row, flag in decided if flag), key=_goodness)
+    )
+
+
+def _is_stated(rule: ScoreRule, rows: Sequence[ResultRow], hits: int) -> bool:
+    if rule.outnumbers is not None:
+        scores = [row.score(_CLASS) for row in rows]
+        return hits > sum(one is not None and one.label == rule.outnumbers for one in scores)
+    return rule.blame != "none" or (
+        not any(map(_is_screening, rows)) and (fmean(map(_is_undefined, rows)) <= _MOST_UNDEFINED)
+    )
+
+
+def _is_screening(row: ResultRow) -> bool:
+    return any(s.label == SCREENING for name in row.outcomes if (s := row.score(name)))
+
+
+def _is_undefined(row: ResultRow) -> bool:
+    """Return whether a judged metric is undefined; lexical ones often are, for want of numbers."""
+    return any(
+        isinstance(one, NotScored) and one.cause is Cause.UNDEFINED
+        for name, one in row.outcomes.items()
+        if not name.startswith("lexical.")
+    )
+
+
+def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
+    same_label = rule.label is not None and rule.label == other.label
+    return not other.minor and (same_label or not set(rule.low).isdisjoint(other.low))
+
+
+def _shows(rule: ScoreRule, row: ResultRow, cuts: Mapping[str, Cuts]) -> bool | None:
+    """Return whether a sample shows a rule; None where a score is missing."""
+    if not (rule.high or rule.low or rule.label):
+        levels = [(name, score.normalised) for name in row.outcomes if (score := row.score(name))]
+        return all(v >= cuts.get(n, CUTS).high for n, v in levels) if levels else None
+    sides = [(name, True) for name in rule.high] + [(name, False) for name in rule.low]
+    known = [_side(row, name, cuts, is_high) for name, is_high in sides]
+    if rule.label is not None:
+        score = row.score(_CLASS)
+        known.append(None if score is None else score.label == rule.label)
+    return None if None in known else all(known)
+
+
+def _side(row: ResultRow, role: str, cuts: Mapping[str, Cuts], is_high: bool) -> bool | None:
+    for metric in _data()["roles"].get(role, (role,)):
+        score = row.score(metric)
+        if score is not None:
+            cut = cuts.get(metric, CUTS)
+            return score.normalised >= cut.high if is_high else score.normalised < cut.low
+    return None
+
+
+def _goodness(row: ResultRow) -> float:
+    values = [score.normalised for name in row.outcomes if (score := row.score(name))]
+    return fmean(values) if values else 1.0
