@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import FrameType
 from typing import Any, Self
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import CaptureOptions, Choice, Origin
+from rag_eval_hooks.capture import CaptureOptions, Choice, Origin, Run
 from rag_eval_hooks.capture.scopes import enclosing_scopes
 from rag_eval_hooks.evals import checked
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.graphs import with_graph_events
 from rag_eval_hooks_langchain.passing_texts import AsContext
 from rag_eval_hooks_langchain.run_events import RunEvents, run_edge
@@ -177,9 +178,13 @@ class RagEvalCallbackHandler(RunEvents):
         run = self._recorder.get(key_of(run_id))
         if run is None:
             return
-        contexts = self._readers(run).documents.typed(documents)
+        copy = self._whole(run, self._copy(run, documents))
+        contexts = self._readers(run).documents.typed(copy)
         if contexts is None:
             raise TypeError(type(documents).__name__)
+        self._later("record", self._read_stated, run, contexts)
+
+    def _read_stated(self, run: Run, contexts: Sequence[Context]) -> None:
         self._recorder.documents(run, contexts, Origin.STATED)
 
 

@@ -35,15 +35,27 @@ class Choices:
     contexts: Choice = None
     answer: Choice = None
 
-    def question_in(self, inputs: Any, incidents: Incidents) -> str | None:
-        """Return the user's question in a root's input."""
-        return _text("question", self.question, inputs, values.question_of, incidents)
+    def call(self, name: str, value: Any) -> Any:
+        """Return what a function of the application gives for a value, or how it failed.
 
-    def asked_in(self, state: Any) -> str | None:
+        It is called on the request's thread: it gets the application's own objects.
+        """
+        choice = getattr(self, name)
+        if not callable(choice):
+            return None
+        try:
+            return choice(value)
+        except Exception as error:  # noqa: BLE001 - the host's edge: a function of its own
+            return _Failed(error)
+
+    def question_in(self, inputs: Any, incidents: Incidents, called: Any = None) -> str | None:
+        """Return the user's question in a root's input."""
+        return _text("question", self.question, inputs, values.question_of, incidents, called)
+
+    def asked_in(self, state: Any, called: Any = None) -> str | None:
         """Return the user's question in a state, if the root's input does not hold it."""
-        if callable(self.question):
-            found = _called("question", self.question, state, None)
-        else:
+        found = called
+        if not callable(self.question):
             found = values.named(state, self.question or "", values.question_of)
         return found if isinstance(found, str) else values.asked_in(state)
 
@@ -53,6 +65,7 @@ class Choices:
         incidents: Incidents,
         given: Any = None,
         said: Callable[[str], bool] = lambda _: False,
+        called: Any = None,
     ) -> str | None:
         """Return the answer in the output of a root."""
         if isinstance(self.answer, str):
@@ -61,7 +74,7 @@ class Choices:
                 return chosen
         choice = None if isinstance(self.answer, str) else self.answer
         read = partial(values.answer_of, given=given, said=said)
-        return _text("answer", choice, outputs, read, incidents)
+        return _text("answer", choice, outputs, read, incidents, called)
 
     def other_answers(self, outputs: Any, given: Any, answer: str | None) -> tuple[str, ...]:
         """Return texts that may be the answer instead; none if the application chose one."""
@@ -69,7 +82,7 @@ class Choices:
         return () if chosen else values.other_answers(outputs, given, answer)
 
     def contexts_in(
-        self, outputs: Any, documents: Documents, incidents: Incidents | None
+        self, outputs: Any, documents: Documents, incidents: Incidents | None, called: Any = None
     ) -> tuple[Context, ...] | None:
         """Return the contexts in an output that the application chose; None without a choice.
 
@@ -77,9 +90,10 @@ class Choices:
             outputs: Of any step.
             documents: Reads what was chosen.
             incidents: Counts a function that fails; None where it need not fit.
+            called: A copy of what the function gave.
         """
         if callable(self.contexts):
-            chosen = _called("contexts", self.contexts, outputs, incidents)
+            chosen = _result("contexts", called, incidents)
         else:
             chosen = (entries(outputs) or {}).get(self.contexts or "")
         contexts = None if chosen is None else documents.typed(chosen)
@@ -88,34 +102,37 @@ class Choices:
         return contexts
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+
+
+def _result(name: str, called: Any, incidents: Incidents | None) -> Any:
+    if not isinstance(called, _Failed):
+        return called
+    if incidents is not None:
+        incidents.report(f"choice {name}", called.error)
+    return None
+
+
 def _text(
     name: str,
     choice: Choice,
     value: Any,
     read: Callable[[Any], str | None],
     incidents: Incidents,
+    called: Any,
 ) -> str | None:
     if choice is None:
         return read(value)
     if isinstance(choice, str):
         found = values.named(value, choice, read)
     else:
-        found = _called(name, choice, value, incidents)
+        found = _result(name, called, incidents)
         if found is not None and not isinstance(found, str):
             incidents.report(f"choice {name}", TypeError())
             found = None
     return read(value) if found is None else found
-
-
-def _called(
-    name: str, choice: Callable[[Any], Any], value: Any, incidents: Incidents | None
-) -> Any:
-    try:
-        return choice(value)
-    except Exception as error:  # noqa: BLE001 - the host's edge: a function of its own
-        if incidents is not None:
-            incidents.report(f"choice {name}", error)
-        return None
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:

@@ -39,6 +39,7 @@ class ChainState:
         given: Its input: what it merely passes on is no output of its own.
         is_graph: Whether its output is a state, which may hold what earlier runs put there.
         is_resuming: Whether it continues something of which no beginning has been seen here.
+        is_continuing: Whether its input continues something.
         holds_tool: Whether a tool was called below it.
         unseen: Documents in its input that no step was seen to retrieve, once looked for.
         written: Entries that the last of its steps put into it which wrote a text.
@@ -48,6 +49,7 @@ class ChainState:
     given: Any = None
     is_graph: bool = False
     is_resuming: bool = False
+    is_continuing: bool = False
     holds_tool: bool = False
     unseen: Lists | None = None
     written: Mapping[str, Any] | None = None

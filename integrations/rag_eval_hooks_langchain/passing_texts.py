@@ -61,7 +61,9 @@ def _content_of(message: BaseMessage) -> Any:
 
 
 def _in_object(value: Any, as_context: AsContext | None, depth: int) -> Lists:
-    if as_context is not None and (row := _own(value, as_context)) is not None:
+    if isinstance(value, Context):
+        yield (value,)
+    elif as_context is not None and (row := _own(value, as_context)) is not None:
         yield (row,)
     elif (lone := lone_row(value)) is not None:
         yield lone
@@ -116,6 +118,8 @@ def _in_list(
 
 def _row(item: Any, as_context: AsContext | None) -> Context | None:
     """Return an item of a list with its main text: under a usual name, else the longest."""
+    if isinstance(item, Context):
+        return item
     if isinstance(item, str):
         return Context(text=item)
     if isinstance(item, BaseMessage | Document | list | tuple):

@@ -16,6 +16,7 @@ from langchain_core.outputs import LLMResult
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
+from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Cut, Form, Opaque
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_langchain import models
@@ -31,8 +32,11 @@ from rag_eval_hooks_langchain.graphs import (
     checkpoint_of,
     is_interrupt,
     is_no_error,
+    is_pulled,
     is_step,
+    resumes,
     state_of,
+    update_in,
 )
 from rag_eval_hooks_langchain.question_answer import message_texts, query_text
 from rag_eval_hooks_langchain.run_outputs import RunOutputs
@@ -46,9 +50,12 @@ from rag_eval_hooks_langchain.surroundings import (
 )
 from rag_eval_hooks_langchain.turns import Turns
 from rag_eval_hooks_langchain.vendor_spans import vendor_span
+from rag_eval_hooks_langchain.vocabulary import form_of
 
 __all__ = ["RunEvents", "run_edge"]
 
+_FORMS: dict[type, Form] = {}
+"""How objects are copied, by their class."""
 _REFINING = ("RefineDocumentsChain",)
 """Chains whose model calls make one answer, whatever each of them said."""
 F = TypeVar("F", bound=Callable[..., None])
@@ -100,6 +107,7 @@ def end_edge(method: Callable[..., None]) -> Callable[..., None]:
 class Readers(NamedTuple):
     """Readers of the inputs and outputs of runs, under the same options."""
 
+    choices: Choices
     documents: Documents
     turns: Turns
     outputs: RunOutputs
@@ -125,12 +133,57 @@ class RunEvents(BaseCallbackHandler):
         documents = Documents(options.document_keys, options.as_context)
         choices = Choices(options.question, options.contexts, options.answer)
         parts = self._recorder, documents, choices, self._incidents
-        return Readers(documents, Turns(*parts), RunOutputs(*parts), options.retrieval_tools)
+        return Readers(
+            choices, documents, Turns(*parts), RunOutputs(*parts), options.retrieval_tools
+        )
 
     def _readers(self, run: Run) -> Readers:
         """Return the readers for a run: one opened by hand may have options of its own."""
         own = run.interaction.options
         return self._own_readers if own is None else self._readers_of(own.over(self._options))
+
+    def _copy(self, run: Run, value: Any) -> Any:
+        """Return a copy of a value that may change before it is read."""
+        copier = self._copier(run)
+        copy = copier.of(value)
+        return Cut(value) if copier.is_cut else copy
+
+    def _copier(self, run: Run, **limits: int) -> Copier:
+        interaction = run.interaction
+        own = interaction.options
+        read = None if own is None else own.as_context
+        return Copier(
+            interaction.snapshots,
+            form_of,
+            _FORMS,
+            read or self._options.as_context,
+            self._recorder.most_waiting,
+            **limits,
+        )
+
+    def _later(self, event: str, read: Callable[..., None], run: Run, *values: Any) -> None:
+        """Leave an event to be read off the request's thread.
+
+        Args:
+            event: Name of the method that got it.
+            read: Reads it.
+            run: The run.
+            values: Copies, and arguments that nobody changes.
+        """
+        self._recorder.defer(run, event, self._read, read, run, values)
+
+    def _read(self, read: Callable[..., None], run: Run, values: Sequence[Any]) -> None:
+        read(run, *[self._whole(run, value) for value in values])
+
+    def _whole(self, run: Run, value: Any) -> Any:
+        """Return a copy of a value that was too large for the request's thread."""
+        if not isinstance(value, Cut):
+            return value
+        copier = self._copier(run, nodes=LATE_NODES)
+        copy = copier.of(value.value)
+        if copier.is_cut:
+            run.interaction.left_out.add("contexts")
+        return copy
 
     @run_edge
     def on_chain_start(
@@ -143,43 +196,118 @@ class RunEvents(BaseCallbackHandler):
         run = self._start(RunKind.CHAIN, serialized, event)
         if run is None:
             return
-        run.state = ChainState(inputs)
+        run.state = ChainState()
         run.joins = run.name in _REFINING
         parent = run.parent
         readers = self._readers(run)
-        if run.outermost:
-            readers.turns.begin(run, inputs)
+        given = self._copy(run, inputs)
+        if run.outermost or parent is None:
+            called = None
+            if resumes(inputs):
+                run.state.is_resuming = run.state.is_continuing = True
+            elif readers.choices.question is not None:
+                called = readers.choices.call("question", update_in(inputs))
+            self._later("on_chain_start", self._read_input, run, given, called)
             return
-        begins_step = is_step(event.get("tags"))
-        readers.outputs.note_given(run, inputs, is_step=begins_step)
-        if parent is not None and begins_step:
-            readers.turns.step(run, parent, event.get("metadata"))
-        elif parent is not None and parent.checkpoint is not None:
+        begins_step, graph = is_step(event.get("tags")), state_of(parent)
+        if not graph.is_graph:
+            earlier = begins_step and parent.outermost and not graph.is_resuming
+            self._later("on_chain_start", self._read_given, run, given, earlier)
+        else:
+            self._later("on_chain_start", self._read_given, run, given, None)
+        if begins_step:
+            self._begin_step(run, parent, inputs, event.get("metadata"), first=not graph.is_graph)
+        elif parent.checkpoint is not None:
             # A task of an entrypoint is a step of its own.
             checkpoint = checkpoint_of(event.get("metadata"))
             run.checkpoint = None if checkpoint == parent.checkpoint else checkpoint
 
+    def _begin_step(
+        self,
+        run: Run,
+        graph: Run,
+        inputs: Any,
+        metadata: Mapping[str, Any] | None,
+        *,
+        first: bool,
+    ) -> None:
+        readers = self._readers(run)
+        if not readers.turns.step(run, graph, metadata):
+            return
+        pulled, called = is_pulled(metadata), None
+        if pulled and first:
+            called = readers.choices.call("question", inputs)
+        read = functools.partial(
+            readers.turns.asks, first=first, pulled=pulled, resuming=state_of(graph).is_resuming
+        )
+        self._later("on_chain_start", read, run, graph, called)
+
+    def _read_input(self, run: Run, inputs: Any, called: Any) -> None:
+        run.state.given = inputs
+        self._readers(run).turns.begin(run, inputs, called)
+
+    def _read_given(self, run: Run, inputs: Any, earlier: bool | None) -> None:
+        run.state.given = inputs
+        if earlier is not None:
+            self._readers(run).outputs.note_given(run, inputs, earlier=earlier)
+
     @end_edge
     def on_chain_end(self, run: Run, outputs: Any, **extra: Any) -> None:
         """End a chain run; its output may hold documents, a root's holds the answer."""
-        state = state_of(run)
+        state, choices = state_of(run), self._readers(run).choices
         # A stream reports its input only now.
-        given = extra.get("inputs", state.given)
+        given = (self._copy(run, extra["inputs"]),) if "inputs" in extra else ()
+        outermost = run.outermost
+        called = {
+            "contexts": self._copy(run, choices.call("contexts", outputs)),
+            "question": choices.call("question", update_in(extra.get("inputs")))
+            if outermost and given and not state.is_resuming
+            else None,
+            "state": choices.call("question", outputs) if outermost and state.is_graph else None,
+            "answer": choices.call("answer", outputs) if outermost else None,
+        }
+        read = functools.partial(
+            self._read_outputs,
+            given=given,
+            called=called,
+            is_graph=state.is_graph,
+            is_resuming=state.is_resuming,
+            is_step=state_of(run.parent).is_graph,
+            asked=run.interaction.attempted,
+        )
+        self._later("on_chain_end", read, run, self._copy(run, outputs))
+
+    def _read_outputs(
+        self,
+        run: Run,
+        outputs: Any,
+        *,
+        given: Sequence[Any],
+        called: Mapping[str, Any],
+        is_graph: bool,
+        is_resuming: bool,
+        is_step: bool,
+        asked: bool,
+    ) -> None:
         readers = self._readers(run)
         noting = readers.outputs
+        before = self._whole(run, given[0]) if given else state_of(run).given
         if run.outermost:
-            readers.turns.ends(run, extra)
-            readers.turns.gave(run, outputs)
-            noting.note_answer(run, outputs, given)
-        if state.is_graph:
+            if given and not is_resuming:
+                readers.turns.ends(run, before, called["question"])
+            if is_graph:
+                readers.turns.gave(run, outputs, called["state"])
+            noting.note_answer(run, outputs, before, called["answer"])
+        if is_graph:
             noting.note_final_state(run, outputs)
-        elif not state.is_resuming:
-            if not (found := noting.note_documents(run, outputs, given)):
-                noting.note_joined_text(run, outputs, given)
+        elif not is_resuming:
+            found = noting.note_documents(run, outputs, before, is_step=is_step, asked=asked)
+            if not found:
+                noting.note_joined_text(run, outputs, before)
             if not run.outermost:
-                noting.note_passing(run, outputs, given, beside=found)
-        noting.note_written(run, outputs, given)
-        noting.note_choice(run, outputs)
+                noting.note_passing(run, outputs, before, beside=found)
+        noting.note_written(run, outputs, before)
+        noting.note_choice(run, outputs, self._whole(run, called["contexts"]))
         run.state = None
 
     @run_edge
@@ -188,11 +316,11 @@ class RunEvents(BaseCallbackHandler):
         run = self._ended(run_id, extra)
         if run is None:
             return
-        if run.state is not None:
-            run.state.given = None
         self._recorder.stop(run, run.checkpoint)
-        if run.outermost:
-            self._readers(run).turns.ends(run, extra)
+        if run.outermost and "inputs" in extra and not state_of(run).is_resuming:
+            turns, given = self._readers(run).turns, extra["inputs"]
+            called = self._readers(run).choices.call("question", update_in(given))
+            self._later("on_chain_error", turns.ends, run, self._copy(run, given), called)
         if is_interrupt(error):
             self._recorder.interrupt(run)
         if is_no_error(error):
@@ -212,9 +340,13 @@ class RunEvents(BaseCallbackHandler):
         """Begin a retrieval."""
         run = self._start(RunKind.RETRIEVER, serialized, event)
         if run is not None:
-            self._recorder.question(run, query_text(query))
+            asked = self._copy(run, query)
+            self._later("on_retriever_start", self._read_query, run, asked)
             source = (event.get("metadata") or {}).get("ls_vector_store_provider") or run.name
             run.facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(source)}
+
+    def _read_query(self, run: Run, query: Any) -> None:
+        self._recorder.question(run, query_text(query))
 
     @end_edge
     def on_retriever_end(self, run: Run, documents: Sequence[Document], **_extra: Any) -> None:
@@ -223,7 +355,11 @@ class RunEvents(BaseCallbackHandler):
         An iterator belongs to the application: to read it is to take its documents.
         """
         if isinstance(documents, list | tuple):
-            self._recorder.documents(run, tuple(map(snapshot, documents)))
+            found = self._copy(run, documents)
+            self._later("on_retriever_end", self._read_documents, run, found)
+
+    def _read_documents(self, run: Run, documents: Sequence[Document]) -> None:
+        self._recorder.documents(run, tuple(map(snapshot, documents)))
 
     @run_edge
     def on_chat_model_start(
@@ -235,12 +371,18 @@ class RunEvents(BaseCallbackHandler):
         """Begin a call of a chat model."""
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
-            self._recorder.prompt(run, message_texts(messages))
-            run.earlier = models.earlier_replies(messages)
-            self._recorder.for_span(run, roles=models.roles_of(messages))
             run.facts = models.model_facts(event)
-            if messages:
-                self._readers(run).outputs.note_unseen(run, messages[0])
+            self._later("on_chat_model_start", self._read_messages, run, self._copy(run, messages))
+
+    def _read_messages(self, run: Run, messages: list[list[BaseMessage]]) -> None:
+        if isinstance(messages, Opaque):
+            run.interaction.left_out.add("prompt")
+            return
+        self._recorder.prompt(run, message_texts(messages))
+        run.earlier = models.earlier_replies(messages)
+        self._recorder.for_span(run, roles=models.roles_of(messages))
+        if messages:
+            self._readers(run).outputs.note_unseen(run, messages[0])
 
     @run_edge
     def on_llm_start(
@@ -252,14 +394,22 @@ class RunEvents(BaseCallbackHandler):
         """Begin a call of a plain model."""
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
-            self._recorder.prompt(run, prompts)
             run.facts = models.model_facts(event)
-            self._readers(run).outputs.note_unseen(run, "\n".join(prompts))
+            self._later("on_llm_start", self._read_prompts, run, self._copy(run, prompts))
+
+    def _read_prompts(self, run: Run, prompts: list[str]) -> None:
+        if isinstance(prompts, Opaque):
+            run.interaction.left_out.add("prompt")
+            return
+        self._recorder.prompt(run, prompts)
+        self._readers(run).outputs.note_unseen(run, "\n".join(prompts))
 
     @end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
         """End a model call; a streamed reply arrives here put together."""
-        generation = models.first_generation(response)
+        self._later("on_llm_end", self._read_reply, run, models.first_generation(response))
+
+    def _read_reply(self, run: Run, generation: Any) -> None:
         self._recorder.answer(run, models.reply_text(generation))
         self._recorder.reply(run, *models.reply_details(generation))
         self._recorder.for_span(run, tool_calls=models.tool_calls_of(generation))
@@ -279,18 +429,27 @@ class RunEvents(BaseCallbackHandler):
                     outer.state.holds_tool = True
             run.facts = models.tool_facts(run.name, event)
             if self._recorder.span_content:
-                arguments = models.as_json(event["inputs"]) if event.get("inputs") else input_str
-                self._recorder.for_span(run, arguments=arguments)
+                given = self._copy(run, event.get("inputs"))
+                self._later("on_tool_start", self._read_arguments, run, given, input_str)
             self._recorder.question(run, input_str if isinstance(input_str, str) else None)
+
+    def _read_arguments(self, run: Run, inputs: Any, written: str) -> None:
+        arguments = models.as_json(inputs) if inputs else written
+        self._recorder.for_span(run, arguments=arguments)
 
     @end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
         """End a tool call; its output or artifact may hold documents, else its text counts."""
+        called = self._copy(run, self._readers(run).choices.call("contexts", output))
+        self._later("on_tool_end", self._read_result, run, self._copy(run, output), called)
+
+    def _read_result(self, run: Run, output: Any, called: Any) -> None:
         if call_id := getattr(output, "tool_call_id", None):
             run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: call_id}
         self._recorder.for_span(run, result=models.result_text(output))
-        _, _, noting, tools = self._readers(run)
-        noting.note_choice(run, output)
+        readers = self._readers(run)
+        noting, tools = readers.outputs, readers.retrieval_tools
+        noting.note_choice(run, output, called)
         if not noting.note_documents(run, output) and (tools is None or run.name in tools):
             noting.note_tool(run, output, named=tools is not None)
 

@@ -58,19 +58,20 @@ class RunOutputs:
         self._choices = choices
         self._incidents = incidents
 
-    def note_answer(self, run: Run, outputs: Any, given: Any) -> None:
+    def note_answer(self, run: Run, outputs: Any, given: Any, called: Any) -> None:
         """Note the answer of an outermost run.
 
         Args:
             run: The run.
             outputs: Its output.
             given: Its input.
+            called: What the application's function chose.
         """
         if run.parent is None and not run.interaction.passed and holds_documents(outputs):
             # What gives a list of documents retrieves for something around it.
             run.kind = RunKind.RETRIEVER
         said = partial(_is_said, run.interaction)
-        answer = self._choices.answer_in(outputs, self._incidents, given, said)
+        answer = self._choices.answer_in(outputs, self._incidents, given, said, called)
         self._recorder.answer(run, answer)
         others = self._choices.other_answers(outputs, given, answer)
         found = None
@@ -87,16 +88,30 @@ class RunOutputs:
             if graph.state is not None and any(map(lone_text, values.values())):
                 graph.state.written = values
 
-    def note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
+    def note_documents(
+        self,
+        run: Run,
+        outputs: Any,
+        given: Any = None,
+        *,
+        is_step: bool = False,
+        asked: bool = True,
+    ) -> bool:
         """Note the documents in an output.
+
+        Args:
+            run: The run.
+            outputs: Its output.
+            given: Its input.
+            is_step: Whether it was a step of a graph.
+            asked: Whether a retriever had been asked when it ended.
 
         Returns:
             Whether there were any.
         """
         # Elsewhere than in steps of graphs and in tools, messages of tools are of earlier turns.
-        is_step = state_of(run.parent).is_graph
         fresh = run.kind is RunKind.TOOL or is_step
-        resets = is_step and not _has_retrieved(run.interaction)
+        resets = is_step and not (asked or _has_documents(run.interaction))
         found = self._documents.found_in(outputs, given, artifacts=fresh, resets=resets)
         for contexts in found:
             self._recorder.documents(run, contexts)
@@ -150,22 +165,18 @@ class RunOutputs:
                 origin = Origin.STEP if called.isdisjoint(_answered_by(value)) else Origin.TEXT
                 self._note_step(run, [value], origin)
 
-    def note_given(self, run: Run, inputs: Any, *, is_step: bool) -> None:
+    def note_given(self, run: Run, inputs: Any, *, earlier: bool) -> None:
         """Note rows and texts that a run's caller gave it without any step that found them.
 
         Args:
-            run: Any run but an outermost one.
+            run: Any run but an outermost one, and but later steps of a graph.
             inputs: Its input.
-            is_step: Whether it is a step of a graph.
+            earlier: Whether what the graph's input did not hold was in the state before.
         """
         values = None if isinstance(inputs, BaseMessage) else entries(inputs)
-        if values is None or run.parent is None or state_of(run.parent).is_graph:
-            return
-        texts = [value for value in values.values() if isinstance(value, str | list)]
-        graph = state_of(run.parent)
-        # What its first step is given and the input did not hold was in the state before.
-        earlier = is_step and run.parent.outermost and not graph.is_resuming
-        self._note_step(run, texts, Origin.EARLIER if earlier else Origin.STEP)
+        if values is not None:
+            texts = [value for value in values.values() if isinstance(value, str | list)]
+            self._note_step(run, texts, Origin.EARLIER if earlier else Origin.STEP)
 
     def _note_step(self, run: Run, values: Iterable[Any], origin: Origin = Origin.STEP) -> None:
         """Note texts of a step. One that is handed on from step to step is read once."""
@@ -183,14 +194,14 @@ class RunOutputs:
         if run.checkpoint is not None:
             self.note_text(run, self._documents.text_in(outputs, given))
 
-    def note_choice(self, run: Run, outputs: Any) -> None:
-        """Note the contexts that the application chose in an output."""
+    def note_choice(self, run: Run, outputs: Any, called: Any) -> None:
+        """Note the contexts that the application chose in an output, or by its function."""
         if self._choices.contexts is None:
             return
         # A function that reads one step's output need not fit another's.
         is_last = run.outermost and run.interaction.chosen is None
         incidents = self._incidents if is_last else None
-        chosen = self._choices.contexts_in(outputs, self._documents, incidents)
+        chosen = self._choices.contexts_in(outputs, self._documents, incidents, called)
         if chosen is not None:
             self._recorder.choose(run, chosen)
 
@@ -264,12 +275,12 @@ def _artifacts_in(messages: Iterable[Any]) -> dict[tuple[str, int], Any]:
     }
 
 
-def _has_retrieved(interaction: Interaction) -> bool:
-    """Return whether there was a retrieval, or documents of the caller's, of which none may pass.
+def _has_documents(interaction: Interaction) -> bool:
+    """Return whether there were documents of a step's or the caller's, of which none may pass.
 
     A step that empties a list before may only clear the state of the turn before.
     """
-    return interaction.attempted or not all(found.is_guessed for found in interaction.lists)
+    return not all(found.is_guessed for found in interaction.lists)
 
 
 def _is_said(interaction: Interaction, text: str) -> bool:

@@ -19,6 +19,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
+from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.context import READABLE_MAPPING
 
 __all__ = ["as_json", "class_of", "entries", "fresh", "is_stored", "structured", "update_of"]
@@ -49,6 +50,8 @@ def structured(outputs: Any, given: Any = None, *, state: bool = False) -> str |
 def entries(value: Any) -> Mapping[str, Any] | None:
     """Return the entries of a mapping or of an object with fields; None for other values."""
     kind = class_of(value)
+    if kind is Record:
+        return cast("Record", value).held
     if _is_mapping(kind):
         return cast("Mapping[str, Any]", value)
     if _has_fields(kind):

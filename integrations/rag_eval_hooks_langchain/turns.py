@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rag_eval_hooks.capture import Origin, Run
-from rag_eval_hooks.capture.conversation import is_of_same_user, thread_of
+from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.capture.resume import Fits
@@ -20,7 +20,6 @@ from rag_eval_hooks_langchain.graphs import (
     checkpoint_of,
     is_pulled,
     node_of,
-    resumes,
     state_of,
     update_in,
 )
@@ -56,47 +55,58 @@ class Turns:
         self._choices = choices
         self._incidents = incidents
 
-    def begin(self, run: Run, inputs: Any) -> None:
-        """Note the input of an outermost run that begins."""
-        if resumes(inputs):
-            run.state.is_resuming = True
+    def begin(self, run: Run, inputs: Any, called: Any) -> None:
+        """Note the input of an outermost run, whatever it is."""
+        if state_of(run).is_continuing:
             self._note_documents(run, update_in(inputs))
         elif not _is_blank(inputs):
-            self._note_input(run, inputs)
+            self._note_input(run, inputs, called)
 
-    def ends(self, run: Run, extra: Mapping[str, Any]) -> None:
+    def ends(self, run: Run, inputs: Any, called: Any) -> None:
         """Note the input of an outermost run that ends; a streamed one began with a blank input."""
-        if "inputs" in extra and not run.query and not state_of(run).is_resuming:
-            self._note_input(run, extra["inputs"])
+        if not run.query:
+            self._note_input(run, inputs, called)
 
-    def gave(self, run: Run, outputs: Any) -> None:
+    def gave(self, run: Run, outputs: Any, called: Any) -> None:
         """Look in the state that a graph gave out for a question that no input held."""
-        if not run.query and state_of(run).is_graph:
-            self._recorder.question(run, self._choices.asked_in(outputs))
+        if not run.query:
+            self._recorder.question(run, self._choices.asked_in(outputs, called))
 
-    def step(self, run: Run, graph: Run, metadata: Mapping[str, Any] | None) -> None:
-        """Note a step of a graph that begins; the first ones show what the graph goes on with."""
+    def step(self, run: Run, graph: Run, metadata: Mapping[str, Any] | None) -> bool:
+        """Note a step of a graph that begins; the first ones show what the graph goes on with.
+
+        Returns:
+            Whether the question may be in what the step is given.
+        """
         run.checkpoint = checkpoint_of(metadata)
         if node_of(run.checkpoint) == START:
-            return
+            return False
         run.batch = None if is_pulled(metadata) else run.name
         first = graph.state is None or not graph.state.is_graph
         if first:
             self._become_graph(graph)
         conversation = thread_of(graph.name, graph.interaction.metadata)
-        if not graph.outermost or conversation is None or not (first or not graph.query):
-            return
-        asked = self._asked(run) if is_pulled(metadata) else None
+        if not graph.outermost or conversation is None:
+            return False
         if state_of(graph).is_resuming:
-            self._join(run, graph, conversation, asked)
+            checkpoint = run.checkpoint
+            self._resume(graph, conversation, lambda one: checkpoint in one.stops)
         elif first:
             node = node_of(run.checkpoint)
             self._recorder.suspensions.renew(
                 conversation, lambda one: one.status is Status.OK or node in _nodes(one)
             )
-        if not graph.query:
-            self._recorder.question(graph, asked)
-        if first and not graph.query and state_of(graph).is_resuming:
+        return True
+
+    def asks(
+        self, run: Run, graph: Run, called: Any, *, first: bool, pulled: bool, resuming: bool
+    ) -> None:
+        """Note the question in what a step is given, if the graph's input does not hold it."""
+        if graph.query:
+            return
+        if pulled:
+            self._recorder.question(graph, self._asked(run, called))
+        if first and not graph.query and resuming:
             self._recorder.kept(graph, list(texts_in_state(state_of(run).given)))
 
     def _become_graph(self, run: Run) -> None:
@@ -112,28 +122,22 @@ class Turns:
         if conversation is not None and graph.outermost:
             self._resume(graph, conversation, lambda one: checkpoint in one.stops)
 
-    def _join(self, step: Run, graph: Run, conversation: str, asked: str | None) -> None:
-        checkpoint = step.checkpoint
-        if not self._resume(graph, conversation, lambda one: checkpoint in one.stops):
-            texts = {asked, *input_texts(state_of(step).given)}
-            self._resume(graph, conversation, _stopped_before(step, texts))
-
     def _resume(self, graph: Run, conversation: str, fits: Fits) -> bool:
         resumed = self._recorder.suspensions.resume(graph, conversation, fits)
         if resumed and graph.state is not None:
             graph.state.is_resuming = False
         return resumed
 
-    def _asked(self, step: Run) -> str | None:
+    def _asked(self, step: Run, called: Any) -> str | None:
         """Return the question in the input of a step; an entrypoint's is the graph's own input."""
         given = state_of(step).given
         if isinstance(given, str):
-            return self._choices.question_in(given, self._incidents)
-        return self._choices.asked_in(given)
+            return self._choices.question_in(given, self._incidents, called)
+        return self._choices.asked_in(given, called)
 
-    def _note_input(self, run: Run, inputs: Any) -> None:
+    def _note_input(self, run: Run, inputs: Any, called: Any) -> None:
         inputs = update_in(inputs)
-        self._recorder.question(run, self._choices.question_in(inputs, self._incidents))
+        self._recorder.question(run, self._choices.question_in(inputs, self._incidents, called))
         self._recorder.asked(run, list(filter(None, input_texts(inputs))))
         self._note_documents(run, inputs)
 
@@ -141,24 +145,6 @@ class Turns:
         for contexts in self._documents.given_in(values):
             if contexts:
                 self._recorder.documents(run, contexts, Origin.GIVEN)
-
-
-def _stopped_before(step: Run, texts: Collection[str | None]) -> Fits:
-    """Fit an edited state, whose steps have new checkpoints, by the question that is still in it.
-
-    Where the first input left doubts which of its texts was the question, one of them is enough.
-    """
-    node = node_of(step.checkpoint)
-
-    def fits(one: Interaction) -> bool:
-        stopped = set(map(node_of, one.stops)) - {None}
-        if not is_of_same_user(one.metadata, step.interaction.metadata):
-            return False
-        asked = [one.root.query] if one.root.query else one.asked
-        still = any(text in texts for text in asked)
-        return still and (not stopped or node in stopped)
-
-    return fits
 
 
 def _nodes(interaction: Interaction) -> set[str | None]:

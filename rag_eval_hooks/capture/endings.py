@@ -20,6 +20,7 @@ from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
 from rag_eval_hooks.capture.hand_calls import answers, asks_nothing, is_step
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind, UnseenParent
 from rag_eval_hooks.capture.resume import Suspensions
+from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
@@ -107,6 +108,9 @@ class Endings:
 
     def _decide(self, interaction: Interaction) -> None:
         interaction.read()
+        interaction.snapshots = Snapshots()
+        for run in interaction.runs:
+            run.state = None
         _mark_unfinished(interaction)
         retrieved = interaction.retrieves
         if interaction.resumable:

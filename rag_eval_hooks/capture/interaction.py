@@ -86,7 +86,9 @@ class ManualInteraction:
         """
         if (run := self._run) is not None:
             read = contexts_of if self._options is None else self._options.contexts_of
-            self._recorder.defer(run, self._recorder.documents, run, read(documents), Origin.STATED)
+            self._recorder.defer(
+                run, "contexts", self._recorder.documents, run, read(documents), Origin.STATED
+            )
 
     @host_edge
     def answer(self, text: str | None) -> None:

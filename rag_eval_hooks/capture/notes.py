@@ -11,6 +11,8 @@ from rag_eval_hooks.sample import Context, Status
 
 __all__ = ["Notes"]
 
+_WAITING = 10
+"""Times as many characters may wait to be read: a text may be held by several events."""
 _REPEATED_SHARE = 8
 """Repeated prompts take no memory until they are joined: this part of their length is counted."""
 
@@ -25,6 +27,7 @@ class Notes:
     Attributes:
         longest: Maximum length kept per text: one more than the sample uses, so that truncation
             can be detected.
+        most_waiting: Characters of what events of one interaction left to be read.
         span_content: Whether content of spans alone is wanted.
     """
 
@@ -32,6 +35,7 @@ class Notes:
 
     def __init__(self, max_chars: int, max_text_chars: int) -> None:
         self._max_chars = max_chars
+        self.most_waiting = _WAITING * max_chars
         self.longest = max_text_chars + 1
 
     def text(self, run: Run, text: str | None) -> str | None:

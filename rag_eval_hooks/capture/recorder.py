@@ -302,12 +302,13 @@ class Recorder(Notes):
         root.interaction.is_readable = False
         self.lost(None, parent.id)
 
-    def defer(self, run: Run, read: Callable[..., None], *values: Any) -> None:
+    def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
         """Leave an event to be read off the request's thread.
 
         Args:
             run: The run that it is about. If reading raises, its interaction is marked as one of
                 which parts are missing.
+            event: The name under which a failure is counted.
             read: Reads the event.
             values: Arguments that nobody changes any more.
         """
@@ -316,7 +317,7 @@ class Recorder(Notes):
             try:
                 read(*values)
             except Exception as error:  # noqa: BLE001 - the host's edge: objects of its own
-                self._incidents.report(f"capture {read.__name__}", error)
+                self._incidents.report(f"capture {event}", error)
                 run.interaction.left_out.update(_OF_EVENTS, _OF_ROOT if run.outermost else ())
 
         run.interaction.pending.append(guarded)
@@ -362,7 +363,6 @@ class Recorder(Notes):
                 run.end, run.unfinished = root.end, True
                 if run.checkpoint is not None:
                     interaction.stops.add(run.checkpoint)
-            run.state = None
 
     def _remember(self, run_id: Hashable, *, is_root: bool = False) -> None:
         self._ended.add(run_id, is_root=is_root)

@@ -15,6 +15,7 @@ from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.places import Place
+from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
@@ -239,6 +240,8 @@ class Interaction:
     unseen: UnseenParent | None = None
     # What events left to be read off the request's thread, in order.
     pending: deque[Callable[[], None]] = field(default_factory=deque)
+    # Copies of what these events show.
+    snapshots: Snapshots = field(default_factory=Snapshots)
 
     @property
     def root(self) -> Run:
@@ -285,7 +288,7 @@ class Interaction:
         own = copy(self)
         own.metadata, own.left_out = dict(self.metadata), set(self.left_out)
         own.cut_texts, own.stops = set(self.cut_texts), set(self.stops)
-        own.pending, own.streams = deque(), []
+        own.pending, own.streams, own.snapshots = deque(), [], Snapshots()
         copies: dict[Run, Run] = {}
         for run in runs:
             copies[run] = made = copy(run)
@@ -331,4 +334,5 @@ class Interaction:
     def chars(self) -> int:
         """Characters of text that this interaction keeps in memory."""
         root = self.root
-        return self.kept_chars + len(root.query or "") + len(root.text or "")
+        read = self.kept_chars + len(root.query or "") + len(root.text or "")
+        return max(read, self.snapshots.chars)

@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text, width
+from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.context import READABLE_MAPPING, contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
@@ -250,6 +251,8 @@ def _shown(item: Any) -> Any:
 
 def _fields(item: Any) -> Any:
     """Return what an object shows of its fields as a mapping, any other value as it is."""
+    if isinstance(item, Record):
+        return {name: value for name, value in item.held.items() if name in item.shown}
     if isinstance(item, BaseModel):
         known = type(item).model_fields.items()
         names = [name for name, field in known if field.repr and not field.exclude]

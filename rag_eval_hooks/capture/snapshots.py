@@ -1,0 +1,327 @@
+"""Bounded copies of what passes by, made on the request's thread to be read later.
+
+A copy runs no code of the application: dicts, lists, models and dataclasses are copied by their
+contents, texts and numbers are kept, and any other object is left alone. A value that has not
+changed since its last copy gives the same copy, so that readers see what a step hands on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from itertools import islice
+from operator import is_
+from types import MappingProxyType, NoneType
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from rag_eval_hooks.sample import Context
+
+__all__ = ["LATE_NODES", "Copier", "Cut", "Form", "Opaque", "Record", "Snapshots"]
+
+_NODES = 150
+"""Containers in one copy on the request's thread."""
+LATE_NODES = 20_000
+"""Containers in one copy in the background."""
+_ENTRIES = 12
+"""Entries of containers for each of these."""
+_DEEP = 12
+"""Levels of containers."""
+_LONG = 1_000
+"""Characters of a text whose memory is counted once for all copies that hold it."""
+_MOST_KINDS = 2_000
+"""Classes whose form is remembered."""
+_IMMUTABLE: tuple[type, ...] = (
+    *(int, float, complex, bytes, Decimal, Fraction, UUID, date, time, timedelta),
+)
+_ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
+
+
+class Opaque:
+    """Stands for an object that is not read. Writing it as text raises."""
+
+    def __repr__(self) -> str:
+        """Raise: nothing is known of the object."""
+        raise TypeError("the object was not read")
+
+
+_OPAQUE = Opaque()
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """Copy of a model or dataclass."""
+
+    kind: type
+    held: dict[str, Any]
+    # Names of the fields that its class shows.
+    shown: frozenset[str]
+
+    def __repr__(self) -> str:
+        """Return the text that dataclasses and models of pydantic write by default."""
+        values = (f"{name}={self.held[name]!r}" for name in self.held if name in self.shown)
+        return f"{self.kind.__qualname__.rpartition('.')[2]}({', '.join(values)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A value too large to be copied on the request's thread: it is copied when it is read."""
+
+    value: Any
+
+
+Form: TypeAlias = Callable[["Copier", Any, int], Any]
+"""Copies a value of one class. Takes the copier, the value, and the levels that are left."""
+
+
+@dataclass(slots=True)
+class Snapshots:
+    """Copies that were made for one interaction, by the identity of what was copied."""
+
+    made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    chars: int = 0
+    # Identities of long texts that are counted.
+    long: set[int] = field(default_factory=set)
+
+
+class Copier:
+    """Makes copies of the values that a framework passes around.
+
+    Args:
+        form_of: Returns the form of a framework's class, or None for other classes.
+        own: Reads an object of the application's own; its option `as_context`.
+        most_chars: Characters that the copies of one interaction may hold.
+
+    Attributes:
+        snapshots: The copies of the interaction.
+        is_cut: Whether something was left out of the last copy.
+    """
+
+    __slots__ = (
+        *("_entries", "_form_of", "_forms", "_most_chars", "_nodes", "_own"),
+        *("is_cut", "snapshots"),
+    )
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        form_of: Callable[[type], Form | None],
+        forms: dict[type, Form],
+        own: Callable[[Any], Any] | None,
+        most_chars: int,
+        nodes: int = _NODES,
+    ) -> None:
+        self.snapshots = snapshots
+        self._form_of = form_of
+        self._forms = forms
+        self._own = own
+        self._most_chars = most_chars
+        self._nodes = nodes
+        self._entries = nodes * _ENTRIES
+        self.is_cut = False
+
+    def of(self, value: Any, depth: int = _DEEP) -> Any:
+        """Return a copy of a value."""
+        kind = type(value)
+        if kind in _ATOMS:
+            if kind is str:
+                self._count(value)
+            return value
+        form = self._forms.get(kind)
+        if form is None:
+            form = self._new_form(kind)
+        return form(self, value, depth)
+
+    def remember(self, value: Any, copy: Any) -> Any:
+        """Keep a copy of a value that does not change; return the copy."""
+        self.snapshots.made[id(value)] = value, copy
+        return copy
+
+    def known(self, value: Any) -> Any:
+        """Return the last copy of a value, or None."""
+        made = self.snapshots.made.get(id(value))
+        return None if made is None else made[1]
+
+    def _new_form(self, kind: type) -> Form:
+        form = self._form_of(kind) or _form_of(kind)
+        if len(self._forms) < _MOST_KINDS:
+            self._forms[kind] = form
+        return form
+
+    def _count(self, text: str) -> None:
+        size = len(text)
+        snapshots = self.snapshots
+        if size >= _LONG:
+            if id(text) in snapshots.long:
+                return
+            snapshots.long.add(id(text))
+        snapshots.chars += size
+
+    def own(self, value: Any) -> Context | None:
+        """Return what the application's own reader makes of an object."""
+        if self._own is None:
+            return None
+        text = self._own(value)
+        return text if isinstance(text, Context) else Context(text=str(text)) if text else None
+
+    def room(self, size: int, depth: int) -> int:
+        """Return how many of the entries of a container may be copied; 0 for none of it."""
+        self._nodes -= 1
+        most = min(size, self._entries)
+        if depth <= 0 or self._nodes < 0 or self.snapshots.chars >= self._most_chars:
+            most = 0
+        if most < size:
+            self.is_cut = True
+        self._entries -= most
+        return most
+
+    def mapping(self, value: Any, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> Any:
+        """Return a copy of the entries of a mapping as a dict."""
+        most = self.room(size, depth)
+        if size and not most:
+            return _OPAQUE
+        copy = dict(islice(items, most))
+        kinds = set(map(type, copy.values()))
+        if str in kinds:
+            self._count_all(copy.values())
+        if not kinds <= _ATOMS:
+            for key, item in copy.items():
+                if type(item) not in _ATOMS:
+                    copy[key] = _OPAQUE if self._nodes < 0 else self.of(item, depth - 1)
+        last = self.known(value)
+        if type(last) is dict and len(last) == len(copy) and _are_same(last, copy):
+            return last
+        return self.remember(value, copy)
+
+    def items(self, value: Any, depth: int) -> Any:
+        """Return a copy of a list or tuple as one."""
+        size = len(value)
+        most = self.room(size, depth)
+        if size and not most:
+            return _OPAQUE
+        copy: list[Any] = list(islice(iter_of(value), most))
+        kinds = set(map(type, copy))
+        if str in kinds:
+            self._count_all(copy)
+        if not kinds <= _ATOMS:
+            for place, item in enumerate(copy):
+                if self._nodes < 0:
+                    del copy[place:]
+                    break
+                if type(item) not in _ATOMS:
+                    copy[place] = self.of(item, depth - 1)
+        made = tuple(copy) if isinstance(value, tuple) else copy
+        last = self.known(value)
+        if type(last) is type(made) and len(last) == len(made) and all(map(is_, last, made)):
+            return last
+        return self.remember(value, made)
+
+    def _count_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if type(value) is str:
+                if len(value) >= _LONG:
+                    self._count(value)
+                else:
+                    self.snapshots.chars += len(value)
+
+
+def iter_of(value: Any) -> Iterable[Any]:
+    """Return the items of a list or tuple, whatever its class makes of that."""
+    return list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+
+
+def _are_same(last: dict[Any, Any], copy: dict[Any, Any]) -> bool:
+    try:
+        return all(map(is_, last.values(), copy.values())) and all(map(is_, last, copy))
+    except RuntimeError:
+        return False
+
+
+def _form_of(kind: type) -> Form:
+    for bases, form in _FORMS:
+        if issubclass(kind, bases):
+            return form
+    if issubclass(kind, BaseModel) or hasattr(kind, "__dataclass_fields__"):
+        return _record
+    return _own_or_opaque
+
+
+def _text(_: Copier, value: Any, __: int) -> Any:
+    return str.__str__(value)[:] if type(value) is str else str.__getitem__(value, slice(None))
+
+
+def _itself(_: Copier, value: Any, __: int) -> Any:
+    return value
+
+
+def _dict(copier: Copier, value: Any, depth: int) -> Any:
+    if (own := copier.own(value)) is not None:
+        return own
+    return copier.mapping(value, dict.items(value), dict.__len__(value), depth)
+
+
+def _proxy(copier: Copier, value: Any, depth: int) -> Any:
+    return copier.mapping(value, value.items(), len(value), depth)
+
+
+def _database_row(copier: Copier, value: Any, depth: int) -> Any:
+    return copier.mapping(value, zip(value.keys(), value, strict=True), len(value), depth)
+
+
+def _list(copier: Copier, value: Any, depth: int) -> Any:
+    return copier.items(value, depth)
+
+
+def _set(copier: Copier, value: Any, depth: int) -> Any:
+    items = set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)
+    most = copier.room(len(value), depth)
+    return frozenset(item for item in islice(items, most) if type(item) in _ATOMS)
+
+
+def _record(copier: Copier, value: Any, depth: int) -> Any:
+    if (own := copier.own(value)) is not None:
+        return own
+    kind = type(value)
+    held: Any = getattr(value, "__dict__", None)
+    if type(held) is not dict:
+        names = getattr(kind, "__dataclass_fields__", {})
+        held = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    entries = copier.mapping(held, dict.items(held), len(held), depth)
+    if type(entries) is not dict:
+        return entries
+    last = copier.known(value)
+    if type(last) is Record and last.held is entries:
+        return last
+    return copier.remember(value, Record(kind, entries, _shown_names(kind)))
+
+
+def _shown_names(kind: type) -> frozenset[str]:
+    name = "model_fields" if issubclass(kind, BaseModel) else "__dataclass_fields__"
+    known: Mapping[str, Any] = getattr(kind, name, {})
+    return frozenset(
+        name for name, one in known.items() if one.repr and not getattr(one, "exclude", False)
+    )
+
+
+def _own_or_opaque(copier: Copier, value: Any, _: int) -> Any:
+    own = copier.own(value)
+    return _OPAQUE if own is None else own
+
+
+_FORMS: tuple[tuple[type | tuple[type, ...], Form], ...] = (
+    ((Enum, type, Context), _itself),
+    (str, _text),
+    (_IMMUTABLE, _itself),
+    (dict, _dict),
+    ((list, tuple), _list),
+    ((set, frozenset), _set),
+    (MappingProxyType, _proxy),
+    (sqlite3.Row, _database_row),
+)

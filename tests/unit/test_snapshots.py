@@ -1,0 +1,143 @@
+"""Copies of what passes by: equal, bounded, and made without the application's code."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Opaque, Record, Snapshots
+
+ATOMS = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20), st.dates())
+VALUES = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.text(max_size=4), inner, max_size=4),
+        st.tuples(inner, inner),
+    ),
+    max_leaves=30,
+)
+
+
+def copier(snapshots: Snapshots | None = None, **limits: int) -> Copier:
+    made = Snapshots() if snapshots is None else snapshots
+    return Copier(made, lambda kind: None, {}, None, 10**9, **limits)
+
+
+@given(VALUES)
+def test_copy_of_values_equals_them_and_does_not_change_with_them(value: Any) -> None:
+    """What an application changes after an event is not read as part of the event."""
+    before = copy.deepcopy(value)
+    taken = copier(nodes=LATE_NODES).of(value)
+    if isinstance(value, list):
+        value.append("changed")
+    elif isinstance(value, dict):
+        value["changed"] = True
+    assert taken == before
+
+
+@given(VALUES, VALUES)
+def test_copy_is_the_same_object_until_the_value_changes(value: Any, added: Any) -> None:
+    """Readers tell by identity what a step hands on."""
+    snapshots, held = Snapshots(), {"before": value, "list": [value]}
+    first = copier(snapshots, nodes=LATE_NODES).of(held)
+    assert copier(snapshots, nodes=LATE_NODES).of(held) is first
+    held["list"].append(added)
+    second = copier(snapshots, nodes=LATE_NODES).of(held)
+    assert second is not first
+    assert second["before"] is first["before"]
+    assert second["list"] == [value, added]
+
+
+@given(st.integers(200, 20_000), st.sampled_from(["rows", "numbers", "nested", "cycle"]))
+def test_copy_on_the_request_thread_is_bounded_and_says_so(size: int, shape: str) -> None:
+    cycle: list[Any] = []
+    cycle.extend([cycle] * size)
+    value: Any = {
+        "rows": [{"name": str(n), "price": n} for n in range(size)],
+        "numbers": {str(n): n for n in range(20 * size)},
+        "nested": [[[n]] for n in range(size)],
+        "cycle": cycle,
+    }[shape]
+    made = copier()
+    taken = made.of({"value": value, "question": "q"})
+    assert made.is_cut
+    assert taken["question"] == "q"
+    assert _entries(taken) < 4000
+
+
+def _entries(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value
+    return 1 + sum(map(_entries, parts)) if isinstance(value, dict | list) else 1
+
+
+class Hostile:
+    """Any use of it by name is noticed."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "used", [])
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("used", "__class__"):
+            return object.__getattribute__(self, name)
+        object.__getattribute__(self, "used").append(name)
+        raise AttributeError(name)
+
+
+class Lazy(Mapping[str, str]):
+    """Counts what is loaded."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+
+    def __getitem__(self, key: str) -> str:
+        self.loads += 1
+        return key
+
+    def __iter__(self) -> Iterator[str]:
+        self.loads += 1
+        return iter(["a"])
+
+    def __len__(self) -> int:
+        self.loads += 1
+        return 1
+
+
+class Loud(dict[str, Any]):
+    """A dict whose methods are the application's."""
+
+    def items(self) -> Any:
+        raise AssertionError
+
+    values = keys = __iter__ = items
+
+
+def test_copy_runs_no_code_of_the_application() -> None:
+    hostile, lazy, numbers = Hostile(), Lazy(), iter([1, 2])
+    values = {"hostile": hostile, "lazy": lazy, "numbers": numbers, "loud": Loud(text="told")}
+    taken = copier().of(values)
+    assert hostile.used == []
+    assert lazy.loads == 0
+    assert list(numbers) == [1, 2]
+    assert taken["loud"] == {"text": "told"}
+    assert all(isinstance(taken[name], Opaque) for name in ("hostile", "lazy", "numbers"))
+
+
+@given(st.text(max_size=30), st.integers())
+def test_record_is_written_as_its_class_writes_it(name: str, number: int) -> None:
+    @dataclass
+    class Row:
+        name: str
+        number: int
+
+    row = Row(name, number)
+    taken = copier().of(row)
+    assert isinstance(taken, Record)
+    assert repr(taken) == f"Row(name={name!r}, number={number!r})"
+    row.name = "changed"
+    assert taken.held == {"name": name, "number": number}
