@@ -151,6 +151,7 @@ class Request:
 
     Attributes:
         key: Key that the sampler hashes: the trace id, or any unique id.
+        sampling_key: Key that the sampler hashes instead, of a request sampled at its start.
         build: Builds the sample, once, off the request's thread.
         size: Characters that the request keeps in memory until it is settled.
         ids: Ids by which `feedback` and `explain` find the request.
@@ -191,6 +192,7 @@ class Request:
     outcomes: Outcomes | None = None
     tries: int = 0
     entry: Any = None
+    sampling_key: str | None = None
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

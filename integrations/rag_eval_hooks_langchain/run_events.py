@@ -124,6 +124,7 @@ class RunEvents(BaseCallbackHandler):
 
     def __init__(self, evals: RagEval, options: CaptureOptions) -> None:
         self._recorder = evals.recorder
+        self._left_out = evals.recorder.left_out
         self._incidents = evals.incidents
         self._instrumentors = evals.instrumentors
         self._options = options
@@ -313,7 +314,7 @@ class RunEvents(BaseCallbackHandler):
     @run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
         """End a run that raised, was cancelled or interrupted, or whose stream was closed."""
-        run = self._ended(run_id, extra)
+        run = self._ended(run_id, extra, None if is_no_error(error) else error)
         if run is None:
             return
         self._recorder.stop(run, run.checkpoint)
@@ -472,8 +473,10 @@ class RunEvents(BaseCallbackHandler):
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
     ) -> Run | None:
-        name = event.get("name") or class_name(serialized) or kind.value
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
+        if self._left_out and self._left_out.starts(run_id, parent_id, kind):
+            return None
+        name = event.get("name") or class_name(serialized) or kind.value
         # With `root`, only runs of that name and what is inside them count.
         outer = self._recorder.around(parent_id)
         options = self._options if outer is None else outer.interaction.options
@@ -483,19 +486,23 @@ class RunEvents(BaseCallbackHandler):
         if root is None and self._has_lost(parent_id, event.get("tags")):
             self._recorder.lost(run_id, parent_id)
             return None
-        metadata = event.get("metadata")
-        run = self._recorder.start(run_id, parent_id, kind, name, metadata)
-        if run is None:
-            return None
+        tags = users_tags(event["tags"]) if outer is None and event.get("tags") else ()
+        run = self._recorder.start(run_id, parent_id, kind, name, event.get("metadata"), tags)
+        if run is not None:
+            self._describe(run, event, is_whole=root is None)
+        return run
+
+    def _describe(self, run: Run, event: Mapping[str, Any], *, is_whole: bool) -> None:
+        """Note what a run that starts shows of its request."""
         if run.outermost:
             self._note_outermost(run, event)
-        if run.parent is None and root is None:
-            self._note_parent(run, event.get("parent_run_id"))
-        if run.parent is not None:
-            note_belonging(run, metadata)
-            if kind is RunKind.RETRIEVER or run.interaction.others is None:
-                self._instrumentors.note(run, vendor_span)
-        return run
+        if run.parent is None:
+            if is_whole:
+                self._note_parent(run, event.get("parent_run_id"))
+            return
+        note_belonging(run, event.get("metadata"))
+        if run.kind is RunKind.RETRIEVER or run.interaction.others is None:
+            self._instrumentors.note(run, vendor_span)
 
     def _note_outermost(self, run: Run, event: Mapping[str, Any]) -> None:
         run.interaction.passed = self is not SWITCH.get()
@@ -525,9 +532,13 @@ class RunEvents(BaseCallbackHandler):
         ours = (one for one in handlers if isinstance(one, RunEvents))
         return any(one._recorder is self._recorder for one in ours)
 
-    def _ended(self, run_id: Any, event: Mapping[str, Any]) -> Run | None:
+    def _ended(
+        self, run_id: Any, event: Mapping[str, Any], error: BaseException | None = None
+    ) -> Run | None:
         """Return the run that ends, or None; of one that was never seen the beginning was lost."""
         key = key_of(run_id)
+        if self._left_out and self._recorder.leave(key, error):
+            return None
         run = self._recorder.get(key)
         parent = self._recorder.get(key_of(event.get("parent_run_id")))
         if run is not None:

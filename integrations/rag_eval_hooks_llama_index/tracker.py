@@ -190,6 +190,8 @@ class Tracker:
                 self._recorder.end(run)
 
     def _exit(self, span_id: str, arguments: Mapping[str, Any], instance: Any, result: Any) -> None:
+        if self._recorder.leave(span_id):
+            return
         run = self._parents.left(span_id)
         if run is None:
             return
@@ -253,6 +255,8 @@ class Tracker:
     @host_edge
     def drop(self, span_id: str, error: BaseException | None) -> None:
         """End the run of a span that raised."""
+        if self._recorder.leave(span_id, error or RuntimeError()):
+            return
         run = self._parents.left(span_id)
         if run is not None:
             self._recorder.fail(run, error or RuntimeError())

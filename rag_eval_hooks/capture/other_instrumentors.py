@@ -28,7 +28,7 @@ class OtherInstrumentors:
     """Notes on interactions what other instrumentors make of them.
 
     Args:
-        mode: The setting `spans`; only `auto` and `none` ask for it.
+        mode: The setting `spans`; only `auto`, `sampled` and `none` ask for it.
         spans: Where their spans become known to processors of ours.
         incidents: Where exceptions of a look-up are counted.
 
@@ -40,7 +40,7 @@ class OtherInstrumentors:
     can_wait = True
 
     def __init__(self, mode: str, spans: OtherSpans, incidents: Incidents) -> None:
-        self._wanted = mode in ("auto", "none")
+        self._wanted = mode in ("auto", "sampled", "none")
         self._spans = spans
         self._incidents = incidents
         self._noticed = False

@@ -13,6 +13,7 @@ from opentelemetry import context as otel_context
 from rag_eval_hooks.capture.bounded import EndedIds, oldest
 from rag_eval_hooks.capture.by_hand import CallsByHand
 from rag_eval_hooks.capture.endings import Endings, is_left
+from rag_eval_hooks.capture.left_out import LeftOutRequests
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.places import current_task, place_of_caller
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
@@ -30,6 +31,8 @@ _OF_ROOT = ("question", "answer")
 """Parts of a sample that may be wrong where an event of its root is missing."""
 _LOOKED_AT = 20
 """Open interactions whose tasks are looked at when one more starts."""
+_PATIENCE_S = 2.0
+"""Seconds for which one thread waits for another that sweeps."""
 _MAX_RUNS = 10_000
 """Runs of one interaction; one more, and it is abandoned as one that never ends."""
 _MAX_OPEN_CHARS = 400_000_000
@@ -58,6 +61,7 @@ class Recorder(Notes):
         by_hand: Retrievers and models that the application calls one by one.
         ended: Roots that have ended, and those without retrieved text among them.
         suspensions: Interactions that stopped and may be resumed.
+        left_out: Requests that were sampled out when they started.
         locators: Functions of integrations that return the id of the framework's run around the
             caller, or None.
     """
@@ -81,6 +85,7 @@ class Recorder(Notes):
         self._incidents = incidents or Incidents()
         self.by_hand = CallsByHand(on_end, self._incidents)
         self.locators: set[Callable[[], Hashable | None]] = set()
+        self.left_out = LeftOutRequests(int(ttl * 1e9), max_open)
         self.forked()
 
     def forked(self) -> None:
@@ -88,6 +93,7 @@ class Recorder(Notes):
         self._sweeping = threading.RLock()
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
+        self.left_out.forked()
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
         self.by_hand.forked()
@@ -112,12 +118,12 @@ class Recorder(Notes):
         return run if run is not None and run.end is None else None
 
     def knows(self, run_id: Hashable) -> bool:
-        """Return whether a run, ended or not, belongs to an open interaction."""
-        return run_id in self._runs
+        """Return whether a run, ended or not, belongs to an open or left out request."""
+        return run_id in self._runs or run_id in self.left_out
 
     def is_unknown(self, run_id: Hashable) -> bool:
         """Return whether a run was never seen, or is forgotten."""
-        return run_id not in self._runs and run_id not in self._ended
+        return not self.knows(run_id) and run_id not in self._ended
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
         """Return whether a known run belongs to the same interaction as another."""
@@ -171,10 +177,7 @@ class Recorder(Notes):
         Returns:
             The run, or None if it is known already, came late, or is part of our own evaluation.
         """
-        if run_id in self._runs:
-            return None
-        # Applications name requests, and may use a name again: only parts come late.
-        if run_id in self._ended and (parent_id is not None or not self._ended.is_root(run_id)):
+        if self._is_known(run_id, parent_id) or self.left_out.starts(run_id, parent_id, kind):
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
         # Check `_runs` before `_ended`: a concurrent end adds to `_ended` first, so the id is
@@ -187,11 +190,18 @@ class Recorder(Notes):
             if is_suppressed():
                 return None
             parent = self.around(None)
+            if parent is None and self._is_in_left_out(run_id, kind):
+                return None
             if apart and parent is not None and parent.by_hand:
                 parent = None
         if parent is not None:
             return self._start_child(run_id, kind, name, parent)
-        return self._start_root(run_id, kind, name, metadata or {}, tags or ())
+        return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
+
+    def _is_known(self, run_id: Hashable, parent_id: Hashable | None) -> bool:
+        # Applications name requests, and may use a name again: only parts come late.
+        is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
+        return run_id in self._runs or is_late
 
     def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
         interaction = parent.interaction
@@ -217,13 +227,19 @@ class Recorder(Notes):
         kind: RunKind,
         name: str,
         metadata: Mapping[str, Any],
-        tags: Sequence[str],
-    ) -> Run:
+        tags: tuple[str, ...],
+    ) -> Run | None:
+        otel = otel_context.get_current()
+        key = self.left_out.key_of(run_id, kind, otel, metadata)
+        # Runs inside a block that is opened by hand name no thread: they are sampled with it.
+        decides = key is not None and kind is not RunKind.MANUAL
+        if decides and self.left_out.leaves_out(run_id, key or "", otel, tags, metadata):
+            return None
         self._abandon_old()
         self._end_left(_LOOKED_AT)
         if len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
             self._finish(first.root, Status.ABANDONED)
-        interaction = Interaction(otel_context.get_current(), {}, tuple(tags))
+        interaction = Interaction(otel, {}, tags, sampling_key=key)
         interaction.metadata = self._cut_metadata(interaction, metadata)
         interaction.place = place_of_caller(interaction.otel)
         interaction.opened = now = time.time_ns()
@@ -234,6 +250,22 @@ class Recorder(Notes):
         self._runs[run_id] = run
         self._open[run_id] = interaction
         return run
+
+    def _is_in_left_out(self, run_id: Hashable, kind: RunKind) -> bool:
+        """Return whether the framework's run around the caller is left out."""
+        around = (locate() for locate in tuple(self.locators)) if self.left_out else ()
+        return any(one is not None and self.left_out.starts(run_id, one, kind) for one in around)
+
+    def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
+        """Note the end of a run; return whether it is part of a request that is left out."""
+        if not self.left_out:
+            return False
+        is_left, ended = self.left_out.ends(
+            run_id, Status.OK if error is None else status_after(type(error))
+        )
+        for one in ended:
+            self._remember(one)
+        return is_left
 
     def end(self, run: Run) -> None:
         """End a run well; the end of a root ends its interaction, but for open streams."""
@@ -389,10 +421,14 @@ class Recorder(Notes):
             at_once: Whether to report what a further call by hand, or an end around it, may yet
                 change.
         """
-        with self._sweeping:
+        # A span processor of the application may hang in another thread.
+        if not self._sweeping.acquire(timeout=_PATIENCE_S):
+            return
+        try:
             for interaction in list(self._waiting.values()):
                 self.settle(interaction.root)
             self._abandon_old()
+            self.left_out.sweep()
             self._abandon_large()
             self._end_left(len(self._open))
             self.ended.decide()
@@ -403,6 +439,8 @@ class Recorder(Notes):
                 for interaction in opened:
                     interaction.read()
                 self.by_hand.sweep(opened, at_once=at_once)
+        finally:
+            self._sweeping.release()
 
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns

@@ -23,6 +23,7 @@ __all__ = [
     "DocumentList",
     "Facts",
     "Interaction",
+    "LeftOut",
     "Origin",
     "Others",
     "Run",
@@ -166,6 +167,22 @@ class UnseenParent:
     has_ended: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class LeftOut:
+    """A request that was sampled out when it started: all that is kept of it."""
+
+    id: Hashable
+    key: str
+    trace_id: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    opened: int
+    # Ids of its runs.
+    runs: list[Hashable] = field(default_factory=list)
+    attempted: bool = False
+    status: Status = Status.OK
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
     """One root run and all that happened in it."""
@@ -238,6 +255,8 @@ class Interaction:
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.
     id: Callable[[], object] | None = None
     unseen: UnseenParent | None = None
+    # Key by which it was sampled when it started.
+    sampling_key: str | None = None
     # What events left to be read off the request's thread, in order.
     pending: deque[Callable[[], None]] = field(default_factory=deque)
     # Copies of what these events show.

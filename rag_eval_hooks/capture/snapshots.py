@@ -26,11 +26,11 @@ from rag_eval_hooks.sample import Context
 
 __all__ = ["LATE_NODES", "Copier", "Cut", "Form", "Opaque", "Record", "Snapshots"]
 
-_NODES = 150
+_NODES = 90
 """Containers in one copy on the request's thread."""
 LATE_NODES = 20_000
 """Containers in one copy in the background."""
-_ENTRIES = 12
+_ENTRIES = 15
 """Entries of containers for each of these."""
 _DEEP = 12
 """Levels of containers."""

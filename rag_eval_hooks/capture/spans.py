@@ -59,6 +59,7 @@ _FORMS: Mapping[RunKind, _SpanForm] = {
 
 
 _NO_OTHERS = Others()
+_AUTO = ("auto", "sampled")
 _MOST_WAITING = 1000
 """Requests whose spans may wait for the background thread."""
 _MOST_WAITING_CHARS = 2_000_000
@@ -121,7 +122,7 @@ class SpanWriter:
             return RequestSpan(others.span.context, others.span.held)
         if others.unrecorded is not None:
             return RequestSpan(others.unrecorded, recorded=False)
-        mode = ("root" if others.active else "all") if self._mode == "auto" else self._mode
+        mode = ("root" if others.active else "all") if self._mode in _AUTO else self._mode
         if mode == "none":
             return application_span(interaction.otel)
         span = self._start_root(interaction)

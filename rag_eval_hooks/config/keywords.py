@@ -39,7 +39,7 @@ class SettingKeywords(TypedDict, total=False):
     exit_timeout: float
     max_text_chars: int
     hold_timeout: float
-    spans: Literal["auto", "all", "root", "none"]
+    spans: Literal["auto", "all", "sampled", "root", "none"]
     evaluation_span: Literal["late", "child", "trace", "off"]
     trace_judge: bool
     capture_content: bool

@@ -6,11 +6,15 @@ import functools
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of_interaction
 from rag_eval_hooks.capture.contexts.questions import question_of
-from rag_eval_hooks.capture.request_span import RequestSpan
+from rag_eval_hooks.capture.left_out import LeavesOut
+from rag_eval_hooks.capture.records import LeftOut
+from rag_eval_hooks.capture.request_span import RequestSpan, application_span
+from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import Session
@@ -43,6 +47,10 @@ class Intake:
         assembler: Builds samples and redacts them.
         spans: Writes RAG spans and their children.
         incidents: Counts exceptions of the application's objects.
+
+    Attributes:
+        leaves_out: Decides about requests without their end, if those that are sampled out get no
+            span.
     """
 
     def __init__(
@@ -52,10 +60,12 @@ class Intake:
         self._assembler = assembler
         self._spans = spans
         self._incidents = incidents
+        self.leaves_out: LeavesOut | None = None
         self._forget()
 
     def _forget(self) -> None:
         self._waiting: deque[tuple[Interaction, Session, RequestSpan]] = deque()
+        self._left_out: deque[LeftOut] = deque()
         # By thread, when it began to submit its present request; and those considered hung.
         self._submitting: dict[int, float] = {}
         self._hung: dict[int, float] = {}
@@ -76,7 +86,10 @@ class Intake:
         try:
             session = self._assembler.session()
             redact = functools.partial(self._assembler.attributes, session)
-            span = self._spans.begin(interaction, redact)
+            if self._is_left_out(interaction):
+                span = application_span(interaction.otel)
+            else:
+                span = self._spans.begin(interaction, redact)
         except BaseException as error:  # noqa: BLE001 - the host's edge: its objects and processors
             self._count(error)
             return
@@ -90,11 +103,42 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - the host's edge: span processors are the user's
             self._incidents.report("capture", error)
 
+    def _is_left_out(self, interaction: Interaction) -> bool:
+        """Return whether a request that was not decided at its start gets no span of ours."""
+        if self.leaves_out is None or interaction.status is not Status.OK:
+            return False
+        if interaction.sampling_key is None:
+            # The same key without a span of ours as with one.
+            interaction.sampling_key = id_of(interaction.root.id)
+        return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
+
+    def add_left_out(self, left: LeftOut) -> None:
+        """Queue a request that was sampled out when it started, and that retrieved. O(1)."""
+        self._left_out.append(left)
+        self._pipeline.watch()
+
+    def _submit_left_out(self) -> None:
+        while self._left_out:
+            left = self._left_out.popleft()
+            traits = Traits(tags=left.tags, metadata=left.metadata)
+            ids = (left.trace_id or id_of(left.id), id_of(left.id))
+            request = Request(
+                key=ids[0],
+                build=None,
+                status=left.status,
+                ids=tuple(dict.fromkeys(ids)),
+                trace_id=left.trace_id,
+                traits=functools.partial(replace, traits),
+                sampling_key=left.key,
+            )
+            self._pipeline.submit(request)
+
     def drain(self) -> None:
         """Submit all requests, and wait for those that other threads are submitting.
 
         A rule of the application that hangs in another thread is not waited for.
         """
+        self._submit_left_out()
         while self._submit_next():
             pass
         me = threading.get_ident()
@@ -189,4 +233,5 @@ class Intake:
             span_id=span_id,
             span=span.held,
             traits=functools.partial(traits_of_interaction, interaction),
+            sampling_key=interaction.sampling_key,
         )

@@ -90,6 +90,10 @@ class Pipeline:
             incidents=incidents,
         )
         self.recorder.span_content = config.capture_content
+        leaves_out = parts.selection.leaves_out
+        if leaves_out is not None and config.spans in ("sampled", "none"):
+            self.recorder.left_out.decide_by(leaves_out, self._intake.add_left_out)
+            self._intake.leaves_out = leaves_out
         self._is_ready = False
         self._inherited: list[object] = []
         self._building = threading.Lock()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -77,6 +77,18 @@ class RequestRule:
         """True if it is about requests that ended with an exception."""
         return self._error is not None
 
+    @property
+    def needs_end(self) -> bool:
+        """True if it compares what is not known when a request starts."""
+        one = self._settings
+        late = (one.question, one.answer, one.latency_above, one.latency_below)
+        return self.about_errors or any(value is not None for value in late)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys of metadata that it compares."""
+        return frozenset(self._metadata)
+
     def matches(self, traits: Traits) -> bool:
         """Return whether a request meets all conditions."""
         return (
@@ -136,6 +148,26 @@ class Sampler:
         """Decide about a request that ended with an exception; None if no rule is about it."""
         rates = _first(self._error_rules, traits()) if self._error_rules else None
         return None if rates is None else Decision(position(key), rates)
+
+    @property
+    def decides_at_start(self) -> bool:
+        """True if nothing after a request's start changes a decision that may leave it out."""
+        rules = [*self._rules, *self._error_rules]
+        rates = [self._rates, *(own for _, own in rules)]
+        can_leave_out = any(
+            max((share.rate for share in one.shares.values()), default=1.0) < 1.0 for one in rates
+        )
+        return can_leave_out and not any(rule.needs_end for rule, _ in rules)
+
+    def leaves_out(self, key: str, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
+        """Return whether a request that starts will not be sampled, whatever comes.
+
+        False where a rule compares metadata that the request does not have yet.
+        """
+        if not all(rule.keys <= metadata.keys() for rule, _ in self._rules):
+            return False
+        traits = Traits(tags=tuple(tags), metadata=metadata)
+        return not self.decide(key, lambda: traits).sampled
 
 
 def _first(rules: Sequence[tuple[RequestRule, Rates]], traits: Traits) -> Rates | None:

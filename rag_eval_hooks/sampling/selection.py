@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Rates, Share, Traits
@@ -65,6 +65,16 @@ class Selection:
         """True if a feedback can ask for an evaluation of a sample that was not chosen."""
         return self._tail.has_feedback_rules
 
+    @property
+    def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
+        """Whether a request that starts will not be sampled, by sampling key, tags and metadata.
+
+        None if a decision needs what is known only later: rules on question, answer, latency or
+        errors, and tail rules.
+        """
+        is_late = self._tail.has_sample_rules or self.has_feedback_rules
+        return None if is_late or not self._sampler.decides_at_start else self._sampler.leaves_out
+
     def decide(self, request: Request) -> Decision | None:
         """Decide about an ended request; None if its status is not evaluated."""
         try:
@@ -75,9 +85,9 @@ class Selection:
 
     def _decide(self, request: Request, traits: Callable[[], Traits]) -> Decision | None:
         if request.status is Status.OK:
-            return self._sampler.decide(request.key, traits)
+            return self._sampler.decide(request.sampling_key or request.key, traits)
         if request.status is Status.ERROR:
-            return self._sampler.decide_error(request.key, traits)
+            return self._sampler.decide_error(request.sampling_key or request.key, traits)
         return None
 
     def decided_before(self, request: Request, probability: float, reason: str) -> Decision:

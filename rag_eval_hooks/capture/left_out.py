@@ -1,0 +1,145 @@
+"""Requests that are sampled out when they start: little more than their ids is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from opentelemetry import trace
+from opentelemetry.context import Context as OtelContext
+from opentelemetry.trace import format_trace_id
+
+from rag_eval_hooks.capture.bounded import oldest
+from rag_eval_hooks.capture.records import LeftOut, RunKind
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.sample import Status
+
+__all__ = ["LeavesOut", "LeftOutRequests"]
+
+LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
+"""Whether a request will not be sampled, by its sampling key, tags and metadata."""
+
+_MOST_RUNS = 10_000
+"""Runs of one request whose ids are kept."""
+
+
+class LeftOutRequests:
+    """Requests that were sampled out when they started. Takes no lock.
+
+    A root by the application's hand may belong to a further one, and both must be sampled alike:
+    without a trace or thread that joins them, neither is decided when it starts.
+
+    Args:
+        ttl_ns: Nanoseconds after which an open one is forgotten.
+        most: How many may be open; the oldest is forgotten for one more.
+    """
+
+    def __init__(self, ttl_ns: int, most: int) -> None:
+        self._ttl_ns = ttl_ns
+        self._most = most
+        self._decide: LeavesOut | None = None
+        self._on_end: Callable[[LeftOut], None] = lambda _: None
+        self.forked()
+
+    def forked(self) -> None:
+        """Forget all: the parent of a forked process counts them."""
+        self._runs: dict[Hashable, LeftOut] = {}
+        self._roots: dict[Hashable, LeftOut] = {}
+
+    def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
+        """Decide about requests when they start.
+
+        Args:
+            decide: The decision.
+            on_end: Called with each that ends and in which a retriever was asked.
+        """
+        self._decide, self._on_end = decide, on_end
+
+    def __bool__(self) -> bool:
+        """Return whether any is open."""
+        return bool(self._runs)
+
+    def __contains__(self, run_id: object) -> bool:
+        """Return whether a run is a part of one that is open."""
+        return run_id in self._runs
+
+    def key_of(
+        self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
+    ) -> str | None:
+        """Return the sampling key of a root that starts; None if it is decided at its end.
+
+        Requests of a conversation that may be interrupted are sampled alike.
+        """
+        if self._decide is None:
+            return None
+        if (thread := metadata.get("thread_id")) is not None:
+            return str(thread)
+        span = trace.get_current_span(otel).get_span_context()
+        if span.is_valid:
+            return format_trace_id(span.trace_id)
+        return id_of(run_id) if kind in (RunKind.CHAIN, RunKind.TOOL) else None
+
+    def leaves_out(
+        self,
+        run_id: Hashable,
+        key: str,
+        otel: OtelContext,
+        tags: tuple[str, ...],
+        metadata: Mapping[str, Any],
+    ) -> bool:
+        """Return whether a root is sampled out; what starts below it is then left out, too."""
+        if self._decide is None or not self._decide(key, tags, metadata):
+            return False
+        span = trace.get_current_span(otel).get_span_context()
+        trace_id = format_trace_id(span.trace_id) if span.is_valid else None
+        left = LeftOut(run_id, key, trace_id, tags, metadata, time.time_ns())
+        if len(self._roots) >= self._most and (first := oldest(self._roots)) is not None:
+            self._forget(first)
+        self._roots[run_id] = self._runs[run_id] = left
+        left.runs.append(run_id)
+        return True
+
+    def starts(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
+        """Note a run that starts; return whether it is part of a request that is left out."""
+        left = self._runs.get(parent_id) if parent_id is not None else self._runs.get(run_id)
+        if left is None:
+            return False
+        if kind is RunKind.RETRIEVER:
+            left.attempted = True
+        if run_id not in self._runs and len(left.runs) < _MOST_RUNS:
+            self._runs[run_id] = left
+            left.runs.append(run_id)
+        return True
+
+    def ends(self, run_id: Hashable, status: Status) -> tuple[bool, Sequence[Hashable]]:
+        """Note the end of a run.
+
+        Args:
+            run_id: The run.
+            status: How it ended.
+
+        Returns:
+            Whether it is part of a request that is left out, and the ids that end with it.
+        """
+        left = self._runs.get(run_id)
+        if left is None:
+            return False, ()
+        if left.id != run_id:
+            return True, ()
+        left.status = status
+        self._forget(left)
+        if left.attempted:
+            self._on_end(left)
+        return True, left.runs
+
+    def sweep(self) -> None:
+        """Forget those whose end never came."""
+        before = time.time_ns() - self._ttl_ns
+        while (first := oldest(self._roots)) is not None and first.opened <= before:
+            self._forget(first)
+
+    def _forget(self, left: LeftOut) -> None:
+        self._roots.pop(left.id, None)
+        for run_id in left.runs:
+            self._runs.pop(run_id, None)
