@@ -13,8 +13,8 @@ from langsmith.run_helpers import tracing_context
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.gate import CallLimits
-from rag_eval_hooks.judges.calls.requests import RetryKeywords
+from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.requests import CallKeywords, Meter
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
@@ -47,7 +47,7 @@ class LangChainChat(ChatAdapter):
 
     Args:
         model: Is copied without its callbacks and caches, and never changed.
-        limits: Of calls to it; further retries of its own are not counted.
+        limits: Limits of the calls; retries are left to the model.
     """
 
     def __init__(self, model: _Model, limits: CallLimits) -> None:
@@ -67,7 +67,7 @@ class LangChainChat(ChatAdapter):
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
         messages = [SystemMessage(prompt.system), HumanMessage(user)]
 
-        async def send() -> Reply:
+        async def send(_meter: Meter) -> Reply:
             # Tracing by environment variables is off for these calls, and only for these.
             with tracing_context(enabled=False):
                 return _reply(await self._invoked(model, messages))
@@ -80,7 +80,7 @@ class LangChainChat(ChatAdapter):
         return await model.ainvoke(messages, _UNSEEN)
 
 
-class _Keywords(RetryKeywords, LLMOptions, total=False):
+class _Keywords(CallKeywords, LLMOptions, total=False):
     """Keywords of `LangChainJudge`."""
 
 
@@ -94,8 +94,8 @@ class LangChainJudge(LLMJudge):
         model: A chat model, or any runnable that takes messages and gives a message or a text;
             of these only a chat model is asked for structured output. Its temperature and all
             else stay as they are.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The two
-            retries by default come on top of the model's own.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Tries
+            again are the model's own.
 
     Raises:
         ConfigError: The model is no runnable, or a value cannot be used.
@@ -104,7 +104,7 @@ class LangChainJudge(LLMJudge):
     def __init__(self, model: _Model, **options: Unpack[_Keywords]) -> None:
         if not isinstance(model, Runnable):
             raise ConfigError("judge", type(model).__name__, "a chat model of LangChain")
-        keywords: dict[str, Any] = {"retries": 2, **options}
+        keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(LangChainChat(model, limits), **keywords)
 

@@ -15,8 +15,8 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.gate import CallLimits
-from rag_eval_hooks.judges.calls.requests import RetryKeywords
+from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.requests import CallKeywords, Meter
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
@@ -39,7 +39,7 @@ class LlamaIndexChat(ChatAdapter):
 
     Args:
         llm: Is copied without its callbacks, and never changed.
-        limits: Of calls to it; further retries of its own are not counted.
+        limits: Limits of the calls; retries are left to the model.
     """
 
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
@@ -67,7 +67,7 @@ class LlamaIndexChat(ChatAdapter):
         can_require = "tool_required" in inspect.signature(llm.achat_with_tools).parameters
         required: dict[str, Any] = {"tool_required": True} if can_require else {}
 
-        async def send() -> Reply:
+        async def send(_meter: Meter) -> Reply:
             response = await llm.achat_with_tools([tool], chat_history=messages, **required)
             return _reply(response, _arguments(llm, response))
 
@@ -76,7 +76,7 @@ class LlamaIndexChat(ChatAdapter):
     def _text(self, prompt: Prompt) -> Send:
         messages = _messages(prompt)
 
-        async def send() -> Reply:
+        async def send(_meter: Meter) -> Reply:
             if self._blocks:
                 return _reply(await self._threads.run(lambda: self._llm.chat(messages)), ())
             return _reply(await self._llm.achat(messages), ())
@@ -84,7 +84,7 @@ class LlamaIndexChat(ChatAdapter):
         return send
 
 
-class _Keywords(RetryKeywords, LLMOptions, total=False):
+class _Keywords(CallKeywords, LLMOptions, total=False):
     """Keywords of `LlamaIndexJudge`."""
 
 
@@ -97,8 +97,8 @@ class LlamaIndexJudge(LLMJudge):
 
     Args:
         llm: Its temperature and all else stay as they are.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The two
-            retries by default come on top of the model's own.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Tries
+            again are the model's own.
 
     Raises:
         ConfigError: It is no LLM of LlamaIndex, or a value cannot be used.
@@ -107,7 +107,7 @@ class LlamaIndexJudge(LLMJudge):
     def __init__(self, llm: LLM, **options: Unpack[_Keywords]) -> None:
         if not isinstance(llm, LLM):
             raise ConfigError("judge", type(llm).__name__, "an LLM of LlamaIndex")
-        keywords: dict[str, Any] = {"retries": 2, **options}
+        keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(LlamaIndexChat(llm, limits), **keywords)
 

@@ -163,7 +163,7 @@ class RagEvalConfig(BaseSettings):
         {},
         description="Limits of `calls`, `tokens` or `cost` of judge and embedder, each "
         "`_per_hour` or `_per_day` (UTC); `calls_per_second`, above which calls are delayed; and "
-        "`path`, an SQLite file or a Redis by which processes share one budget.",
+        "`path`, an SQLite file by which processes share one budget.",
     )
     sample_timeout: Seconds = Field(120.0, description="Seconds for all findings of one sample.")
     queue_size: Count = Field(

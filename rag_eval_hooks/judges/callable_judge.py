@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.calls.gate import CallLimits
+from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.requests import CallKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
@@ -45,7 +45,7 @@ class CallableChat(ChatAdapter):
 
     def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
         """Prepare a call of the function."""
-        return lambda: self._send(prompt)
+        return lambda _meter: self._send(prompt)
 
     async def _send(self, prompt: Prompt) -> Reply:
         messages = [

@@ -16,7 +16,7 @@ from opentelemetry import context
 from rag_eval_hooks.calls import Call, Caller
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.incidents import without_exit
-from rag_eval_hooks.judges.calls.gate import CallLimits
+from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.requests import (
     Meter,
     RequestRefusedError,
@@ -105,8 +105,8 @@ class Reply:
     id: str | None = None
 
 
-Send: TypeAlias = Callable[[], Coroutine[Any, Any, Reply]]
-"""Sends one prepared request."""
+Send: TypeAlias = Callable[[Meter], Coroutine[Any, Any, Reply]]
+"""Sends one prepared request. A client of ours counts each of its tries by the meter."""
 
 _ABOUT_OUTPUT: Final = re.compile(
     r"response.?(format|mime|schema)|json.?(schema|object|mode)|structured.?output|guided|"
@@ -159,8 +159,8 @@ class ChatAdapter(ABC):
     """
 
     memo_scope = ""
-    _isolated = True
-    """True if calls run in a context of their own."""
+    _is_ours = False
+    """True for a client of ours, which needs no context of its own and counts its tries."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class ChatAdapter(ABC):
 
         async def request(call: Call) -> Reply:
             try:
-                reply = await (_isolated(send()) if self._isolated else send())
+                reply = await (send(meter) if self._is_ours else _isolated(send(meter)))
             except NotImplementedError as error:
                 raise self._no_such_mode(error) from None
             call.input_tokens = token_count(reply.input_tokens)
@@ -253,7 +253,7 @@ class ChatAdapter(ABC):
             call.response_model, call.response_id = reply.model, reply.id
             return reply
 
-        return await self._requests.send(request, meter)
+        return await self._requests.send(request, meter, counts_tries=self._is_ours)
 
     def _no_such_mode(self, error: Exception) -> RequestRefusedError:
         line = f"{self.name}: {type(error).__name__}"

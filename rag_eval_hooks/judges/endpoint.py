@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import importlib.util
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.gate import CallLimits
-from rag_eval_hooks.judges.calls.requests import RetryKeywords
+from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.requests import Meter, RetryKeywords
 
 try:
     import openai
@@ -22,16 +25,16 @@ except ImportError as missing:
         'OpenAI-compatible judges need an extra: pip install "rag-eval-hooks[openai]"'
     ) from missing
 
-try:
-    import aiohttp
-except ImportError:
-    aiohttp = None  # type: ignore[assignment]
-
 __all__ = ["ClientOptions", "Endpoint", "EndpointKeywords"]
 
 _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
 """Placeholder: the client insists on a key, and endpoints without keys ignore it."""
+_LONGEST_REPLY: Final = 4_000_000
+"""Bytes of one reply."""
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds that the client waits at most between two tries."""
+_FIRST_FAILURE: Final = 300
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -43,7 +46,6 @@ class ClientOptions(CallLimits):
         base_url: Address of the endpoint; OpenAI's own by default.
         api_key: Key; may be left out for another `base_url` than OpenAI's.
         headers: Extra headers, such as a gateway's own key.
-        query: Extra query parameters, such as `api-version`.
 
     Raises:
         ConfigError: `base_url` is no URL, a key is missing or cannot stand in a header, or a
@@ -53,7 +55,6 @@ class ClientOptions(CallLimits):
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
-    query: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
     timeout: float = 30.0
     retries: int = 3
 
@@ -72,19 +73,40 @@ class EndpointKeywords(RetryKeywords, total=False):
     base_url: str | None
     api_key: str | None
     headers: Mapping[str, str] | None
-    query: Mapping[str, str] | None
 
 
 class _ConnectionFailedError(DescribedError, ConnectionError):
     """The connection could not be made, or broke."""
 
 
-class _NotJsonError(DescribedError, ValueError):
-    """The reply is no JSON."""
+class _UnreadableError(DescribedError, ValueError):
+    """The reply is no JSON, or longer than any reply should be."""
+
+
+class _StoppedError(openai.OpenAIError):
+    """Carries an error of ours through the client, which passes on errors of its own."""
+
+
+@dataclass(slots=True, eq=False)
+class _Post:
+    """One call in flight, as the hooks of the HTTP client see it.
+
+    Attributes:
+        body: JSON that is sent. The client is given an empty one: older ones log what they send.
+        meter: Counts each try.
+        tries: Tries that were sent.
+    """
+
+    body: bytes
+    meter: Meter
+    tries: int = 0
+
+
+_post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None)
 
 
 class Endpoint:
-    """JSON documents by POST to one endpoint.
+    """JSON documents by POST to one endpoint, with the retries of OpenAI's own client.
 
     Args:
         options: Address and credentials.
@@ -104,30 +126,52 @@ class Endpoint:
         """Make the client of the running loop, so that no call's time goes into it."""
         self._client()
 
-    async def post(self, path: str, document: Mapping[str, Any]) -> Any:
+    async def post(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
         """Send a JSON document to a path behind the base URL, and return the JSON of the reply.
+
+        Args:
+            path: Such as `/chat/completions`.
+            document: The body.
+            meter: Counts each try before it is sent.
 
         Raises:
             openai.APIStatusError: The status is 400 or above.
-            openai.APITimeoutError: There was no reply in time.
+            TimeoutError: There was no reply in time, retries included.
+            BudgetError: The budget does not admit a try.
             ConnectionError: The connection could not be made, or broke.
-            ValueError: The reply is no JSON.
+            ValueError: The reply is no JSON, or longer than 4 MB.
         """
+        post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)
+        token = _post.set(post)
         try:
-            # The typed methods spend more on checking the schema than on the call.
-            return await self._client().post(path, body=document, cast_to=object)
+            async with asyncio.timeout(self._longest):
+                # The typed methods spend more on checking the schema than on the call.
+                return await self._client().post(path, body={}, cast_to=object)
+        except _StoppedError as error:
+            raise error.args[0] from None
         except openai.APIConnectionError as error:
-            if isinstance(error, openai.APITimeoutError) and not _is_broken_connection(error):
-                raise
-            raise _ConnectionFailedError(self._failed_connection()) from None
+            raise self._connection_error(error) from None
         except (ValueError, openai.APIResponseValidationError) as error:
-            raise _NotJsonError(f"the reply is no JSON ({type(error).__name__})") from None
+            raise _UnreadableError(f"the reply is no JSON ({type(error).__name__})") from None
+        finally:
+            _post.reset(token)
 
     async def aclose(self) -> None:
         """Close the running loop's connections; a later call opens new ones."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
+
+    @property
+    def host(self) -> str:
+        """Host and port of the address."""
+        address = urlsplit(self._options.base_url or _OPENAI)
+        return f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
+
+    @property
+    def _longest(self) -> float:
+        """Seconds for all tries: a reply that trickles in never lets the client's own end it."""
+        return (self._options.timeout + _LONGEST_PAUSE) * (self._options.retries + 1)
 
     def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()
@@ -138,74 +182,94 @@ class Endpoint:
 
     def _new_client(self) -> openai.AsyncOpenAI:
         options = self._options
+        has_aiohttp = importlib.util.find_spec("aiohttp") is not None
+        fast = getattr(openai, "DefaultAioHttpClient", None) if has_aiohttp else None
+        http_options: dict[str, Any] = {
+            # A redirect would carry prompts and headers to another origin.
+            "follow_redirects": False,
+            "event_hooks": {"request": [_before_try], "response": [_limit_reply]},
+        }
+        try:
+            http_client = (fast or openai.DefaultAsyncHttpxClient)(**http_options)
+        except RuntimeError:
+            # An older client needs one more package to run on aiohttp.
+            http_client = openai.DefaultAsyncHttpxClient(**http_options)
         return openai.AsyncOpenAI(
             base_url=options.base_url or _OPENAI,
             api_key=options.api_key or _NO_KEY,
             default_headers=dict(options.headers),
             timeout=options.timeout,
-            max_retries=0,
-            http_client=_http_client(options.query),
+            max_retries=options.retries,
+            http_client=http_client,
         )
 
-    @property
-    def host(self) -> str:
-        """Host and port of the address."""
-        address = urlsplit(self._options.base_url or _OPENAI)
-        return f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
-
-    def _failed_connection(self) -> str:
-        return f"the connection to {self.host} failed; check base_url"
-
-
-class _HiddenQuery:
-    """HTTP transport that adds parameters to requests, below all logging of URLs.
-
-    Args:
-        transport: Sends the requests.
-        query: Parameters of every request, which may be keys.
-    """
-
-    def __init__(self, transport: Any, query: Mapping[str, str]) -> None:
-        self._transport = transport
-        self._query = dict(query)
-
-    async def handle_async_request(self, request: Any) -> Any:
-        sent = type(request)(
-            request.method,
-            request.url.copy_merge_params(self._query),
-            headers=request.headers,
-            content=request.content,
-            extensions=request.extensions,
-        )
-        return await self._transport.handle_async_request(sent)
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
+    def _connection_error(self, error: openai.APIConnectionError) -> Exception:
+        causes = list(_causes(error))
+        for cause in causes:
+            if isinstance(cause, _StoppedError):
+                stopped: Exception = cause.args[0]
+                return stopped
+        if _is_timeout(error, causes):
+            return TimeoutError()
+        return _ConnectionFailedError(f"the connection to {self.host} failed; check base_url")
 
 
-def _http_client(query: Mapping[str, str]) -> Any:
-    """Make the HTTP client below OpenAI's: over aiohttp if possible, for a third of the CPU."""
-    make = openai.DefaultAsyncHttpxClient if aiohttp is None else openai.DefaultAioHttpClient
-    client: Any = make()
-    if query:
-        # No public parameter takes a transport without losing aiohttp and the environment's
-        # proxies; the client is ours alone.
-        client._transport = _HiddenQuery(client._transport, query)
-        client._mounts = {
-            pattern: transport and _HiddenQuery(transport, query)
-            for pattern, transport in client._mounts.items()
-        }
-    return client
+async def _before_try(request: Any) -> None:
+    """Count a try and put its body into the request."""
+    post = _post.get()
+    if post is None:
+        return
+    try:
+        await post.meter.send()
+    except BudgetError as error:
+        raise _StoppedError(error) from None
+    post.tries += 1
+    headers = {k: v for k, v in request.headers.items() if k.lower() != "content-length"}
+    whole = type(request)(
+        request.method,
+        request.url,
+        headers=headers,
+        content=post.body,
+        extensions=request.extensions,
+    )
+    vars(request).update(vars(whole))
 
 
-def _is_broken_connection(error: BaseException) -> bool:
-    """Return whether a time-out is none: by aiohttp, the client takes broken connections for it."""
-    cause = error.__cause__
-    while cause is not None:
-        if aiohttp is not None and isinstance(cause, aiohttp.ClientError):
-            return not isinstance(cause, TimeoutError)
-        cause = cause.__cause__
-    return False
+async def _limit_reply(response: Any) -> None:
+    """Read a reply up to a limit: one without an end would take all memory."""
+    post = _post.get()
+    if post is None:
+        return
+    if response.status_code >= _FIRST_FAILURE:
+        post.meter.fail()
+    response.stream = type(response)(200, content=_limited(response.stream)).stream
+
+
+async def _limited(stream: Any) -> AsyncIterator[bytes]:
+    size = 0
+    try:
+        async for chunk in stream:
+            size += len(chunk)
+            if size > _LONGEST_REPLY:
+                error = _UnreadableError(f"the reply is longer than {_LONGEST_REPLY:,} bytes")
+                raise _StoppedError(error)
+            yield chunk
+    finally:
+        await stream.aclose()
+
+
+def _is_timeout(error: openai.APIConnectionError, causes: Sequence[BaseException]) -> bool:
+    for cause in causes:
+        if type(cause).__module__.startswith("aiohttp"):
+            # Over aiohttp, the client takes broken connections for timeouts.
+            return isinstance(cause, TimeoutError)
+    return isinstance(error, openai.APITimeoutError)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def _is_plain(url: str) -> bool:

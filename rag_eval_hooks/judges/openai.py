@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
@@ -47,14 +48,14 @@ class OpenAIChat(ChatAdapter):
         temperature: Sampling temperature, or None to send none.
     """
 
-    _isolated = False
+    _is_ours = True
 
     def __init__(
         self, model: str, options: ClientOptions, *, temperature: float | None = 0.0
     ) -> None:
         caller = Caller(f"openai:{model}", provider="openai")
         super().__init__(caller, tuple(OutputMode), options, temperature=temperature)
-        self.memo_scope = f"{options.base_url} {sorted(options.query.items())} {temperature}"
+        self.memo_scope = f"{options.base_url} {temperature}"
         self._model = model
         self._endpoint = Endpoint(options)
 
@@ -82,8 +83,8 @@ class OpenAIChat(ChatAdapter):
             body["temperature"] = temperature
         self._endpoint.open()
 
-        async def send() -> Reply:
-            return _reply(await self._endpoint.post("/chat/completions", body))
+        async def send(meter: Meter) -> Reply:
+            return _reply(await self._endpoint.post("/chat/completions", body, meter))
 
         return send
 

@@ -124,16 +124,17 @@ class OpenAIEmbedder(AsksBudget):
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
         self._endpoint.open()
 
+        meter = Meter(sent, embedding=True)
+
         async def request(call: Call) -> Any:
-            reply = await self._endpoint.post("/embeddings", body)
+            reply = await self._endpoint.post("/embeddings", body, meter)
             call.input_tokens = _tokens(reply)
             model = reply.get("model") if isinstance(reply, dict) else None
             call.response_model = model if isinstance(model, str) else None
             return reply
 
-        meter = Meter(sent, embedding=True)
         with meter.charging():
-            reply = await self._requests.send(request, meter)
+            reply = await self._requests.send(request, meter, counts_tries=True)
             meter.replied(round(_tokens(reply)), 0)
             vectors = self._vectors(reply, len(sent))
         each = (_tokens(reply) + lost) / sum(map(len, sent))

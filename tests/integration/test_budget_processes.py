@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import uuid
@@ -14,7 +15,6 @@ from rag_eval_hooks.decision import Rates, Share, Traits
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.budget_store import SqliteStore
 from rag_eval_hooks.sampling.sampler import Sampler
 from tests.waiting import PATIENCE
 
@@ -30,22 +30,22 @@ def path(tmp_path: Path) -> str:
 
 
 def budget(path: str, limits: dict[str, float]) -> Budget:
-    return Budget(limits, SqliteStore(path), incidents=Incidents(), now=lambda: 1_000_000.0)
+    return Budget(limits, Path(path), incidents=Incidents(), now=lambda: 1_000_000.0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_shares_the_file_and_not_the_connection(path: str) -> None:
     """Parent and child continue with one budget, each by a connection of its own."""
     limited = budget(path, {"calls_per_hour": 10})
-    limited.reserve(1)
+    asyncio.run(limited.reserve(1))
     child = os.fork()
     if child == 0:
         limited.forked()
         for _ in range(4):
-            limited.reserve(1)
+            asyncio.run(limited.reserve(1))
         os._exit(round(limited.spent()["hour"].calls))
     for _ in range(2):
-        limited.reserve(1)
+        asyncio.run(limited.reserve(1))
     _, status = os.waitpid(child, 0)
     assert 5 <= os.waitstatus_to_exitcode(status) <= 7
     assert limited.spent()["hour"].calls == 7
@@ -53,18 +53,17 @@ def test_a_forked_child_shares_the_file_and_not_the_connection(path: str) -> Non
 
 def _spend(path: str, worker: int, results: Any) -> None:
     """Spend with one call in flight at a time; replies are longer than estimated."""
-    store = SqliteStore(path)
-    limited = Budget(LIMITS, store, incidents=Incidents(), now=lambda: 0.0)
+    limited = Budget(LIMITS, Path(path), incidents=Incidents(), now=lambda: 0.0)
     sent = refused = 0
     while refused < 5:
         try:
-            call = limited.reserve(100)
+            call = asyncio.run(limited.reserve(100))
         except BudgetError:
             refused += 1
             continue
         sent += 1
         call.settle(150, 250 + worker)
-    store.close()
+    limited.close()
     results.put((sent, _sampled(worker), _sampled(-1)))
 
 
@@ -90,9 +89,7 @@ def test_processes_share_one_budget_and_one_rate(path: str) -> None:
     results = [queue.get(timeout=PATIENCE) for _ in workers]
     for worker in workers:
         worker.join()
-    store = SqliteStore(path)
-    spent = Budget(LIMITS, store, incidents=Incidents(), now=lambda: 0.0).spent()["day"]
-    store.close()
+    spent = Budget(LIMITS, Path(path), incidents=Incidents(), now=lambda: 0.0).spent()["day"]
     sent, own, common = zip(*results, strict=True)
     assert spent.calls == sum(sent) <= 400
     assert 100_000 - PROCESSES * 500 <= spent.tokens <= 100_000 + PROCESSES * 410

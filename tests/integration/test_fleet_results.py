@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import threading
-import time
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rag_eval_hooks import MemorySink, RagEval, RagEvalConfig, Sample, semconv
-from rag_eval_hooks.errors import BudgetError
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.budget_redis import RedisStore
-from rag_eval_hooks.judges.calls.budget_store import LONGEST_TURN, MemoryStore
 from tests.servers.brokers import REDIS, RedisServer
 from tests.support.evaluation import record_request, total
 from tests.support.fleet import working
@@ -118,56 +108,3 @@ def test_services_take_turns_and_urgent_samples_go_first(redis: RedisServer) -> 
                 connection.drain_events(timeout=120)
     assert order[0] == "urgent"
     assert max(n for n, text in enumerate(order) if text == "calm") < 25
-
-
-@pytest.mark.parametrize("unit", ["calls", "tokens", "cost"])
-def test_a_budget_in_redis_is_shared_and_never_exceeded(redis: RedisServer, unit: str) -> None:
-    """Processes on several machines spend one budget: together never more calls than its limit."""
-    redis.client().flushdb()
-    stores = [RedisStore(redis.url) for _ in range(4)]
-    limits, now = {f"{unit}_per_hour": 100.0, "calls_per_day": 1000.0}, time.time()
-    # An hour that begins in the meantime would have a budget of its own.
-    budgets = [Budget(limits, store, incidents=Incidents(), now=lambda: now) for store in stores]
-    spent = [0] * 4
-
-    def spend(number: int) -> None:
-        for _ in range(60):
-            try:
-                reservation = budgets[number].reserve(1.0, embedding=True)
-            except BudgetError:
-                continue
-            reservation.settle(1.0, 0.0)
-            spent[number] += 1
-
-    threads = [threading.Thread(target=spend, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    # Without a price nothing costs anything.
-    assert sum(spent) == (240 if unit == "cost" else 100)
-    own = budgets[0].spent()["hour"]
-    assert own == budgets[3].spent()["hour"]
-    assert own.calls == sum(spent)
-
-
-def test_calls_of_all_processes_take_turns(redis: RedisServer) -> None:
-    """`calls_per_second` spaces the calls of all stores evenly, and gives no turn far ahead."""
-    redis.client().flushdb()
-    for stores in ([RedisStore(redis.url), RedisStore(redis.url)], [MemoryStore()]):
-        now = time.time()
-        pauses = [stores[n % len(stores)].turn(0.5, now) for n in range(60)]
-        given = [pause for pause in pauses if pause <= LONGEST_TURN]
-        assert 20 <= len(given) <= 24
-        assert all(later - earlier > 0.2 for earlier, later in itertools.pairwise(given))
-
-
-async def test_without_redis_no_call_is_admitted(tmp_path: Path) -> None:
-    """While the shared budget cannot be asked, no call is sent, and the failure is counted."""
-    server, incidents = RedisServer(tmp_path), Incidents()
-    store = RedisStore(server.url)
-    budget = Budget({"calls_per_hour": 5.0}, store, rate=5.0, incidents=incidents)
-    await asyncio.wait_for(budget.turn(), 60)
-    with pytest.raises(BudgetError):
-        budget.reserve(1.0)
-    assert any(name.startswith("budget") for name in incidents.counts())

@@ -18,7 +18,8 @@ from tests.support.scripts import run_script
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
 BUDGET = """
-    from rag_eval_hooks.judges.calls.budget_store import Period, Spend, SqliteStore
+    from pathlib import Path
+    from rag_eval_hooks.judges.calls.spend import Period, Spend, SpendStore
 
     def use(store, name):
         period = Period("day", 0, Spend(1000.0, 1e9, 1e9))
@@ -29,7 +30,7 @@ BUDGET = """
         return store.spent(Period("day", 0, Spend(1000.0, 1e9, 1e9))).calls
 
     def make():
-        return SqliteStore("budget.db")
+        return SpendStore(Path("budget.db"))
 
     def close(store):
         store.close()

@@ -206,8 +206,8 @@ def test_what_is_no_llm_is_refused() -> None:
     """A mistake shows when the judge is made."""
     with pytest.raises(ConfigError, match="LLM"):
         LlamaIndexJudge("gpt")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="retries"):
-        LlamaIndexJudge(Plain(), retries=-1)
+    with pytest.raises(ConfigError, match="concurrency"):
+        LlamaIndexJudge(Plain(), concurrency=-1)
 
 
 def test_the_name_is_that_of_the_model() -> None:

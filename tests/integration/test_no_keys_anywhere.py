@@ -124,7 +124,7 @@ def test_reprs_and_dumps_are_masked() -> None:
     )
     told = [repr(config), str(config), repr(config.model_dump()), config.model_dump_json()]
     told.append(repr(OpenAIJudge("m", base_url="http://host", api_key=KEY)))
-    told.append(repr(ClientOptions(api_key=KEY, headers={"a": KEY}, query={"a": KEY})))
+    told.append(repr(ClientOptions(api_key=KEY, headers={"a": KEY})))
     told += map(repr, (PhoenixSink("http://h", api_key=KEY), MlflowSink("http://h", token=KEY)))
     assert leaks(told, KEY) == []
     assert pickle.loads(pickle.dumps(config)) == config

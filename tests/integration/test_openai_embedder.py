@@ -15,8 +15,8 @@ from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.budget_store import MemoryStore, Spend
 from rag_eval_hooks.judges.calls.context import in_call_context
+from rag_eval_hooks.judges.calls.spend import Spend
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Prices
@@ -145,9 +145,7 @@ async def test_embeddings_are_part_of_what_a_score_took() -> None:
 
 async def test_embeddings_are_within_the_budget() -> None:
     """Each request takes its room before it is sent; one without room is not sent."""
-    limited = Budget(
-        {"calls_per_hour": 2, "tokens_per_hour": 10_000}, MemoryStore(), incidents=Incidents()
-    )
+    limited = Budget({"calls_per_hour": 2, "tokens_per_hour": 10_000}, incidents=Incidents())
     with JudgeServer() as server:
         async with embedder_at(server) as embedder:
             with in_call_context(budget=limited):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rag_eval_hooks.calls import BreakerState
-from rag_eval_hooks.judges.calls.gate import Breaker
+from rag_eval_hooks.judges.calls.limits import Breaker
 
 
 class Clock:

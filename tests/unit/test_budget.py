@@ -1,11 +1,10 @@
-"""A budget is never passed by more than the calls in flight, in one process or in several."""
+"""A budget is never passed by more than the calls in flight, and leaves whole samples unscored."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,267 +14,196 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import BudgetError, JudgeError
-from rag_eval_hooks.evaluation.finding_sources import Sources
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import MeteredEmbedder
-from rag_eval_hooks.judges.calls.budget import Budget, BudgetStore, budget_of
-from rag_eval_hooks.judges.calls.budget_store import MemoryStore, SqliteStore
+from rag_eval_hooks.judges.calls.budget import Budget, Reservation, budget_of
 from rag_eval_hooks.judges.calls.context import in_call_context
-from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
-from rag_eval_hooks.judges.calls.requests import Meter
+from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.calls.metered_judge import allowed
+from rag_eval_hooks.judges.calls.requests import Meter, Requests
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
-from rag_eval_hooks.testing import Finding, Findings, ScriptedJudge
+from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks.usage import Usage
-from tests.support.judge_task import JudgeTask
 
 HOUR = 3600
+Make = Callable[..., Budget]
 
 
 class Own(ScriptedJudge):
-    """A judge of somebody's own, over a language model."""
+    """A judge of a user's, over a language model."""
 
     annotator_kind = AnnotatorKind.LLM
 
 
-def budget(limits: dict[str, float], store: BudgetStore | None = None, **options: Any) -> Budget:
-    options.setdefault("now", lambda: 1_000_000.0)
-    return Budget(limits, store or MemoryStore(), incidents=Incidents(), **options)
+@pytest.fixture(params=["memory", "file"])
+def budget(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    """Make budgets in memory, or over one file as several processes would."""
+    made: list[Budget] = []
 
-
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
-    """Makes stores over one file, as several processes would."""
-    made: list[SqliteStore] = []
-
-    def make() -> SqliteStore:
-        made.append(SqliteStore(tmp_path / "budget.db"))
+    def make(**limits: float) -> Budget:
+        options = {name: limits.pop(name) for name in list(limits) if "_per_" not in name}
+        path = None if request.param == "memory" else tmp_path / "budget.db"
+        options.setdefault("now", lambda: 1_000_000.0)  # type: ignore[arg-type]
+        made.append(Budget(limits, path, incidents=Incidents(), **options))  # type: ignore[arg-type]
         return made[-1]
 
     yield make
-    for store in made:
-        store.close()
+    for each in made:
+        each.close()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, file: Callable[[], SqliteStore]) -> BudgetStore:
-    return MemoryStore() if request.param == "memory" else file()
+def in_memory(**limits: float) -> Budget:
+    return Budget(limits, incidents=Incidents(), now=lambda: 1_000_000.0)
 
 
-def test_calls_are_exact(store: BudgetStore) -> None:
-    """As many calls as the limit go through, in flight or settled, and not one more."""
-    limited = budget({"calls_per_hour": 3}, store)
-    limited.reserve(10).settle(5, 5)
-    limited.reserve(10).fail()
-    limited.reserve(10)
+async def test_budget_of_calls_admits_exactly_the_limit(budget: Make) -> None:
+    limited = budget(calls_per_hour=3)
+    (await limited.reserve(10)).settle(5, 5)
+    (await limited.reserve(10)).fail()
+    await limited.reserve(10)
     with pytest.raises(BudgetError, match="hour"):
-        limited.reserve(10)
-    assert limited.spent()["hour"].calls == 3
+        await limited.reserve(10)
 
 
-def test_the_true_amount_takes_the_place_of_the_reserved(store: BudgetStore) -> None:
-    """A reply that took less gives room back; one that nobody counted keeps its estimate."""
-    limited = budget({"tokens_per_hour": 1000}, store)
-    first = limited.reserve(100)
+async def test_reservation_settled_is_replaced_by_the_true_amount(budget: Make) -> None:
+    limited = budget(tokens_per_hour=1000)
+    first = await limited.reserve(100)
     assert limited.spent()["hour"].tokens == 356
     first.settle(80, 20)
-    assert limited.spent()["hour"].tokens == 100
-    uncounted = limited.reserve(100)
-    uncounted.settle(0, 0)
-    assert limited.spent()["hour"].tokens == 220
-    limited.reserve(100).fail()
-    assert limited.spent()["hour"].tokens == 220
-
-
-def test_room_is_taken_before_the_call(store: BudgetStore) -> None:
-    """Calls in flight count: a second one is refused before the first has ended."""
-    limited = budget({"tokens_per_day": 500}, store)
-    limited.reserve(200)
-    with pytest.raises(BudgetError, match="day"):
-        limited.reserve(200)
-
-
-def test_money_is_counted_by_price(store: BudgetStore) -> None:
-    """Cost is tokens by the price of a million, for prompt and reply apart."""
-    limited = budget({"cost_per_day": 1.0}, store, price=Price(2.0, 8.0))
-    limited.reserve(10_000).settle(100_000, 50_000)
-    assert limited.spent()["day"].cost == pytest.approx(0.6)
+    (await limited.reserve(100)).settle(0, 0)
+    (await limited.reserve(100)).fail()
     with pytest.raises(BudgetError):
-        limited.reserve(100_000)
+        await limited.reserve(800)
+    limited.close()
+    assert limited.spent()["hour"].tokens == 220
 
 
-def test_hour_and_day_are_kept_apart(store: BudgetStore) -> None:
-    """A new hour has new room, within that of the day; a late reply counts where it was taken."""
+async def test_cost_is_counted_by_prices_of_prompts_replies_and_vectors(budget: Make) -> None:
+    prices: Any = {"price": Price(2.0, 8.0), "embedding_price": Price(4.0, 0.0)}
+    limited = budget(cost_per_day=1.0, **prices)
+    (await limited.reserve(10_000)).settle(100_000, 50_000)
+    (await limited.reserve(10_000, embedding=True)).settle(25_000, 0)
+    with pytest.raises(BudgetError, match="day"):
+        await limited.reserve(100_000)
+    limited.close()
+    assert limited.spent()["day"].cost == pytest.approx(0.7)
+
+
+async def test_new_hour_has_new_room_within_the_day(budget: Make) -> None:
     now = [0.0]
-    limited = budget({"calls_per_hour": 1, "calls_per_day": 2}, store, now=lambda: now[0])
-    late = limited.reserve(0)
+    limited = budget(calls_per_hour=1, calls_per_day=2, now=lambda: now[0])
+    await limited.reserve(0)
     with pytest.raises(BudgetError, match="hour"):
-        limited.reserve(0)
+        await limited.reserve(0)
     now[0] = HOUR
-    late.settle(9, 9)
-    assert limited.spent()["hour"].calls == 0
-    limited.reserve(0)
+    await limited.reserve(0)
     now[0] = 2 * HOUR
     with pytest.raises(BudgetError, match="day"):
-        limited.reserve(0)
-    now[0] = 24 * HOUR
-    limited.reserve(0)
-
-
-def test_a_refusal_takes_nothing(store: BudgetStore) -> None:
-    """A call that one period refuses is not charged to the other."""
-    limited = budget({"calls_per_hour": 5, "tokens_per_day": 100}, store)
-    with pytest.raises(BudgetError):
-        limited.reserve(1000)
+        await limited.reserve(0)
     assert limited.spent()["hour"].calls == 0
 
 
-Step = tuple[int, int, bool]
-steps = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.booleans()), max_size=60)
+STEPS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.booleans()), max_size=60)
 
 
-@given(st.integers(0, 5000), st.integers(1, 6), steps)
-def test_tokens_pass_the_limit_by_calls_in_flight_at_most(
-    limit: int, in_flight: int, steps: list[Step]
+@given(st.integers(0, 5000), st.integers(1, 6), STEPS)
+async def test_tokens_exceed_the_limit_by_calls_in_flight_at_most(
+    limit: int, in_flight: int, steps: list[tuple[int, int, bool]]
 ) -> None:
-    """Spend stays within the limit and the calls in flight, however long replies are."""
-    limited = budget({"tokens_per_hour": limit})
-    open_calls: list[tuple[Any, Step]] = []
-    most = 500 + 500
-    for step in steps:
+    limited = in_memory(tokens_per_hour=limit)
+    open_calls: list[tuple[Reservation, int, int]] = []
+    for prompt, reply, ends in steps:
         with contextlib.suppress(BudgetError):
-            open_calls.append((limited.reserve(step[0]), step))
-        if len(open_calls) >= in_flight or (open_calls and step[2]):
-            call, (prompt, reply, _) = open_calls.pop(0)
-            call.settle(prompt, reply)
-        assert limited.spent()["hour"].tokens <= limit + in_flight * most
-    for call, (prompt, reply, _) in open_calls:
-        call.settle(prompt, reply)
-    assert limited.spent()["hour"].tokens <= limit + in_flight * most
+            open_calls.append((await limited.reserve(prompt), prompt, reply))
+        if len(open_calls) >= in_flight or (open_calls and ends):
+            call, *tokens = open_calls.pop(0)
+            call.settle(*tokens)
+        assert limited.spent()["hour"].tokens <= limit + in_flight * 1000
 
 
-def test_threads_share_one_budget(store: BudgetStore) -> None:
-    """Calls let through are the limit, however many threads reserve at once."""
-    limited = budget({"calls_per_hour": 100}, store)
-    let_through: list[int] = []
+@given(
+    limit=st.integers(0, 60),
+    needed=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5)), max_size=20),
+)
+async def test_samples_together_never_pass_the_limit_and_none_is_halved(
+    limit: int, needed: list[tuple[int, int]]
+) -> None:
+    limited = in_memory(calls_per_hour=limit)
 
-    def call() -> None:
-        for _ in range(50):
-            try:
-                limited.reserve(1).settle(1, 1)
-            except BudgetError:
-                continue
-            let_through.append(1)
+    async def evaluate(expected: int, made: int) -> int | None:
+        sent = 0
+        try:
+            async with limited.sample(expected, 10):
+                for _ in range(min(expected, made)):
+                    await asyncio.sleep(0)
+                    (await limited.reserve(10)).settle(5, 5)
+                    sent += 1
+        except BudgetError:
+            return sent
+        return None
 
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(let_through) == limited.spent()["hour"].calls == 100
+    refused = await asyncio.gather(*(evaluate(*each) for each in needed))
+    assert not any(refused)
+    scored = [each for each, sent in zip(needed, refused, strict=True) if sent is None]
+    spent = sum(min(expected, made) for expected, made in scored)
+    assert limited.spent()["hour"].calls == pytest.approx(spent) or spent == 0
+    assert spent <= limit
 
 
-def test_a_file_that_fails_lets_nothing_through(tmp_path: Path) -> None:
-    """Without its file nobody knows what was spent: calls are refused, and it is counted."""
+async def test_budget_without_a_usable_file_admits_nothing(tmp_path: Path) -> None:
     path = tmp_path / "budget.db"
     path.write_bytes(b"no database, and long enough to be seen as none" * 50)
     incidents = Incidents()
-    limited = Budget({"calls_per_hour": 9}, SqliteStore(path), incidents=incidents)
+    limited = Budget({"calls_per_hour": 9}, path, incidents=incidents)
     with pytest.raises(BudgetError, match="file"):
-        limited.reserve(1)
+        await limited.reserve(1)
     assert incidents.counts() == {"budget: OSError": 1}
 
 
-def test_what_a_killed_process_had_reserved_stays_spent(
-    file: Callable[[], SqliteStore], tmp_path: Path
+async def test_file_that_hangs_blocks_no_other_task(tmp_path: Path) -> None:
+    limited = Budget({"calls_per_hour": 9}, tmp_path / "b.db", incidents=Incidents())
+    limited._store.reserve = lambda *_: time.sleep(0.5)  # type: ignore[method-assign]
+    waiting = asyncio.create_task(limited.reserve(1))
+    turns = 0
+    while not waiting.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert turns > 5
+
+
+@given(st.integers(20, 200), st.integers(1, 30))
+async def test_rate_holds_when_calls_are_sent_not_when_they_queue(rate: int, count: int) -> None:
+    limited = Budget({}, rate=float(rate), incidents=Incidents())
+    sent: list[float] = []
+
+    async def request(_call: Any) -> None:
+        sent.append(time.monotonic())
+        if len(sent) <= 2:
+            await asyncio.sleep(0.02)
+
+    requests, start = Requests(Caller("x"), CallLimits(concurrency=2)), time.monotonic()
+    with in_call_context(budget=limited):
+        await asyncio.gather(*(requests.send(request, Meter()) for _ in range(count)))
+    assert all(at - start >= number / rate - 0.002 for number, at in enumerate(sorted(sent)))
+
+
+@pytest.mark.parametrize(("error", "tokens"), [(TimeoutError, 256), (ConnectionError, 0)])
+async def test_call_without_a_reply_in_time_is_charged_its_estimate(
+    error: type[Exception], tokens: float
 ) -> None:
-    """A reservation that nobody settles is not given back by forgetting it."""
-    budget({"calls_per_hour": 2}, file()).reserve(1)
-    other = budget({"calls_per_hour": 2}, file())
-    other.reserve(1)
-    with pytest.raises(BudgetError):
-        other.reserve(1)
-    connection = sqlite3.connect(tmp_path / "budget.db")
-    with contextlib.closing(connection):
-        assert connection.execute("SELECT calls FROM rag_eval_budget").fetchall() == [(2.0,)]
+    limited = in_memory(tokens_per_hour=1000)
 
+    async def request(_call: Any) -> None:
+        raise error
 
-async def test_every_try_of_a_question_asks_first() -> None:
-    """Retries are calls too; a try that is refused is not counted as sent."""
-    limited = budget({"calls_per_hour": 2})
-    meter = Meter()
-
-    def tries() -> None:
-        with in_call_context(budget=limited), meter.charging():
-            for _ in range(3):
-                with meter.sending():
-                    pass
-
-    with pytest.raises(BudgetError) as caught:
-        tries()
-    assert caught.value.usage.calls == 2
-    assert limited.spent()["hour"].calls == 2
-
-
-@pytest.mark.parametrize(
-    ("error", "tokens"),
-    [(TimeoutError, 256), (asyncio.CancelledError, 256), (ConnectionError, 0), (JudgeError, 0)],
-)
-async def test_a_request_without_a_reply_in_time_is_charged_its_estimate(
-    error: type[BaseException], tokens: float
-) -> None:
-    """A request without a reply in time is charged its estimate; a refused one nothing."""
-    limited = budget({"tokens_per_hour": 1000})
-    meter = Meter()
-
-    def send() -> None:
-        with meter.sending():
-            raise error
-
-    with in_call_context(budget=limited), meter.charging():
-        for _ in range(2):
-            with pytest.raises(error):
-                send()
+    with in_call_context(budget=limited), pytest.raises(JudgeError):
+        await Requests(Caller("x"), CallLimits()).send(request, Meter())
     spent = limited.spent()["hour"]
-    assert (spent.calls, spent.tokens) == (2, 2 * tokens)
-
-
-async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:
-    """Calls that run beside one another ask the same budget."""
-    limited = budget({"calls_per_hour": 3})
-
-    async def ask() -> bool:
-        meter = Meter()
-        try:
-            with meter.charging():
-                with meter.sending():
-                    await asyncio.sleep(0)
-                meter.replied(5, 5)
-        except BudgetError:
-            return False
-        return True
-
-    with in_call_context(budget=limited):
-        told = await asyncio.gather(*(ask() for _ in range(5)))
-    assert sorted(told) == [False, False, True, True, True]
-    assert await ask()
-
-
-async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
-    """A task of a judge that counts nothing itself is a call; the embedded judge makes none."""
-    own = Own(Findings(answer_claims=("a",), usage={Finding.ANSWER_CLAIMS: Usage(1, 30, 12)}))
-    judge = metered(own)
-    task = JudgeTask(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
-    limited = budget({"calls_per_hour": 1, "tokens_per_hour": 900})
-    with in_call_context(budget=limited):
-        assert (await task.by(judge)).answer_claims == ("a",)
-        with pytest.raises(BudgetError):
-            await task.by(judge)
-    assert len(own.calls) == limited.spent()["hour"].calls == 1
-    local = LocalJudge()
-    assert metered(local) is local
+    assert (spent.calls, spent.tokens) == (1, tokens)
 
 
 @pytest.mark.parametrize(
@@ -288,27 +216,14 @@ async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
         ({"budget": {"calls_per_day": 3, "path": "/no/such/folder/b.db"}}, "budget.path"),
     ],
 )
-def test_a_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
-    """Unknown limits, a cost without a price and a path without a folder are errors."""
+def test_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         budget_of(RagEvalConfig(**settings), Own(), None, Incidents())
     assert caught.value.field == field
 
 
-class Free:
-    """An embedder of somebody's own that tells nothing."""
-
-    name = "free"
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0]] * len(texts)
-
-    async def aclose(self) -> None:
-        """Holds nothing."""
-
-
 class Paid:
-    """An embedder of somebody's own that tells what it takes."""
+    """An embedder of a user's that reports what it takes."""
 
     name = "mine:vectors"
 
@@ -319,12 +234,11 @@ class Paid:
         return [[1.0]] * len(texts), Usage(input_tokens=7.0 * len(texts))
 
     async def aclose(self) -> None:
-        """Holds nothing."""
+        """Hold nothing."""
 
 
-async def test_an_embedder_of_ones_own_is_asked_within_the_budget() -> None:
-    """One that tells its tokens is charged; one that tells none costs nothing."""
-    limited = budget({"calls_per_hour": 1, "tokens_per_hour": 100})
+async def test_embedder_of_a_users_is_called_within_the_budget() -> None:
+    limited = in_memory(calls_per_hour=1, tokens_per_hour=100)
     embedder = allowed(Paid())
     assert isinstance(embedder, MeteredEmbedder)
     with in_call_context(budget=limited):
@@ -333,41 +247,10 @@ async def test_an_embedder_of_ones_own_is_asked_within_the_budget() -> None:
             await embedder.embed(["c"])
     assert used == Usage(input_tokens=14)
     assert (limited.spent()["hour"].calls, limited.spent()["hour"].tokens) == (1, 14)
-    free = Free()
-    assert allowed(free) is free
 
 
-def test_embeddings_have_a_price_of_their_own(store: BudgetStore) -> None:
-    """Vectors are charged by the embedder's price, and no reply is expected of them."""
-    limits = {"cost_per_day": 10, "tokens_per_day": 1e6}
-    limited = budget(limits, store, price=Price(9, 9), embedding_price=Price(2, 0))
-    open_call = limited.reserve(1e5, embedding=True)
-    assert limited.spent()["day"].cost == pytest.approx(0.2)
-    assert limited.spent()["day"].tokens == 1e5
-    open_call.settle(5e4, 0)
-    assert limited.spent()["day"].cost == pytest.approx(0.1)
-    limited.reserve(0)
-    assert limited.spent()["day"].tokens == 5e4 + 256
-
-
-@pytest.mark.parametrize(
-    ("judge", "embedder", "missing"),
-    [(LocalJudge(), None, None), (LocalJudge(), Paid(), "mine:vectors")],
-)
-def test_a_limit_of_cost_wants_the_price_of_what_costs(
-    judge: LocalJudge, embedder: Paid | None, missing: str | None
-) -> None:
-    """The embedded judge has no price and wants none; a paid embedder wants one."""
+def test_limit_of_cost_needs_prices_of_what_costs_alone() -> None:
     config = RagEvalConfig(budget={"cost_per_day": 3})
-    sources = Sources(judge=judge, embedder=embedder)
-    if missing is None:
-        assert budget_of(config, sources.judge, sources.embedder, Incidents()) is not None
-        return
-    with pytest.raises(ConfigError, match=missing):
-        budget_of(config, sources.judge, sources.embedder, Incidents())
-
-
-def test_a_budget_may_stand_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits are written as pairs."""
-    monkeypatch.setenv("RAG_EVAL_BUDGET", "calls_per_hour=50,tokens_per_day=1e6")
-    assert RagEvalConfig().budget == {"calls_per_hour": 50.0, "tokens_per_day": 1e6}
+    assert budget_of(config, LocalJudge(), None, Incidents()) is not None
+    with pytest.raises(ConfigError, match="mine:vectors"):
+        budget_of(config, LocalJudge(), Paid(), Incidents())

@@ -72,11 +72,12 @@ def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
         import os
         os.umask(0)
         from rag_eval_hooks import RagEval
-        from rag_eval_hooks.judges.calls.budget_store import Period, Spend, SqliteStore
+        from pathlib import Path
+        from rag_eval_hooks.judges.calls.spend import Period, Spend, SpendStore
         with RagEval("lexical", sinks=["jsonl:scores.jsonl"]) as evals:
             evals.offer({"question": "q", "answer": "see page 1"})
             evals.flush(300)
-        SqliteStore("budget.db").add([Period("day", 0, Spend())], Spend(1.0))
+        SpendStore(Path("budget.db")).add([Period("day", 0, Spend())], Spend(1.0))
         """,
     )
     modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}

@@ -6,30 +6,26 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeVar
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
-from rag_eval_hooks.judges.calls.budget_redis import RedisStore
-from rag_eval_hooks.judges.calls.budget_store import (
-    LONGEST_TURN,
-    MemoryStore,
-    Period,
-    Spend,
-    SqliteStore,
-)
+from rag_eval_hooks.judges.calls.spend import Period, Spend, SpendStore
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
+from rag_eval_hooks.threads import DaemonExecutor
 
-__all__ = ["Budget", "BudgetStore", "budget_of"]
+__all__ = ["Budget", "Reservation", "budget_of"]
 
-BudgetStore: TypeAlias = MemoryStore | SqliteStore | RedisStore
-"""Store of the amounts spent in each period."""
+T = TypeVar("T")
 
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
@@ -39,51 +35,89 @@ _PER: Final = 1_000_000
 _FREE: Final = Price(0.0, 0.0)
 
 
+@dataclass(slots=True)
+class _Hold:
+    """Amount that one sample has reserved and its calls have not yet taken."""
+
+    periods: list[Period]
+    left: Spend
+
+
+_hold: ContextVar[_Hold | None] = ContextVar("rag_eval_hooks_budget_hold", default=None)
+
+
 class Budget:
     """Admits calls while the budget of the hour and of the day (UTC) lasts. Thread-safe.
 
-    Before a call is sent, its estimate is reserved: one call, the estimated tokens of its
-    prompt, the mean tokens of the replies so far, and their price. With the reply, the true
-    amount takes its place. So there are never more calls than the limit, and tokens and money
-    exceed it at most by what the calls in flight take beyond their estimates. A refused call
-    counts as a call. A call without a reply in time, or whose reply counts no tokens, is charged
-    the estimate. Requests for embeddings are calls, too, with a price of their own and without
-    tokens of a reply.
+    A sample reserves the calls that it is expected to need before its first one, so that a budget
+    that runs out leaves whole samples unscored. Each call takes its estimate from there, or
+    reserves more: one call, the tokens of its prompt, the mean tokens of the replies so far, and
+    their price. With the reply the true amount takes its place. So there are never more calls than
+    the limit, and tokens and money exceed it at most by what the calls in flight take beyond their
+    estimates. A call without a reply in time, or whose reply counts no tokens, is charged the
+    estimate. Embedding requests are calls, too, with a price of their own.
 
     Args:
         limits: Limits by `<unit>_per_<period>`, such as `calls_per_hour`.
-        store: Keeps the amounts spent.
+        path: SQLite file that processes share, or None for this process alone. It is used in a
+            thread of its own: a file that hangs never blocks the event loop.
         price: Price of the judge's model, for a limit of cost.
         embedding_price: Price of the embedder's model, for a limit of cost.
-        rate: Calls in a second, or None without a limit.
-        incidents: Counts failures of the store; while it fails, no call is admitted.
+        rate: Most calls sent in a second by this process, or None without a limit.
+        incidents: Counts failures of the file; while it fails, no call is admitted.
         now: Returns seconds since the epoch; equal in all processes.
     """
 
     def __init__(
         self,
         limits: Mapping[str, float],
-        store: BudgetStore,
-        price: Price | None = None,
+        path: Path | None = None,
         *,
+        price: Price | None = None,
         embedding_price: Price | None = None,
         rate: float | None = None,
         incidents: Incidents,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._rate = rate
         self._limits = _by_period(limits)
-        self._store = store
+        self._store = SpendStore(path)
+        self._worker = None if path is None else DaemonExecutor("rag-eval-hooks-budget")
         self._price = price or _FREE
         self._embedding_price = embedding_price or _FREE
+        self._interval = None if rate is None else 1.0 / rate
+        self._next_turn = 0.0
         self._incidents = incidents
         self._now = now
         self._lock = threading.Lock()
         self._replies = 0
         self._reply_tokens = 0.0
 
-    def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Reserve one call.
+    @asynccontextmanager
+    async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
+        """Reserve the calls of one sample for the block, and return what it did not use.
+
+        Args:
+            calls: Judge calls that it is expected to need.
+            input_tokens: Estimated tokens of each prompt.
+
+        Raises:
+            BudgetError: The budget does not suffice for the sample: nothing must be sent.
+        """
+        if not calls or not self._limits:
+            yield
+            return
+        each = _spend(self._price, input_tokens, self._expected_reply())
+        hold = _Hold(self._periods(), each.times(calls))
+        await self._reserve(hold.periods, hold.left)
+        token = _hold.set(hold)
+        try:
+            yield
+        finally:
+            _hold.reset(token)
+            self._add(hold.periods, hold.left.times(-1))
+
+    async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
+        """Reserve one call and wait for its turn, where calls per second are limited.
 
         Args:
             input_tokens: Estimated tokens of the prompt or of the texts to embed.
@@ -92,38 +126,23 @@ class Budget:
         Raises:
             BudgetError: The budget is spent: the call must not be sent.
         """
-        periods = self._periods()
         price = self._embedding_price if embedding else self._price
-        reply = 0.0 if embedding else self._expected_reply()
-        expected = _spend(price, input_tokens, reply)
-        try:
-            full = self._store.reserve(periods, expected)
-        except OSError as error:
-            self._incidents.report("budget", error)
-            raise BudgetError("the budget's file cannot be used") from None
-        if full is not None:
-            raise BudgetError(f"the budget of this {full.name} is spent")
+        expected = _spend(price, input_tokens, 0.0 if embedding else self._expected_reply())
+        periods = self._periods()
+        if (hold := None if embedding else _hold.get()) is not None:
+            taken = expected.least(hold.left)
+            hold.left -= taken
+            await self._reserve(periods, expected - taken)
+        else:
+            await self._reserve(periods, expected)
+        await self._turn()
         return Reservation(self, periods, expected, price, replies=not embedding)
-
-    async def turn(self) -> None:
-        """Wait for the turn of one call, where there is a limit of calls in a second."""
-        if self._rate is None:
-            return
-        while True:
-            try:
-                pause = self._store.turn(1.0 / self._rate, self._now())
-            except OSError:
-                # `reserve` refuses the call, and counts the failure.
-                return
-            await asyncio.sleep(min(pause, LONGEST_TURN))
-            if pause <= LONGEST_TURN:
-                return
 
     def spent(self) -> Mapping[str, Spend]:
         """Return the amounts spent in this hour and day, calls in flight at their estimate.
 
         Raises:
-            OSError: The store cannot be used.
+            OSError: The file cannot be used.
         """
         return {period.name: self._store.spent(period) for period in self._periods()}
 
@@ -133,17 +152,51 @@ class Budget:
         self._store.forked()
 
     def close(self) -> None:
-        """Close the store."""
+        """Close the file after what is queued for it was written."""
+        if self._worker is not None:
+            self._worker.submit(lambda: None).result(timeout=5.0)
         self._store.close()
 
-    def _settle(self, periods: list[Period], reserved: Spend, used: Spend) -> None:
-        if used != reserved:
-            try:
-                self._store.add(periods, used - reserved)
-            except OSError as error:
-                self._incidents.report("budget", error)
+    async def _turn(self) -> None:
+        if self._interval is None:
+            return
+        with self._lock:
+            now = time.monotonic()
+            at = max(self._next_turn, now)
+            self._next_turn = at + self._interval
+        await asyncio.sleep(at - now)
 
-    def _replied(self, tokens: float) -> None:
+    async def _reserve(self, periods: list[Period], amount: Spend) -> None:
+        if amount == Spend() or not periods:
+            return
+        try:
+            full = await self._run(lambda: self._store.reserve(periods, amount))
+        except OSError as error:
+            self._incidents.report("budget", error)
+            raise BudgetError("the budget's file cannot be used") from None
+        if full is not None:
+            raise BudgetError(f"the budget of this {full.name} is spent")
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._worker is None:
+            return work()
+        return await asyncio.wrap_future(self._worker.submit(work))
+
+    def _add(self, periods: list[Period], amount: Spend) -> None:
+        if amount == Spend() or not periods:
+            return
+        if self._worker is None:
+            self._store.add(periods, amount)
+        else:
+            self._worker.submit(self._add_to_file, periods, amount)
+
+    def _add_to_file(self, periods: list[Period], amount: Spend) -> None:
+        try:
+            self._store.add(periods, amount)
+        except OSError as error:
+            self._incidents.report("budget", error)
+
+    def _count_reply(self, tokens: float) -> None:
         with self._lock:
             self._replies += 1
             self._reply_tokens += tokens
@@ -159,10 +212,11 @@ class Budget:
         ]
 
 
+@dataclass(frozen=True, slots=True)
 class Reservation:
-    """Amount that one call in flight has reserved; settled once.
+    """Amount that one call in flight has reserved; settle it at most once.
 
-    Args:
+    Attributes:
         budget: Budget of the reservation.
         periods: Hour and day of the sending, also for a reply in the next.
         reserved: The amount.
@@ -170,32 +224,25 @@ class Reservation:
         replies: True if its reply counts for the estimate of replies.
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        periods: list[Period],
-        reserved: Spend,
-        price: Price,
-        *,
-        replies: bool,
-    ) -> None:
-        self._budget = budget
-        self._periods = periods
-        self._reserved = reserved
-        self._price = price
-        self._replies = replies
+    budget: Budget
+    periods: list[Period] = field(repr=False)
+    reserved: Spend
+    price: Price
+    replies: bool
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
         """Replace the estimate by the true amount; without any tokens, keep it."""
         if input_tokens or output_tokens:
-            if self._replies:
-                self._budget._replied(output_tokens)
-            used = _spend(self._price, input_tokens, output_tokens)
-            self._budget._settle(self._periods, self._reserved, used)
+            if self.replies:
+                self.budget._count_reply(output_tokens)
+            self._replace(_spend(self.price, input_tokens, output_tokens))
 
     def fail(self) -> None:
         """Count one call, without tokens."""
-        self._budget._settle(self._periods, self._reserved, Spend(1.0))
+        self._replace(Spend(1.0))
+
+    def _replace(self, used: Spend) -> None:
+        self.budget._add(self.periods, used - self.reserved)
 
 
 def budget_of(
@@ -206,8 +253,8 @@ def budget_of(
     Args:
         config: The settings.
         judge: Its price counts if it is a language model.
-        embedder: Its price counts if it reports tokens.
-        incidents: Counts failures of the store.
+        embedder: The embedder that the chosen metrics use; its price counts if it reports tokens.
+        incidents: Counts failures of the file.
 
     Raises:
         ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
@@ -221,26 +268,17 @@ def budget_of(
             price = _price(config, judge.name)
         if isinstance(embedder, MeteredEmbedder):
             embedding_price = _price(config, embedder.name)
-    store = _store(config.budget_path)
+    path = None if config.budget_path is None else Path(config.budget_path).absolute()
+    if path is not None and not may_be_file(path):
+        raise ConfigError("budget.path", config.budget_path, "a file in a folder that exists")
     return Budget(
         config.budget_limits,
-        store,
-        price,
+        path,
+        price=price,
         embedding_price=embedding_price,
         rate=config.calls_per_second,
         incidents=incidents,
     )
-
-
-def _store(path: str | None) -> BudgetStore:
-    if path is None:
-        return MemoryStore()
-    if path.startswith(("redis://", "rediss://")):
-        return RedisStore(path)
-    if not may_be_file(Path(path)):
-        wants = "a file in a folder that exists, or redis://host:port/db"
-        raise ConfigError("budget.path", path, wants)
-    return SqliteStore(path)
 
 
 def _price(config: RagEvalConfig, model: str) -> Price:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.base import AsksBudget, Embedder, Judge, MeteredEmbedder
-from rag_eval_hooks.judges.calls.context import call_context, observed_call
+from rag_eval_hooks.judges.calls.context import observed_call
+from rag_eval_hooks.judges.calls.failures import is_time_out
 from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.sample import Sample
@@ -37,9 +38,13 @@ class MeteredJudge:
         """Make the findings, if the budget admits a call."""
         meter = Meter()
         with meter.charging(), observed_call(Caller(self.name), is_request=False):
-            await _turn()
-            with meter.sending():
+            await meter.send()
+            try:
                 findings = await self._judge.make(sample, wanted, known)
+            except Exception as error:
+                if not is_time_out(error):
+                    meter.fail()
+                raise
             used = sum(findings.usage.values(), start=Usage())
             meter.replied(round(used.input_tokens), round(used.output_tokens))
             return findings
@@ -47,11 +52,6 @@ class MeteredJudge:
     async def aclose(self) -> None:
         """Close the judge."""
         await self._judge.aclose()
-
-
-async def _turn() -> None:
-    if (budget := call_context().budget) is not None:
-        await budget.turn()
 
 
 def metered(judge: Judge) -> Judge:
@@ -83,9 +83,8 @@ class AllowedEmbedder:
         meter = Meter(texts, embedding=True)
         caller = Caller(self.name, Operation.EMBEDDINGS)
         with meter.charging(), observed_call(caller, is_request=False):
-            await _turn()
-            with meter.sending():
-                vectors, used = await self._embedder.embed_metered(texts)
+            await meter.send()
+            vectors, used = await self._embedder.embed_metered(texts)
             meter.replied(round(used.input_tokens), 0)
             return vectors, used
 

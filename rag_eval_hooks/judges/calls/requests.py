@@ -1,15 +1,13 @@
-"""Requests to one model: admitted, metered, timed, observed and repeated."""
+"""Requests to one model: admitted, metered, timed and observed."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.calls import Call, Caller
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.calls.budget import Reservation
@@ -19,11 +17,9 @@ from rag_eval_hooks.judges.calls.failures import (
     describe,
     is_cut_off,
     is_time_out,
-    is_transient,
-    requested_pause,
     status_of,
 )
-from rag_eval_hooks.judges.calls.gate import CallLimits, Gate
+from rag_eval_hooks.judges.calls.limits import CallLimits, Gate
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.usage import Usage, tokens
 
@@ -60,8 +56,6 @@ class RetryKeywords(CallKeywords, total=False):
 class Meter:
     """Adds up requests and tokens of one question, and puts the sum on an error that ends it.
 
-    Each request asks the budget of the evaluation before it is sent.
-
     Args:
         texts: Texts of the question, or texts to embed, for an estimate of their tokens.
         embedding: True for texts to embed.
@@ -85,28 +79,26 @@ class Meter:
             error.usage = self.usage
             raise
 
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        """Count the block as one request.
-
-        A refused request takes no tokens. The tokens of a request without a reply in time are
-        unknown: the budget keeps its estimate.
+    async def send(self) -> None:
+        """Count one try, right before it is sent, after the budget admitted it.
 
         Raises:
-            BudgetError: The budget does not admit it.
+            BudgetError: The budget does not admit it: it must not be sent.
         """
         self._reserved = None
         if (budget := call_context().budget) is not None:
             expected = float(sum(map(tokens, self._texts)))
-            self._reserved = budget.reserve(expected, embedding=self._embedding)
+            self._reserved = await budget.reserve(expected, embedding=self._embedding)
         self._add(Usage(calls=1))
-        try:
-            yield
-        except Exception as error:
-            if self._reserved is not None and not is_time_out(error):
-                self._reserved.fail()
-                self._reserved = None
-            raise
+
+    def fail(self) -> None:
+        """Note that the try was answered without a result: it took no tokens.
+
+        The tokens of a try without any answer are unknown: the budget keeps its estimate.
+        """
+        if self._reserved is not None:
+            self._reserved.fail()
+            self._reserved = None
 
     def replied(self, input_tokens: object, output_tokens: object) -> None:
         """Count the tokens that an endpoint reports; anything but whole numbers counts as 0."""
@@ -160,53 +152,51 @@ class Requests:
         # Waiting calls cannot move between event loops: each loop has its own gate.
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
 
-    async def send(self, request: Callable[[Call], Awaitable[T]], meter: Meter) -> T:
-        """Send a request, and again after a 429, a 5xx and a time-out.
-
-        The pause before each further try is the one that the server asks for by Retry-After,
-        else that of `Backoff`.
+    async def send(
+        self,
+        request: Callable[[Call], Awaitable[T]],
+        meter: Meter,
+        *,
+        counts_tries: bool = False,
+    ) -> T:
+        """Send a request within the limits. Tries again are the client's.
 
         Args:
-            request: Sends it once, and puts on the call what the reply says about itself.
-            meter: Counts each try.
+            request: Sends it, and puts on the call what the reply says about itself.
+            meter: Counts it.
+            counts_tries: True if the request itself counts each try, and bounds its time.
 
         Raises:
             ReplyError: The client raised because the reply was cut off.
             RequestRefusedError: Another way of asking may succeed.
-            JudgeTimeout: No try was answered in time.
+            JudgeTimeout: There was no reply in time.
             JudgeUnavailable: Too many calls failed in a row; none is made for a while.
             JudgeError: Any other failure, in one line without content.
         """
+        gate = self._gate()
+        if (observer := call_context().observer) is not None:
+            observer.passes(self._caller, gate)
         try:
-            return await self._send_with_retries(request, meter)
+            async with gate.call():
+                with observed_call(self._caller) as call:
+                    if counts_tries:
+                        return await request(call)
+                    return await self._try_once(request, call, meter)
         except Exception as error:  # noqa: BLE001 - a client of a user's raises anything
             # The error of a client may repeat a part of the request: it is not passed on.
             raise self._translated(error) from None
 
-    async def _send_with_retries(self, request: Callable[[Call], Awaitable[T]], meter: Meter) -> T:
-        backoff = Backoff()
-        for _ in range(self._limits.retries):
-            try:
-                return await self._send_once(request, meter)
-            except Exception as error:
-                if not is_transient(error):
-                    raise
-                pause = backoff.failed()
-                # Spread: other callers were sent away with the same number.
-                requested = requested_pause(error) * random.uniform(1.0, 1.25)
-            await asyncio.sleep(requested or pause)
-        return await self._send_once(request, meter)
-
-    async def _send_once(self, request: Callable[[Call], Awaitable[T]], meter: Meter) -> T:
-        gate = self._gate()
-        if (observer := call_context().observer) is not None:
-            observer.passes(self._caller, gate)
-        if (budget := call_context().budget) is not None:
-            await budget.turn()
-        async with gate.call():
-            with observed_call(self._caller) as call, meter.sending():
-                async with asyncio.timeout(self._limits.timeout):
-                    return await request(call)
+    async def _try_once(
+        self, request: Callable[[Call], Awaitable[T]], call: Call, meter: Meter
+    ) -> T:
+        await meter.send()
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                return await request(call)
+        except Exception as error:
+            if not is_time_out(error):
+                meter.fail()
+            raise
 
     def _gate(self) -> Gate:
         loop = asyncio.get_running_loop()

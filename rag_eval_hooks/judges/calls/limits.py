@@ -1,4 +1,4 @@
-"""Limits on the calls to one judge: how many at once, and none while it is dead."""
+"""Limits on the calls to one model: how many at once, and none while it is down."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 _LONGEST_PAUSE: Final = 6
 """Bound of the breaker's pause, in multiples of its first length."""
-_DECREASE: Final = 0.5
-_WINDOW: Final = 50
-"""Latest calls of which the refused share is taken."""
-_FEWEST_REFUSED: Final = 4
-_REFUSED_SHARE: Final = 0.15
-"""Refused share from which the server is overloaded; endpoints refuse single calls at any load."""
-_GROWING_SHARE: Final = 0.1
-"""Refused share up to which the limit grows."""
-_PROVING: Final = 12
-"""Calls after a cut before the limit grows again."""
 _UNAVAILABLE: Final = "the judge failed too often in a row; it is asked again after a pause"
 
 
@@ -39,15 +29,14 @@ class CallLimits:
     """Limits of calls to a model.
 
     Attributes:
-        timeout: Seconds for one call, from sending to the reply's end; retries count anew.
-        retries: Further tries after a 429, a 5xx or a time-out.
-        concurrency: Calls in flight at once, at most: fewer while many of them get a 429 or a
-            time-out.
+        timeout: Seconds for one try of a call.
+        retries: Further tries that the client makes after a 429, a 5xx or a timeout.
+        concurrency: Most calls in flight at once; fewer while the endpoint is overloaded.
         breaker_failures: Failures in a row after which no call is made for a while.
-        breaker_pause: Seconds of that while; it doubles up to six times as long.
+        breaker_pause: Seconds of that while; doubles up to six times as long.
 
     Raises:
-        ConfigError: One is out of range.
+        ConfigError: A limit is out of range.
     """
 
     timeout: float = 60.0
@@ -80,8 +69,7 @@ class Breaker:
 
     Args:
         failures: Failures in a row that open it.
-        pause: Seconds until the first probe; doubled by each probe that fails, up to six times
-            this length.
+        pause: Seconds until the first probe; each failed probe doubles it, up to six times.
         clock: Returns seconds.
     """
 
@@ -89,10 +77,9 @@ class Breaker:
         self, failures: int, pause: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._max_failures = failures
-        self._first_pause = pause
+        self._first_pause = self._pause = pause
         self._clock = clock
         self._failures = 0
-        self._pause = pause
         self._open_until: float | None = None
         self._probing = False
 
@@ -106,11 +93,11 @@ class Breaker:
 
     @property
     def is_closed(self) -> bool:
-        """True if calls may be made, any number."""
+        """True if any number of calls may be made."""
         return self._open_until is None
 
     def probe(self) -> bool:
-        """Claim the one call that is let through now; False if there is none to claim."""
+        """Claim the one call that may go through now; False if there is none to claim."""
         if self._probing or self.state is not BreakerState.HALF_OPEN:
             return False
         self._probing = True
@@ -124,13 +111,10 @@ class Breaker:
         self._probing = False
 
     def failed(self, *, probe: bool) -> bool:
-        """Count a call that was not answered.
+        """Count a call that was not answered; return True if this failure opened the breaker.
 
         Args:
             probe: True if the call was the probe.
-
-        Returns:
-            True if this failure opened the breaker.
         """
         self._failures += 1
         if probe:
@@ -147,13 +131,12 @@ class Breaker:
 
 
 class Gate:
-    """Adaptive limit of concurrent calls (AIMD) with a circuit breaker, for one event loop.
+    """Limit of concurrent calls with a circuit breaker, for one event loop.
 
-    Calls are let through in the order in which they came. A call that gets a 429 or a time-out
-    counts as refused. When refusals persist, at 15 % of the latest calls, the limit is halved,
-    once for all calls that were in flight together, and the Retry-After of the server holds for
-    all calls. The limit grows by one for each full round of replies while few are refused. While
-    the breaker is open, calls fail at once, and Retry-After holds for probes as well.
+    Calls go through in the order in which they came. A 429 or a timeout halves the limit, once for
+    all calls that were in flight together, and each reply raises it by its inverse (AIMD). A pause
+    that the server asks for by Retry-After holds for all calls. While the breaker is open, calls
+    fail at once.
 
     Args:
         limits: Concurrency to start with and never to exceed, and the breaker's limits.
@@ -165,7 +148,6 @@ class Gate:
         self._limit = float(limits.concurrency)
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._refusals: deque[bool] = deque(maxlen=_WINDOW)
         self._decreased_at = 0.0
         self._paused_until = 0.0
 
@@ -189,7 +171,7 @@ class Gate:
             self._learn(health_of(error), began, probe, requested_pause(error))
             raise
         else:
-            self._learn(JudgeHealth.WELL, began, probe)
+            self._learn(JudgeHealth.WELL, began, probe, 0.0)
         finally:
             self._in_flight -= 1
             self._admit()
@@ -238,42 +220,32 @@ class Gate:
                 self._in_flight += 1
                 turn.set_result(None)
 
-    def _learn(self, health: JudgeHealth, began: float, probe: bool, pause: float = 0.0) -> None:
+    def _learn(self, health: JudgeHealth, began: float, probe: bool, pause: float) -> None:
         if health is JudgeHealth.UNKNOWN:
             if probe:
                 self._breaker.abandon_probe()
             return
-        overloaded = self._adapt(health, began, pause)
+        if health in (JudgeHealth.BUSY, JudgeHealth.SLOW):
+            self._decrease(began)
         if health in (JudgeHealth.WELL, JudgeHealth.BUSY):
-            self._replied()
+            self._replied(health)
         elif self._breaker.failed(probe=probe):
             self._refuse_waiting()
-        if overloaded or not self._breaker.is_closed:
-            self._pause(pause)
+        self._pause(pause)
 
-    def _adapt(self, health: JudgeHealth, began: float, pause: float) -> bool:
-        """Adapt the limit to the end of one call; return True for an overloaded judge."""
-        replied = health is JudgeHealth.WELL
-        refused = pause > 0.0 or health in (JudgeHealth.BUSY, JudgeHealth.SLOW)
-        if not (replied or refused) or began < self._decreased_at:
-            # The latest cut was for the calls that were in flight with this one, too.
-            return refused and began < self._decreased_at
-        self._refusals.append(refused)
-        refusals, latest = sum(self._refusals), len(self._refusals)
-        overloaded = refused and refusals >= max(_FEWEST_REFUSED, _REFUSED_SHARE * latest)
-        if overloaded:
+    def _decrease(self, began: float) -> None:
+        # The latest cut was for the calls that were in flight with it, too.
+        if began >= self._decreased_at:
             self._decreased_at = time.monotonic()
-            self._limit = max(1.0, self._limit * _DECREASE)
-            self._refusals.clear()
-        elif replied and latest >= _PROVING and refusals <= _GROWING_SHARE * latest:
-            self._limit = min(float(self._max), self._limit + 1.0 / self._limit)
-        return overloaded
+            self._limit = max(1.0, self._limit / 2)
 
-    def _replied(self) -> None:
+    def _replied(self, health: JudgeHealth) -> None:
         if not self._breaker.is_closed:
             _logger.warning("a judge answers again")
             # The waiting calls come back one by one, not all at once.
             self._limit = 1.0
+        elif health is JudgeHealth.WELL:
+            self._limit = min(float(self._max), self._limit + 1.0 / self._limit)
         self._breaker.replied()
 
     def _refuse_waiting(self) -> None:

@@ -1,0 +1,106 @@
+"""A call follows no redirect, reads no endless reply, and stays within the budget."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rag_eval_hooks.errors import BudgetError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.budget import Budget
+from rag_eval_hooks.judges.calls.context import in_call_context
+from rag_eval_hooks.judges.calls.requests import Meter
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextlib.contextmanager
+def serving(answer: Answer) -> Iterator[tuple[str, list[bytes]]]:
+    """Serve every POST by a function; yield the URL and the bodies that came."""
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append(self.rfile.read(int(self.headers["content-length"])))
+            with contextlib.suppress(OSError):
+                answer(self)
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", bodies
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def replying(status: int, body: bytes, **headers: str) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        usual = {"content-length": str(len(body)), "content-type": "application/json"}
+        for name, value in {**usual, **headers}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
+async def posted(url: str, document: Any, meter: Meter | None = None, **options: Any) -> Any:
+    endpoint = Endpoint(ClientOptions(base_url=url, api_key="key", **options))
+    try:
+        return await endpoint.post("/chat/completions", document, meter or Meter())
+    finally:
+        await endpoint.aclose()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
+async def test_post_of_any_document_sends_and_returns_it(document: dict[str, Any]) -> None:
+    document = json.loads(json.dumps(document).encode("utf-8", "replace"))
+    with serving(replying(200, json.dumps(document).encode())) as (url, bodies):
+        assert await posted(url, document) == document
+    assert json.loads(bodies[0]) == document
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirect_is_not_followed(status: int) -> None:
+    with serving(replying(200, b"{}")) as (elsewhere, received):
+        location = {"location": f"{elsewhere}/chat/completions"}
+        with serving(replying(status, b"", **location)) as (url, _), pytest.raises(Exception):  # noqa: B017, PT011
+            await posted(url, {"secret": "x"}, retries=0)
+    assert received == []
+
+
+async def test_reply_without_an_end_is_refused_once() -> None:
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        for _ in range(1000):
+            handler.wfile.write(b" " * 100_000)
+
+    with serving(endless) as (url, bodies), pytest.raises(ValueError, match="4,000,000"):
+        await posted(url, {})
+    assert len(bodies) == 1
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_tries_of_the_client_are_within_the_budget(limit: int) -> None:
+    budget = Budget({"calls_per_hour": limit}, incidents=Incidents())
+    meter = Meter()
+    with serving(replying(500, b"{}")) as (url, bodies):
+        with in_call_context(budget=budget), pytest.raises(BudgetError):
+            await posted(url, {}, meter, retries=5)
+        assert len(bodies) == limit == meter.usage.calls == budget.spent()["hour"].calls
