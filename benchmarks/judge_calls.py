@@ -16,7 +16,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from benchmarks.corpus import samples
 from benchmarks.table import parser_of, written
 from rag_eval_hooks import NotScored, RagEval
 from rag_eval_hooks.judges.chat import Completion
@@ -27,6 +26,7 @@ from rag_eval_hooks.score import Cause
 from tests.servers.brain import embedding, truthful_reply
 from tests.servers.judge_server import JudgeServer
 from tests.servers.prefix_cache import PrefixCache
+from tests.support.corpus import samples
 
 SETS: Mapping[str, Sequence[str]] = {
     "ten (ragas, nvidia)": (

@@ -32,11 +32,11 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import Runnable, RunnableLambda
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
-from benchmarks.corpus import samples
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.servers.faults import HTTP_FAULTS, Fault
 from tests.servers.judge_server import JudgeServer
+from tests.support.corpus import samples
 
 LATENCY: Final = 0.2
 SLOTS: Final = 2

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from benchmarks.corpus import samples
 from rag_eval_hooks import NotScored, Outcome, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.errors import RagEvalError
 from rag_eval_hooks.judges.openai import OpenAIJudge
@@ -31,6 +30,7 @@ from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.testing import MemorySink
 from tests.servers.faults import REPLY_FAULTS, Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
+from tests.support.corpus import samples
 
 CONCURRENCY = 16
 SAMPLES_AT_ONCE = 2 * CONCURRENCY

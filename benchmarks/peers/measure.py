@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpus import samples
 from benchmarks.peers.environments import (
     IMPORTS,
     OURS,
@@ -22,6 +21,7 @@ from benchmarks.peers.environments import (
 from benchmarks.peers.replies import replier
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
+from tests.support.corpus import samples
 
 __all__ = ["JUDGES", "WATCHERS", "Results", "measured"]
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
-from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.evaluation import trivial_findings as trivial
 from rag_eval_hooks.evaluation.finding_sources import Source, Sources
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings
 from rag_eval_hooks.incidents import Incidents, without_exit
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.calls.context import OUT_OF_TIME, in_call_context, is_in_time
+from rag_eval_hooks.judges.calls.context import (
+    OUT_OF_TIME,
+    call_context,
+    in_call_context,
+    is_in_time,
+)
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.metrics import Metric
@@ -19,7 +25,7 @@ from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.usage import Usage, tokens
 
 __all__ = ["FindingsCollector", "findings_read"]
 
@@ -74,14 +80,26 @@ class FindingsCollector:
             # Our own judges keep the deadline and report what they have and what they spent; any
             # other is cut off.
             with in_call_context(deadline=when):
-                async with asyncio.timeout_at(when + _GRACE):
+                async with asyncio.timeout_at(when + _GRACE), self._within_budget():
                     await self._round(frozenset(kind for kind in self._open() if kind not in ABOUT))
                     if not is_in_time():
                         raise TimeoutError
                     await self._round(self._open())
         except TimeoutError:
             self._miss(self._open(), _OUT_OF_TIME)
+        except BudgetError as error:
+            self._miss(self._open(), NotScored(cause_of(error), str(error)))
         return self._findings
+
+    def _within_budget(self) -> AbstractAsyncContextManager[None]:
+        """Reserve the calls of the whole sample: half of its findings would be spent in vain."""
+        budget = call_context().budget
+        expected = getattr(self._sources.judge, "expected_calls", None)
+        if budget is None or expected is None:
+            return nullcontext()
+        sample = self._sample
+        texts = (sample.question, sample.answer or "", sample.reference or "", *self._chunks)
+        return budget.sample(expected(self._open()), float(sum(map(tokens, texts))))
 
     def _settle_known(self) -> None:
         self._settle(trivial.from_texts(self._sample))

@@ -113,6 +113,11 @@ class LLMJudge:
             absent = absent.merged(found)
         return absent
 
+    def expected_calls(self, wanted: frozenset[Finding]) -> int:
+        """Return the calls that findings take if every reply can be read at once."""
+        prompts = _prompts(wanted & SPECS.keys())
+        return sum(len(TEMPLATES) if SPECS[kinds[0]].call is Call.GRADE else 1 for kinds in prompts)
+
     async def aclose(self) -> None:
         """Close the model's connections."""
         await self._chat.aclose()

@@ -22,13 +22,16 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.finding_sources import Source, Sources
 from rag_eval_hooks.evaluation.golden_references import References, references_of
 from rag_eval_hooks.evaluation.scorer import Scorer
+from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.fleet.broker import Broker
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
+from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.metrics import Metric, chosen_by_default
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
+from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans, FeedbackSpanSink
 from rag_eval_hooks.telemetry.log_events import EventEmitter
@@ -182,10 +185,18 @@ def parts_of(
         selection=Selection(config, measured, available, incidents),
         scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
         references=references_of(config, redactor.holds if redactor.active else None),
-        budget=budget_of(config, sources.judge, sources.embedder, incidents),
+        budget=budget_of(config, sources.judge, _paid_embedder(measured, sources), incidents),
         telemetry=telemetry_of(config, providers, thresholds, sources.judge, incidents),
         sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
         tracer_provider=providers.tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
         broker=broker,
     )
+
+
+def _paid_embedder(measured: Sequence[Metric], sources: Sources) -> Embedder | None:
+    """Return the embedder if the judge or a chosen metric uses it."""
+    is_used = sources.judge.annotator_kind is not AnnotatorKind.LLM or any(
+        metric.findings & EMBEDDED for metric in measured
+    )
+    return sources.embedder if is_used else None

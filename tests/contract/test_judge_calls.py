@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.corpus import samples
 from rag_eval_hooks import NotScored, RagEval, Score
 from rag_eval_hooks.findings import Finding, Support
 from rag_eval_hooks.judges.llm import LLMJudge
@@ -22,6 +21,7 @@ from tests.servers.judge_server import JudgeServer
 from tests.servers.prefix_cache import PrefixCache
 from tests.servers.samples import VERIFY
 from tests.support.brain_chat import BrainChat, Reply, body, right
+from tests.support.corpus import samples
 
 TEN = (
     "ragas.answer_relevancy",

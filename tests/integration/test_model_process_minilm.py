@@ -21,11 +21,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from benchmarks.corpus import samples
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.support.corpus import samples
 from tests.support.optional import require
 
 require("sentence_transformers")
@@ -77,7 +77,7 @@ import sys
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
-from benchmarks.corpus import samples
+from tests.support.corpus import samples
 embedder, other = SentenceEmbedder({MODEL!r}), SentenceEmbedder({MODEL!r})
 for given in ({{"embedder": embedder}}, {{"judge": LocalJudge(other), "embedder": "none"}}):
     with RagEval(**given) as evals:

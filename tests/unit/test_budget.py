@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import ConfigError, RagEvalConfig
+from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.incidents import Incidents
@@ -28,6 +28,9 @@ from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks.usage import Usage
+from tests.servers.judge_server import JudgeServer
+from tests.support.corpus import samples
+from tests.waiting import PATIENCE
 
 HOUR = 3600
 Make = Callable[..., Budget]
@@ -254,3 +257,21 @@ def test_limit_of_cost_needs_prices_of_what_costs_alone() -> None:
     assert budget_of(config, LocalJudge(), None, Incidents()) is not None
     with pytest.raises(ConfigError, match="mine:vectors"):
         budget_of(config, LocalJudge(), Paid(), Incidents())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9, 10])
+def test_budget_that_runs_out_leaves_whole_samples_unscored(limit: int) -> None:
+    with JudgeServer(latency=0.02) as server:
+        evals = RagEval(
+            ["ragas.faithfulness"],
+            judge="openai:m",
+            judge_base_url=server.url,
+            budget={"calls_per_hour": limit},
+            embedder="none",
+        )
+        with evals:
+            for sample in samples(20):
+                evals.offer(sample)
+            assert evals.flush(PATIENCE)
+            stats = evals.stats()
+        assert stats.scored == limit // 2 == len(server.calls()) / 2

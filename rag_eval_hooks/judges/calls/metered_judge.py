@@ -11,6 +11,7 @@ from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.calls.failures import is_time_out
 from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.usage import Usage
@@ -48,6 +49,11 @@ class MeteredJudge:
             used = sum(findings.usage.values(), start=Usage())
             meter.replied(round(used.input_tokens), round(used.output_tokens))
             return findings
+
+    def expected_calls(self, wanted: frozenset[Finding]) -> int:
+        """Return one call for items, and one for verdicts about them."""
+        judged = wanted & SPECS.keys()
+        return len({kind in ABOUT for kind in judged})
 
     async def aclose(self) -> None:
         """Close the judge."""
