@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Final, TypeAlias
 
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.arguments import results_of
@@ -25,39 +25,33 @@ from rag_eval_hooks.results import ResultRow
 
 __all__ = ["register"]
 
+_Labels: TypeAlias = Mapping[tuple[str, str | None], bool]
+_LINE: Final = '{"sample_id": ..., "supported": true}'
+
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
+    text = "Compares a judge's probabilities with labels of people."
     parser = subparsers.add_parser(
-        "calibrate",
-        help="what a judge is worth by labels of your own",
-        description="Compares a judge's probabilities with labels of people.",
+        "calibrate", help="what a judge is worth by labels of your own", description=text
     )
-    parser.add_argument("results", metavar="RESULTS", help="a file of results (JSON lines)")
-    parser.add_argument(
-        "labels",
-        type=Path,
-        metavar="LABELS",
-        help='JSON lines: {"sample_id": ..., "supported": true}, with "claim" for one claim',
-    )
-    parser.add_argument("--metric", default="ragas.faithfulness", metavar="ID")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a calibration")
+    add = parser.add_argument
+    add("results", metavar="RESULTS", help="a file of results (JSON lines)")
+    add("labels", type=Path, metavar="LABELS", help=f'JSON lines: {_LINE}, "claim" for one claim')
+    add("--metric", default="ragas.faithfulness", metavar="ID")
+    add("-o", "--output", type=Path, metavar="FILE", help="write a calibration")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    labels = _labels(arguments.labels)
-    rows = [
-        row for row in results_of([arguments.results]) if row.score(arguments.metric) is not None
-    ]
-    judged = [
-        (*one, number) for number, row in enumerate(rows) for one in _judged(row, arguments, labels)
-    ]
+    metric, labels = arguments.metric, _labels(arguments.labels)
+    rows = [row for row in results_of([arguments.results]) if row.score(metric) is not None]
+    judged = [(*one, at) for at, row in enumerate(rows) for one in _judged(row, metric, labels)]
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
         raise UsageError(
-            f"{arguments.labels}: {len(judged)} labels fit a verdict with a probability; wants "
-            f"{LEAST_LABELS} or more, of both kinds"
+            f"{arguments.labels}: {len(judged)} labels fit a verdict with a probability. "
+            f"Calibration needs {LEAST_LABELS}, of both kinds."
         )
     found = agreement(probabilities, truths)
     calibrated, verdicts = cross_fitted(probabilities, truths, [one[2] for one in judged])
@@ -70,33 +64,25 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"refused: an AUROC below {LEAST_AUROC} says too little to set a cut by")
         return 1
     if arguments.output is not None:
-        judge, version = _judge(rows, arguments)
+        judge, version = _judge(rows, metric, arguments.results)
         replace(fitted(probabilities, truths), judge=judge, version=version).write(arguments.output)
         print(f"written: {arguments.output}")
     return 0
 
 
-def _judge(rows: Sequence[ResultRow], arguments: argparse.Namespace) -> tuple[str, str]:
-    """Return name and version of the judge of all rows.
-
-    Raises:
-        UsageError: There are several.
-    """
-    scores = [score for row in rows if (score := row.score(arguments.metric)) is not None]
+def _judge(rows: Sequence[ResultRow], metric: str, path: str) -> tuple[str, str]:
+    """Return name and version of the judge of all rows."""
+    scores = [score for row in rows if (score := row.score(metric)) is not None]
     made = {(score.annotator or "", score.version.partition("+")[2]) for score in scores}
     if len(made) > 1:
         names = ", ".join(sorted(" ".join(one) for one in made))
-        raise UsageError(f"{arguments.results}: wants scores of one judge and version, got {names}")
+        raise UsageError(f"{path}: the scores are of several judges or versions: {names}.")
     return made.pop()
 
 
-def _labels(path: Path) -> dict[tuple[str, str | None], bool]:
+def _labels(path: Path) -> _Labels:
     labels: dict[tuple[str, str | None], bool] = {}
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():
             continue
         try:
@@ -105,27 +91,21 @@ def _labels(path: Path) -> dict[tuple[str, str | None], bool]:
         except (ValueError, KeyError, TypeError, AttributeError):
             supported = None
         if not isinstance(supported, bool):
-            wants = '{"sample_id": "...", "supported": true or false}, "claim" may stand beside'
-            raise UsageError(f"{path}:{number}: wants {wants}")
+            raise UsageError(f"{path}:{number} is not a label. Use {_LINE}, or false.")
         labels[key] = supported
     return labels
 
 
-def _judged(
-    row: ResultRow,
-    arguments: argparse.Namespace,
-    labels: Mapping[tuple[str, str | None], bool],
-) -> Iterator[tuple[float, bool]]:
+def _judged(row: ResultRow, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
     """Yield probability and label: of each labelled claim, or of a sample by its least claim."""
-    score = row.score(arguments.metric)
-    claims: list[Mapping[str, Any]] = [] if score is None else score.explanation.get("claims", [])
-    with_probability = [one for one in claims if one.get("probability") is not None]
-    for claim in with_probability:
+    score, whole = row.score(metric), labels.get((row.sample.sample_id, None))
+    claims = [] if score is None else score.explanation.get("claims", [])
+    known = [claim for claim in claims if claim.get("probability") is not None]
+    for claim in known:
         if (label := labels.get((row.sample.sample_id, claim.get("claim")))) is not None:
             yield float(claim["probability"]), label
-    whole = labels.get((row.sample.sample_id, None))
-    if with_probability and whole is not None:
-        yield min(float(claim["probability"]) for claim in with_probability), whole
+    if known and whole is not None:
+        yield min(float(claim["probability"]) for claim in known), whole
 
 
 def _text(found: Agreement, error: float, balanced: float) -> str:

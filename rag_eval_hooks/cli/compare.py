@@ -9,14 +9,8 @@ from typing import Final
 
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.arguments import results_of, share, write_text
-from rag_eval_hooks.results.compare import (
-    Change,
-    Comparison,
-    FailCondition,
-    compare,
-    failed_conditions,
-    regressed,
-)
+from rag_eval_hooks.results.compare import Change, Comparison, compare
+from rag_eval_hooks.results.gates import FailCondition, failed_conditions, regressed
 
 __all__ = ["register"]
 

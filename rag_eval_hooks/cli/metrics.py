@@ -26,11 +26,8 @@ _WIDTH: Final = 96
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "metrics",
-        help="list the metrics, or explain one",
-        description="Lists the metrics, or explains one with a worked example.",
-    )
+    text = "Lists the metrics, or explains one with a worked example."
+    parser = subparsers.add_parser("metrics", help="list the metrics", description=text)
     parser.add_argument("metric", nargs="?", help="a metric id or a suite; all by default")
     parser.add_argument(
         "--question-checks", metavar="FILE", type=Path, help="TOML file with question checks"
@@ -39,29 +36,26 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    available = build(MetricOptions(question_checks=_checks(arguments.question_checks)))
+    path: Path | None = arguments.question_checks
+    try:
+        checks = () if path is None else parse_checks(path.read_text("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error}") from error
+    available = build(MetricOptions(question_checks=checks))
     wanted = arguments.metric
     chosen = [m for m in available if wanted in (None, m.suite, m.id)]
     if not chosen:
         known = [*dict.fromkeys(m.suite for m in available), *(m.id for m in available)]
         raise ConfigError("metric", wanted, "one of " + ", ".join(known))
-    lines = _explained(chosen[0]) if chosen[0].id == wanted else _listed(chosen)
+    if chosen[0].id == wanted:
+        lines = _explained(chosen[0])
+    else:
+        lines = _aligned([_HEADER, *map(listed, chosen)])
     print("\n".join(lines))
     return 0
 
 
-def _checks(path: Path | None) -> Any:
-    if path is None:
-        return ()
-    try:
-        return parse_checks(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read as UTF-8 text: {error}") from error
-
-
-def _listed(metrics: Iterable[Metric]) -> Iterator[str]:
-    """Yield a table with one line per metric."""
-    rows = [_HEADER, *map(listed, metrics)]
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -71,15 +65,9 @@ def _listed(metrics: Iterable[Metric]) -> Iterator[str]:
 def listed(metric: Metric) -> tuple[str, ...]:
     """Return id, scale, better side, needs, judge calls and source of a metric."""
     needs = ", ".join(sorted(metric.needs)) or "its parts'"
-    return metric.id, _scale(metric), _better(metric), needs, str(_calls(metric)), metric.source
-
-
-def _scale(metric: Metric) -> str:
-    return f"{metric.scale.low:g} to {metric.scale.high:g}"
-
-
-def _better(metric: Metric) -> str:
-    return "higher" if metric.scale.higher_is_better else "lower"
+    scale = f"{metric.scale.low:g} to {metric.scale.high:g}"
+    better = "higher" if metric.scale.higher_is_better else "lower"
+    return metric.id, scale, better, needs, str(_calls(metric)), metric.source
 
 
 def _read(metric: Metric) -> frozenset[Finding]:
@@ -95,29 +83,19 @@ def _calls(metric: Metric) -> int:
 
 def _explained(metric: Metric) -> Iterator[str]:
     """Yield a description of the metric, and its real value on the example."""
-    yield metric.id
-    yield from textwrap.wrap(metric.summary, _WIDTH)
-    yield ""
-    yield from _pairs(
-        {
-            "scale": f"{_scale(metric)}, {_better(metric)} is better",
-            "needs": ", ".join(sorted(metric.needs)) or "what any of its parts needs",
-            "findings": ", ".join(sorted(_read(metric))) or "none: computed from the texts",
-            "judge calls": str(_calls(metric)),
-            "source": metric.source,
-        }
+    name, scale, better, needs, calls, source = listed(metric)
+    findings = ", ".join(sorted(_read(metric))) or "none: computed from the texts"
+    yield from [name, *textwrap.wrap(metric.summary, _WIDTH), ""]
+    yield from _aligned(
+        [
+            ("scale", f"{scale}, {better} is better"),
+            ("needs", needs),
+            ("findings", findings),
+            ("judge calls", calls),
+            ("source", source),
+        ]
     )
-    yield ""
-    yield "Worked example"
-    yield from _pairs(dict(example_texts()))
-    yield ""
-    yield from worked(metric)
-
-
-def worked(metric: Metric) -> Iterator[str]:
-    """Yield the way from the example's findings to the metric's value."""
-    outcome = metric.score(SAMPLE, FINDINGS)
-    yield from [_absent(outcome)] if isinstance(outcome, NotScored) else _worked(outcome)
+    yield from ["", "Worked example", *_aligned(list(example_texts())), "", *worked(metric)]
 
 
 def example_texts() -> Iterator[tuple[str, str]]:
@@ -129,15 +107,21 @@ def example_texts() -> Iterator[tuple[str, str]]:
     yield "  reference", SAMPLE.reference or ""
 
 
-def _absent(outcome: NotScored) -> str:
-    return f"  not scored: {outcome.cause.value}, {outcome.detail}"
+def worked(metric: Metric) -> Iterator[str]:
+    """Yield the way from the example's findings to the metric's value."""
+    outcome = metric.score(SAMPLE, FINDINGS)
+    yield from (
+        [f"  not scored: {outcome.line}"] if isinstance(outcome, NotScored) else _worked(outcome)
+    )
 
 
 def _worked(score: Score) -> Iterator[str]:
     for name, value in score.explanation.items():
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
             yield f"  {name}"
-            yield from ("    " + _cells(row) for row in value)
+            for row in value:
+                cells = (f"{key}: {_text(each)}" for key, each in row.items() if each != "")
+                yield "    " + "; ".join(cells)
             yield from (f"    {count}" for count in _counted(value))
         else:
             yield f"  {name}: {_text(value)}"
@@ -148,7 +132,7 @@ def _worked(score: Score) -> Iterator[str]:
     yield from (f"  warning: {warning}" for warning in score.warnings)
 
 
-def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     """Yield the way from rows to value: verdicts counted, numbers averaged, parts weighed."""
     verdict = next((name for name, value in rows[0].items() if isinstance(value, bool)), None)
     if verdict is not None:
@@ -157,10 +141,6 @@ def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"mean: {_text(sum(row['similarity'] for row in rows) / len(rows))}"
     if "share" in rows[0]:
         yield " + ".join(f"{_text(row['share'])} x {_text(row['value'])}" for row in rows)
-
-
-def _cells(row: Mapping[str, Any]) -> str:
-    return "; ".join(f"{name}: {_text(value)}" for name, value in row.items() if value != "")
 
 
 def _text(value: Any) -> str:
@@ -173,9 +153,3 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
     return "none" if value is None else str(value)
-
-
-def _pairs(pairs: Mapping[str, str]) -> Iterator[str]:
-    width = max(map(len, pairs))
-    for name, value in pairs.items():
-        yield f"{name.ljust(width)}  {value}"

@@ -9,7 +9,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import reduce
 from importlib import import_module
 from typing import Any
 
@@ -23,12 +23,8 @@ __all__ = ["asking", "named_object"]
 def named_object(name: str, option: str = "chain") -> Any:
     """Return the object that `module:object` names; a folder's modules are found from within it.
 
-    Args:
-        name: As the user wrote it.
-        option: Name of the option, for errors.
-
     Raises:
-        ConfigError: It names no module, or the module has no such object.
+        ConfigError: It names no module, or the module has no such object; it names `option`.
     """
     module, _, attribute = name.partition(":")
     if not (module and attribute):
@@ -37,18 +33,16 @@ def named_object(name: str, option: str = "chain") -> Any:
         sys.path.insert(0, "")
     try:
         found = import_module(module)
-    except Exception as error:  # noqa: BLE001 - the host's edge: any code of a module
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the host's edge: code of a module
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raised = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
         wants = f"a module that can be imported here: {error if is_missing else raised}"
         raise ConfigError(option, name, wants) from None
     try:
-        for part in attribute.split("."):
-            found = getattr(found, part)
+        return reduce(getattr, attribute.split("."), found)
     except AttributeError:
         raise ConfigError(option, name, f"an object of {module}: it has none so called") from None
-    return found
 
 
 @contextmanager
@@ -56,56 +50,49 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
     """Give a function that asks a pipeline, captured by the handler of its framework.
 
     A runnable of LangChain is invoked with the question, or with the object that its input schema
-    wants; an engine of LlamaIndex is queried, an agent run; anything else is called with the
-    question, with every framework captured that is loaded. Afterwards none is captured any more.
+    requires; an engine of LlamaIndex is queried, an agent run; any other object is called with the
+    question, and every loaded framework is captured. All capture ends with the block.
 
     Raises:
         ConfigError: It cannot be asked.
     """
     with ExitStack() as stack:
-        yield _ask(pipeline, evals, option, stack)
+        if callable(getattr(pipeline, "invoke", None)):
+            yield _runnable(pipeline, evals)
+            return
+        method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
+        # LlamaIndex's class of workflows and agents, where it is loaded.
+        workflow = getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
+        if not callable(method) and isinstance(pipeline, workflow):
+            method = _running(pipeline)
+        if not callable(method) and not callable(pipeline):
+            wants = (
+                "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
+            )
+            raise ConfigError(option, type(pipeline).__name__, wants)
+        if not callable(method) and "langchain_core" in sys.modules:
+            handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler
+            stack.callback(handler.enable(evals).disable)
+        if callable(method) or "llama_index.core" in sys.modules:
+            stack.callback(import_module("rag_eval_hooks_llama_index").enable(evals).disable)
+        if callable(method):
+            yield _called(method, evals, is_captured=True)
+        else:
+            yield _called(pipeline, evals, is_captured=False)
 
 
-def _ask(pipeline: Any, evals: RagEval, option: str, stack: ExitStack) -> Ask:
-    if callable(getattr(pipeline, "invoke", None)):
-        return _runnable(pipeline, evals)
-    method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
-    if not callable(method) and isinstance(pipeline, _workflow_class()):
-        method = partial(_run, pipeline)
-    if callable(method):
-        _capture_llama_index(evals, stack)
-        return _called(method, evals, is_captured=True)
-    if callable(pipeline):
-        _capture_loaded(evals, stack)
-        return _called(pipeline, evals, is_captured=False)
-    wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
-    raise ConfigError(option, type(pipeline).__name__, wants)
+def _running(agent: Any) -> Callable[[str], Any]:
+    async def run(question: str) -> Any:
+        return await agent.run(user_msg=question)
 
-
-def _workflow_class() -> Any:
-    """Return LlamaIndex's class of workflows and agents; () where it is not loaded."""
-    return getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
-
-
-async def _run(agent: Any, question: str) -> Any:
-    return await agent.run(user_msg=question)
-
-
-def _capture_llama_index(evals: RagEval, stack: ExitStack) -> None:
-    stack.callback(import_module("rag_eval_hooks_llama_index").enable(evals).disable)
-
-
-def _capture_loaded(evals: RagEval, stack: ExitStack) -> None:
-    if "langchain_core" in sys.modules:
-        handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler
-        stack.callback(handler.enable(evals).disable)
-    if "llama_index.core" in sys.modules:
-        _capture_llama_index(evals, stack)
+    return run
 
 
 def _runnable(pipeline: Any, evals: RagEval) -> Ask:
     handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler(evals)
-    key = _input_key(pipeline)
+    names = _input_names(pipeline)
+    known = ("question", "input", "query", "user_input", "messages")
+    key = next((name for name in known if name in names), names[0] if len(names) == 1 else None)
 
     def ask(question: str, metadata: Mapping[str, Any]) -> object:
         given = question if key is None else {key: question}
@@ -117,15 +104,8 @@ def _runnable(pipeline: Any, evals: RagEval) -> Ask:
     return ask
 
 
-def _input_key(pipeline: Any) -> str | None:
-    """Return the key under which a runnable wants the question; None for the question itself."""
-    names = _input_names(pipeline)
-    known = ("question", "input", "query", "user_input", "messages")
-    return next((name for name in known if name in names), names[0] if len(names) == 1 else None)
-
-
 def _input_names(pipeline: Any) -> list[str]:
-    """Return the keys that a runnable wants in its input.
+    """Return the keys that a runnable requires in its input.
 
     The schema of a graph cannot be had where its state is a `typing.TypedDict`, before Python 3.12.
     """
@@ -153,7 +133,5 @@ def _called(function: Callable[[str], Any], evals: RagEval, *, is_captured: bool
 
 def _text(answer: Any) -> str | None:
     if isinstance(answer, Mapping):
-        answer = next(
-            (answer[key] for key in ("answer", "output", "result") if key in answer), None
-        )
+        answer = next((answer[k] for k in ("answer", "output", "result") if k in answer), None)
     return None if answer is None else str(answer)

@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -22,35 +22,17 @@ from rag_eval_hooks.sample import Context, Sample
 
 __all__ = ["COLUMNS", "ROW_KEY", "DataRow", "count_rows", "data_rows"]
 
-COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "question": ("question", "user_input", "input", "query", "inputs.question", "inputs.input"),
-    "answer": (
-        "answer",
-        "response",
-        "actual_output",
-        "prediction",
-        "outputs.answer",
-        "outputs.output",
-    ),
-    "contexts": (
-        "contexts",
-        "retrieved_contexts",
-        "retrieval_context",
-        "documents",
-        "source_nodes",
-        "outputs.contexts",
-        "outputs.documents",
-    ),
-    "reference": (
-        "reference",
-        "ground_truth",
-        "ground_truths",
-        "expected_output",
-        "reference_answer",
-        "reference_outputs.answer",
-        "reference_outputs.output",
-    ),
-    "question_id": ("id", "question_id", "example_id", "sample_id"),
+COLUMNS: Final[Mapping[str, Sequence[str]]] = {
+    field: names.split()
+    for field, names in {
+        "question": "question user_input input query inputs.question inputs.input",
+        "answer": "answer response actual_output prediction outputs.answer outputs.output",
+        "contexts": "contexts retrieved_contexts retrieval_context documents source_nodes "
+        "outputs.contexts outputs.documents",
+        "reference": "reference ground_truth ground_truths expected_output reference_answer "
+        "reference_outputs.answer reference_outputs.output",
+        "question_id": "id question_id example_id sample_id",
+    }.items()
 }
 """Names of columns by field; a dot leads into a column that holds an object."""
 ROW_KEY: Final = "dataset_row"
@@ -62,19 +44,12 @@ _MOST_METADATA: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class DataRow:
-    """One row of a data set.
+    """One row of a data set."""
 
-    Attributes:
-        number: Its number, from 0.
-        digest: Digest of its content.
-        sample: Its sample, or None: the row cannot be read.
-        error: Reason for that, naming column, value and what is wanted.
-    """
-
-    number: int
-    digest: int
-    sample: Sample | None = None
-    error: str = ""
+    number: int  # from 0
+    digest: int  # of its content
+    sample: Sample | None = None  # None: the row cannot be read
+    error: str = ""  # names column, value and what is expected
 
 
 def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[DataRow]:
@@ -225,18 +200,15 @@ def _context(value: Any) -> Context:
 
 
 def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
-    nested = {**_inner(values, "labels"), **_inner(values, "metadata")}
-    free = {**{str(k): v for k, v in values.items() if k not in used}, **nested}
+    nested = [values.get(name) for name in ("labels", "metadata")]
+    free = {str(key): value for key, value in values.items() if key not in used}
+    for inner in nested:
+        free |= inner if isinstance(inner, Mapping) else {}
     return {
         key: value
         for key, value in free.items()
         if isinstance(_known(value), str | int | float | bool) and len(str(value)) < _MOST_METADATA
     }
-
-
-def _inner(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = values.get(name)
-    return inner if isinstance(inner, Mapping) else {}
 
 
 def _read(path: Path) -> Iterator[Any]:
@@ -249,11 +221,10 @@ def _read(path: Path) -> Iterator[Any]:
 
 
 def _values(path: Path) -> Iterator[Any]:
+    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if path.is_dir():
         yield from _of_folder(path)
-        return
-    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if kind in (".jsonl", ".ndjson", ".json"):
+    elif kind in (".jsonl", ".ndjson", ".json"):
         yield from _of_lines(path)
     elif kind == ".csv":
         with _opened(path) as file:

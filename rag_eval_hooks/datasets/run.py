@@ -33,29 +33,17 @@ _MOST_ERRORS: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class DatasetRun:
-    """Counts of a run.
+    """Counts of a run."""
 
-    Attributes:
-        rows: Rows read so far.
-        resumed: Rows that the results file had already.
-        evaluated: Rows that were evaluated and written.
-        unreadable: Rows that are no sample.
-        failed: Rows whose pipeline raised, or that the evaluator dropped.
-        partial: Rows of which a metric failed; the next run tries them again.
-        errors: The first errors, for a person.
-        usage: Judge calls, tokens and cost so far.
-        unscored: Metrics that no row has a value of, each with the reason of the last row.
-    """
-
-    rows: int = 0
-    resumed: int = 0
-    evaluated: int = 0
-    unreadable: int = 0
-    failed: int = 0
-    partial: int = 0
-    errors: list[str] = field(default_factory=list)
+    rows: int = 0  # read so far
+    resumed: int = 0  # that the results file had already
+    evaluated: int = 0  # evaluated and written
+    unreadable: int = 0  # that are no sample
+    failed: int = 0  # whose pipeline raised, or that the evaluator dropped
+    partial: int = 0  # of which a metric failed; the next run tries them again
+    errors: list[str] = field(default_factory=list)  # the first ones, for a person
     usage: Usage = field(default_factory=Usage)
-    unscored: dict[str, str] = field(default_factory=dict)
+    unscored: dict[str, str] = field(default_factory=dict)  # reason by metric without any value
 
     def note(self, error: str) -> None:
         """Remember one of the first errors."""

@@ -1,15 +1,13 @@
-"""Comparison of two runs: differences with intervals, regressions by sample, and gates.
+"""Comparison of two runs: differences with intervals, and regressions by sample.
 
 A difference combines the mean paired difference with the difference of the means of all other
 samples, each weighted by its inverse variance. The interval of the paired part is Student's t; that
-of the rest is recovered from the intervals of two means (Zou and Donner, MOVER, 2008). Several
-differences of one gate are tested by Holm's method (1979).
+of the rest is recovered from the intervals of two means (Zou and Donner, MOVER, 2008).
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,19 +24,15 @@ from rag_eval_hooks.score import Score
 __all__ = [
     "Change",
     "Comparison",
-    "FailCondition",
     "Regression",
     "Trend",
     "compare",
-    "failed_conditions",
-    "regressed",
 ]
 
 _LEAST_DROP: Final = 0.1
 """Drop of a normalized score from which a sample is named as a regression."""
 _LEAST_PAIRS: Final = 5
 """Pairs from which their differences have a variance to rely on."""
-_ALPHA: Final = 0.05
 _Pair: TypeAlias = tuple[ResultRow | None, ResultRow | None]
 _Scored: TypeAlias = tuple[ResultRow, Score]
 
@@ -54,33 +48,19 @@ class Trend(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Difference of one metric, of all samples or of a group.
-
-    Attributes:
-        metric: Its id.
-        group: The group, or None for all samples.
-        base: Mean before, in the metric's scale.
-        new: Mean after.
-        difference: New less base, in the metric's scale.
-        low: Lower end of its 95 % interval; None where the samples are too few.
-        high: Upper end, likewise.
-        gain: The difference on a scale from 0 to 1 on which 1 is best.
-        deviation: Standard error of `gain`, or None.
-        freedom: Degrees of freedom of `deviation`.
-        pairs: Samples that both runs scored and that count as pairs.
-    """
+    """Difference of one metric, of all samples or of a group."""
 
     metric: str
-    group: str | None
-    base: Estimate
+    group: str | None  # None for all samples
+    base: Estimate  # mean before, in the metric's scale
     new: Estimate
-    difference: float
-    low: float | None
+    difference: float  # new less base, in the metric's scale
+    low: float | None  # ends of its 95 % interval; None where the samples are too few
     high: float | None
-    gain: float
-    deviation: float | None
+    gain: float  # the difference on a scale from 0 to 1 on which 1 is best
+    deviation: float | None  # standard error of `gain`, and its degrees of freedom
     freedom: float
-    pairs: int
+    pairs: int  # samples that both runs scored and that count as pairs
 
     @property
     def trend(self) -> Trend:
@@ -96,14 +76,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """One sample whose score has fallen.
-
-    Attributes:
-        metric: The metric.
-        base: The row before.
-        new: The row after.
-        drop: Fall of the score in [0, 1].
-    """
+    """One sample whose score has fallen, by `drop` on a scale from 0 to 1."""
 
     metric: str
     base: ResultRow
@@ -113,25 +86,15 @@ class Regression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two runs side by side.
+    """Two runs side by side."""
 
-    Attributes:
-        changes: Differences of all samples, then of each group.
-        regressions: Samples that became worse, the largest drop first.
-        pairs: Samples that are in both runs.
-        only_base: Samples that are in the base alone.
-        only_new: Samples that are in the new run alone.
-        new: Summary of the new run by metric.
-        unscored: Metrics that one of the runs has no score of.
-    """
-
-    changes: Sequence[Change]
-    regressions: Sequence[Regression] = field(repr=False)
-    pairs: int
+    changes: Sequence[Change]  # of all samples, then of each group
+    regressions: Sequence[Regression] = field(repr=False)  # the largest drop first
+    pairs: int  # samples that are in both runs
     only_base: int
     only_new: int
-    new: Mapping[str, MetricSummary]
-    unscored: Sequence[str]
+    new: Mapping[str, MetricSummary]  # of the new run
+    unscored: Sequence[str]  # metrics that one of the runs has no score of
 
     @property
     def is_screening(self) -> bool:
@@ -349,86 +312,3 @@ def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
                 drop = before.normalised - after.normalised
                 if drop >= _LEAST_DROP:
                     yield Regression(metric=metric, base=old, new=row, drop=drop)
-
-
-def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the differences that fail a build.
-
-    Where nothing has changed, at most one build in twenty has any.
-
-    Args:
-        comparison: The comparison.
-        margin: Fall of a mean that is accepted, on a scale from 0 to 1.
-    """
-    tests = [(-one.gain / one.deviation, one) for one in comparison.changes if one.deviation]
-    worse = []
-    for left, (statistic, one) in zip(
-        range(len(tests), 0, -1), sorted(tests, key=lambda each: -each[0]), strict=True
-    ):
-        if statistic <= t_quantile(one.freedom, 2 * _ALPHA / left):
-            break
-        worse.append(one)
-    return [one for one in worse if one.gain < -margin]
-
-
-_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class FailCondition:
-    """Condition on the new mean that fails a build, such as `ragas.faithfulness<0.8`."""
-
-    text: str
-    metric: str
-    sign: str
-    limit: float
-
-    @classmethod
-    def of(cls, text: str) -> FailCondition:
-        """Return the condition that a text names.
-
-        Raises:
-            ConfigError: It names none.
-        """
-        match = _CONDITION.fullmatch(text)
-        if match is None:
-            raise ConfigError("fail-on", text, "a condition such as 'ragas.faithfulness<0.8'")
-        return cls(text.strip(), match[1], match[2], float(match[3]))
-
-    def is_met_by(self, value: float) -> bool:
-        """Return whether a value meets the condition."""
-        is_less = value < self.limit if self.sign[0] == "<" else value > self.limit
-        return is_less or (self.sign[1:] == "=" and value == self.limit)
-
-
-def failed_conditions(
-    conditions: Iterable[FailCondition],
-    metrics: Mapping[str, MetricSummary],
-    *,
-    by_point: bool = False,
-) -> list[str]:
-    """Return what fails a build, in words; a metric without a score fails it, too.
-
-    Args:
-        conditions: The conditions.
-        metrics: Summaries of the new run.
-        by_point: Whether the mean alone decides. By default the whole 95 % interval must meet the
-            condition, so that the samples show that it holds.
-
-    Raises:
-        ConfigError: A condition names a metric that was not measured.
-    """
-    found = []
-    for one in conditions:
-        summary = metrics.get(one.metric)
-        if summary is None:
-            raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
-        estimate = summary.estimate
-        if estimate is None:
-            found.append(f"{one.text}: no sample has a score")
-            continue
-        end = estimate.high if one.sign[0] == "<" else estimate.low
-        if one.is_met_by(estimate.mean if by_point or end is None else end):
-            interval = "" if end is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
-            found.append(f"{one.text}: the mean is {estimate.mean:.3f}{interval}")
-    return found

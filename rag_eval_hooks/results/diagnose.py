@@ -54,17 +54,11 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule and the samples that show it.
-
-    Attributes:
-        rule: The rule.
-        share: Share of all traffic that shows it, of samples on which it can be decided.
-        rows: These samples, the worst first.
-    """
+    """A rule, its share of the traffic that can tell, and the samples that show it."""
 
     rule: ScoreRule
     share: Estimate
-    rows: Sequence[ResultRow] = field(repr=False)
+    rows: Sequence[ResultRow] = field(repr=False)  # the worst first
 
 
 @cache

@@ -25,23 +25,14 @@ _ALPHA: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Mean over all traffic, with its 95 % interval.
-
-    Attributes:
-        mean: The estimate.
-        low: Lower end of the interval; None for fewer than two values or clusters.
-        high: Upper end of the interval, likewise.
-        n: Values that the estimate rests on.
-        effective_n: Values of equal weight that would tell as much (Kish): at most `n`.
-        raw: Mean of the values without weights.
-    """
+    """Mean over all traffic, with its 95 % interval."""
 
     mean: float
-    low: float | None
+    low: float | None  # ends of the interval; None for fewer than two values or clusters
     high: float | None
-    n: int
-    effective_n: float
-    raw: float
+    n: int  # values that the estimate rests on
+    effective_n: float  # values of equal weight that would tell as much (Kish): at most `n`
+    raw: float  # mean of the values without weights
 
     def scaled(self, slope: float, offset: float) -> Estimate:
         """Return the estimate on another scale: each number times `slope` plus `offset`."""

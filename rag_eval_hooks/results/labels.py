@@ -27,21 +27,13 @@ _WANTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMean:
-    """Mean of a metric by labels of a part of its samples, in [0, 1], where 1 is best.
-
-    Attributes:
-        metric: Its id.
-        labels: Samples with a label.
-        estimate: Mean over all traffic by labels and judge together (prediction-powered).
-        alone: Mean by the labels without the judge.
-        judge: Mean by the judge without labels.
-    """
+    """Mean of a metric by labels of a part of its samples, in [0, 1], where 1 is best."""
 
     metric: str
-    labels: int
-    estimate: Estimate
-    alone: Estimate
-    judge: Estimate
+    labels: int  # samples with a label
+    estimate: Estimate  # by labels and judge together (prediction-powered)
+    alone: Estimate  # by the labels without the judge
+    judge: Estimate  # by the judge without labels
 
 
 def read_labels(path: Path) -> Labels:

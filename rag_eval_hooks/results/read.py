@@ -32,29 +32,17 @@ _PARSED: Final = ("sample", "decision", "outcomes", "verdicts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """One evaluated sample.
-
-    Attributes:
-        sample: The sample.
-        outcomes: Outcome by metric id.
-        time: Begin of the request in UTC; None in files of versions before 0.2.
-        evaluated: End of its evaluation in UTC, or None.
-        probability: Inclusion probability of the sample; None where no draw chose it.
-        reason: Reason why it was chosen.
-        passed: Pass or fail by the thresholds of that time, or None if that is unknown.
-        verdicts: Pass or fail of each metric with a threshold.
-        result_id: Id of the result, equal for equal samples, judges and versions.
-    """
+    """One evaluated sample."""
 
     sample: Sample
     outcomes: Outcomes
-    time: datetime | None = None
-    evaluated: datetime | None = None
-    probability: float | None = None
-    reason: str = ""
-    passed: bool | None = None
-    verdicts: Mapping[str, bool] = field(default_factory=dict)
-    result_id: str = ""
+    time: datetime | None = None  # begin of the request in UTC
+    evaluated: datetime | None = None  # end of its evaluation in UTC
+    probability: float | None = None  # inclusion probability; None where no draw chose it
+    reason: str = ""  # why it was chosen
+    passed: bool | None = None  # by the thresholds of that time
+    verdicts: Mapping[str, bool] = field(default_factory=dict)  # of each metric with a threshold
+    result_id: str = ""  # equal for equal samples, judges and versions
 
     def score(self, metric: str) -> Score | None:
         """Return the score of a metric, or None if there is none."""

@@ -31,12 +31,7 @@ _WORST: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPeriod:
-    """Results of one stretch of time.
-
-    Attributes:
-        begin: Its begin, in UTC.
-        group: The results.
-    """
+    """Results of one stretch of time, which begins at `begin` in UTC."""
 
     begin: datetime
     group: ResultGroup
@@ -44,33 +39,19 @@ class ReportPeriod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReport:
-    """Results in the form in which they are read.
-
-    Attributes:
-        title: Name of the report.
-        whole: All results.
-        groups: Groups by key of the samples, each with at least two.
-        periods: Results over time, in equal steps; none for results of one step.
-        diagnoses: What is to blame, the most frequent first.
-        worst: Rows with a score, the worst first.
-        judges: Samples by judge and versions.
-        reasons: Samples without a score by metric, cause and detail.
-        usage: Usage by metric.
-        skipped: Lines that are no results, by reason.
-        labelled: Means by labels of a part of the samples.
-    """
+    """Results in the form in which they are read."""
 
     title: str
     whole: ResultGroup
-    groups: Mapping[str, Mapping[str | None, ResultGroup]]
-    periods: Sequence[ReportPeriod]
-    diagnoses: Sequence[Diagnosis]
-    worst: Sequence[ResultRow]
-    judges: Mapping[str, int]
-    reasons: Mapping[str, Mapping[tuple[str, str], int]]
-    usage: Mapping[str, Usage]
-    skipped: Mapping[str, int]
-    labelled: Sequence[LabelledMean] = ()
+    groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by key of the samples
+    periods: Sequence[ReportPeriod]  # in equal steps of time; none for results of one step
+    diagnoses: Sequence[Diagnosis]  # the most frequent first
+    worst: Sequence[ResultRow]  # rows with a score, the worst first
+    judges: Mapping[str, int]  # samples by judge and versions
+    reasons: Mapping[str, Mapping[tuple[str, str], int]]  # by metric: samples by cause and detail
+    usage: Mapping[str, Usage]  # by metric
+    skipped: Mapping[str, int]  # lines that are no results, by reason
+    labelled: Sequence[LabelledMean] = ()  # means by labels of a part of the samples
 
     @property
     def metrics(self) -> Sequence[MetricSummary]:

@@ -6,11 +6,13 @@ distribution of grades; counts of classes).
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final, TypeAlias
+from importlib import resources
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
@@ -33,101 +35,42 @@ __all__ = [
 By: TypeAlias = str | Callable[[ResultRow], object] | None
 SCREENING: Final = "screening"
 """Label of all scores of a judge that is not calibrated: about the judge, not about a sample."""
-_BANDS: Final[Mapping[str, tuple[tuple[float, str], ...]]] = {
-    "graphrag.factual_accuracy_percentage": (
-        (0.8, "excellent"),
-        (0.6, "good"),
-        (0.4, "moderate"),
-        (0.2, "poor"),
-        (0.0, "very poor"),
-    ),
-    "graphrag.semantic_similarity_percentage": (
-        (0.995, "identical or nearly"),
-        (0.9, "equivalent with minor variations"),
-        (0.8, "core meaning in other words"),
-        (0.0, "meaning differs"),
-    ),
-    "graphrag.bert_score_f1": (
-        (0.99, "nearly identical"),
-        (0.7, "very similar, few other words"),
-        (0.3, "similar meaning, other phrasing"),
-        (0.0, "very different: usual for creative and long answers"),
-    ),
-}
-"""Words of a value in [0, 1], from the best: the bands of the source."""
-_COUNT_NAMES: Final = {
-    ("graphrag.answer_class", "CORRECT"): "correct_answers_count",
-    ("graphrag.answer_class", "WRONG"): "wrong_answers_count",
-    ("graphrag.answer_class", "DON'T KNOW"): "dont_know_answers_count",
-}
-"""Names of the source for counts of labels."""
 _RARE: Final = 10
 """Scores of one inclusion probability below which their part of an interval is unreliable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSummary:
-    """One metric over many samples.
-
-    Attributes:
-        metric: Its id.
-        estimate: Mean over all traffic in the metric's scale; None for no score.
-        normalised: Mean over all traffic in [0, 1], where 1 is best.
-        scale: Slope and offset from normalized values to the metric's scale.
-        best: The best score: the lowest where lower is better.
-        worst: The worst score.
-        labels: How many scores have each label, in order of first appearance.
-        shares: Share of each label over all traffic, with its interval.
-        absences: How many samples have no score, by cause.
-        scored: Samples with a score.
-        is_estimated: Whether a rate limit or a full queue had a part in a probability.
-        is_screening: Whether a score is of a judge that is not calibrated.
-        is_rare: Whether fewer than ten scores stand for over a twentieth of the traffic, so that
-            the interval may be too narrow.
-    """
+    """One metric over many samples."""
 
     metric: str
-    estimate: Estimate | None
-    normalised: Estimate | None
-    scale: tuple[float, float]
-    best: float | None
+    estimate: Estimate | None  # mean over all traffic in the metric's scale; None for no score
+    normalised: Estimate | None  # the same in [0, 1], where 1 is best
+    scale: tuple[float, float]  # slope and offset from normalized values to the metric's scale
+    best: float | None  # the best score: the lowest where lower is better
     worst: float | None
-    labels: Mapping[str, int]
-    shares: Mapping[str, Estimate]
-    absences: Mapping[Cause, int]
+    labels: Mapping[str, int]  # scores by label
+    shares: Mapping[str, Estimate]  # share of each label over all traffic
+    absences: Mapping[Cause, int]  # samples without a score, by cause
     scored: int
-    is_estimated: bool
-    is_screening: bool
-    is_rare: bool
-
-    @property
-    def undefined_share(self) -> float:
-        """Part of the samples for which the metric is undefined."""
-        return self.absences.get(Cause.UNDEFINED, 0) / (self.scored + sum(self.absences.values()))
+    is_estimated: bool  # a rate limit or a full queue had a part in a probability
+    is_screening: bool  # a score is of a judge that is not calibrated
+    is_rare: bool  # fewer than ten scores stand for over a twentieth of the traffic
 
     @property
     def counts(self) -> dict[str, int]:
         """Counts of labels under the names that their source gives them."""
-        return {
-            name: self.labels.get(label, 0)
-            for (metric, label), name in _COUNT_NAMES.items()
-            if metric == self.metric
-        }
+        names = _data()["counts"].get(self.metric, {})
+        return {name: self.labels.get(label, 0) for name, label in names.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples that share a key.
-
-    Attributes:
-        key: The key's value as text, or None for samples without one.
-        rows: Their results.
-        metrics: Summary by metric id, in the metrics' order.
-    """
+    """Samples that share a key; its value is None for samples without one."""
 
     key: str | None
     rows: Sequence[ResultRow] = field(repr=False)
-    metrics: Mapping[str, MetricSummary]
+    metrics: Mapping[str, MetricSummary]  # in the metrics' order
 
     @property
     def samples(self) -> int:
@@ -233,7 +176,14 @@ def _has_rare_stratum(weights: Sequence[float]) -> bool:
 
 def band_of(metric: str, normalised: float) -> str | None:
     """Return the word for a value, where the metric's definition gives words."""
-    return next((word for least, word in _BANDS.get(metric, ()) if normalised >= least), None)
+    words = _data()["bands"].get(metric, {})
+    return next((word for word, least in words.items() if normalised >= least), None)
+
+
+@cache
+def _data() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    text = (resources.files(__package__) / "words.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 def scale_of_metric(metric: str) -> Scale | None:
