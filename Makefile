@@ -119,13 +119,12 @@ lint: $(VENV)/.installed
 # A table of each part, and its rows as JSON in build/bench; `PARTS=kill9`: one of them. The last
 # makes the environments of other libraries and writes docs/benchmarks.md from all rows.
 # `QUICK=1`: small sizes, whose figures scatter, and no page.
-PARTS ?= handler_overhead llama_index_overhead judge_calls spool_cost sinks_cost kill9 peers
+PARTS ?= handler_overhead llama_index_overhead judge_calls sink_throughput kill9 peers
 QUICK ?=
 handler_overhead_QUICK = --rounds 5
 llama_index_overhead_QUICK = --rounds 5
 judge_calls_QUICK = --samples 10
-spool_cost_QUICK = --offers 200
-sinks_cost_QUICK = --samples 20 --rounds 1
+sink_throughput_QUICK = --samples 50
 kill9_QUICK = --kills 5
 kill9_FULL = --kills 30
 peers_QUICK = --rounds 5 --requests 50 --samples 8

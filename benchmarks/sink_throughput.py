@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.table import parser_of, written
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import AnySink, Dispatch
 from rag_eval_hooks.delivery.outbox import Outbox
@@ -127,7 +128,7 @@ def dispatch_of(sink: AnySink, incidents: Incidents) -> Dispatch:
     return Dispatch([sink], RagEvalConfig(), incidents, outbox, revive=revive)
 
 
-def throughput(name: str, scores: int, args: argparse.Namespace) -> str:
+def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, object]:
     """Return one row: a platform and a number of scores."""
     platform = Platform(args.latency, args.failures)
     incidents = Incidents()
@@ -145,15 +146,19 @@ def throughput(name: str, scores: int, args: argparse.Namespace) -> str:
     alone = 1 / (args.latency * requests_of_one)
     rate = args.samples / took
     expected = args.samples * scores
-    return (
-        f"{name:9} {scores} scores: {rate:6.1f} samples/s, {rate / alone:5.1f} x one request at a "
-        f"time; {platform.requests} requests; lost {expected - len(platform.stored)}, "
-        f"twice {sum(count > 1 for count in platform.stored.values())} of {expected}; "
-        f"{dict(sink.books())}"
-    )
+    return {
+        "sink": name,
+        "scores": scores,
+        "samples/s": rate,
+        "times one request": rate / alone,
+        "results": expected,
+        "lost": expected - len(platform.stored),
+        "twice": sum(count > 1 for count in platform.stored.values()),
+        "CPU us": None,
+    }
 
 
-def function_cost(samples: int) -> str:
+def function_cost(samples: int) -> dict[str, object]:
     """Return the row of a user's function."""
     calls: list[Any] = []
 
@@ -173,20 +178,27 @@ def function_cost(samples: int) -> str:
     spent = (time.process_time() - began) / samples
     delivery.close()
     assert len(calls) == 2 * samples
-    return f"function: {spent * 1e6:.1f} us of CPU a sample; {plain * 1e6:.2f} us to call it alone"
+    return {
+        "sink": "function",
+        "scores": 3,
+        "samples/s": None,
+        "times one request": None,
+        "results": 3 * samples,
+        "lost": 0,
+        "twice": 0,
+        "CPU us": (spent - plain) * 1e6,
+    }
 
 
 def main() -> None:
     """Print the rows."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=600)
     parser.add_argument("--latency", type=float, default=0.1)
     parser.add_argument("--failures", type=float, default=0.08)
     args = parser.parse_args()
-    for name in SINKS:
-        for scores in (1, 3):
-            print(throughput(name, scores, args), flush=True)
-    print(function_cost(20_000))
+    rows = [throughput(name, scores, args) for name in SINKS for scores in (1, 3)]
+    written([*rows, function_cost(20_000)], args.json)
 
 
 if __name__ == "__main__":
