@@ -4,47 +4,23 @@ from __future__ import annotations
 
 import hmac
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.redaction.checked_numbers import Cards, Ibans, IpAddresses
-from rag_eval_hooks.redaction.emails_and_keys import Emails, Keys
 from rag_eval_hooks.redaction.redactor import RedactFunction, Redactor
-from rag_eval_hooks.redaction.rule import Rule
+from rag_eval_hooks.redaction.rule import Finder, Rule
 
 __all__ = ["RedactSpec", "choose_redactor"]
 
 RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )
-
-
-def _phones(regions: Sequence[str]) -> Rule:
-    from rag_eval_hooks.redaction.phones import REGIONS, Phones
-
-    return Phones(regions or REGIONS)
-
-
-def _presidio(_: Sequence[str]) -> Rule:
-    from rag_eval_hooks.redaction.presidio import Presidio
-
-    return Presidio()
-
-
-_RULES: Final[Mapping[str, Callable[[Sequence[str]], Rule]]] = {
-    "key": lambda _: Keys(),
-    "email": lambda _: Emails(),
-    "iban": lambda _: Ibans(),
-    "card": lambda _: Cards(),
-    "phone": _phones,
-    "ip": lambda _: IpAddresses(),
-    "presidio": _presidio,
-}
-"""Rules by name, in order of precedence."""
 _ALL: Final = ("key", "email", "iban", "card", "phone")
 """Rules of `all`: neither IP addresses, which look like versions, nor Presidio, which is slow."""
+_NAMES: Final = (*_ALL, "ip", "presidio")
+"""Names of rules, in order of precedence."""
 
 
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:
@@ -57,13 +33,36 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     """
     chosen = config.redact if redact is None else _as_list(redact)
     names = {name for each in chosen if isinstance(each, str) for name in _expanded(each)}
-    rules = [each for each in chosen if isinstance(each, Rule)]
-    regions = sorted({*config.redact_regions})
-    rules += [make(regions) for name, make in _RULES.items() if name in names]
+    finders: list[Finder] = [each.matches for each in chosen if isinstance(each, Rule)]
+    finders += [_finder(name, config) for name in _NAMES if name in names]
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
     ids_key = None if key is None else key.get_secret_value().encode()
-    return Redactor(rules, functions, ids_key, _mark([*sorted(names), *regions], chosen, ids_key))
+    mark = _mark([*sorted(names), *sorted(config.redact_regions)], chosen, ids_key)
+    return Redactor(finders, functions, ids_key, mark)
+
+
+def _finder(name: str, config: RagEvalConfig) -> Finder:
+    # Late: some need a package of the extra, and each compiles long expressions.
+    if name in ("card", "iban"):
+        from rag_eval_hooks.redaction import numbers
+
+        return numbers.cards if name == "card" else numbers.ibans
+    if name in ("email", "ip"):
+        from rag_eval_hooks.redaction import addresses
+
+        return addresses.emails if name == "email" else addresses.ip_addresses
+    if name == "phone":
+        from rag_eval_hooks.redaction.phones import Phones
+
+        return Phones(config.redact_regions).matches
+    if name == "presidio":
+        from rag_eval_hooks.redaction.presidio import Presidio
+
+        return Presidio().matches
+    from rag_eval_hooks.redaction.keys import keys
+
+    return keys
 
 
 def _mark(names: Iterable[str], chosen: Iterable[Any], key: bytes | None) -> str:
@@ -72,17 +71,14 @@ def _mark(names: Iterable[str], chosen: Iterable[Any], key: bytes | None) -> str
     Objects count by their qualified names only.
     """
     objects = [each if hasattr(each, "__qualname__") else type(each) for each in chosen]
-    settings = [
-        *names,
-        [_qualified_name(each) for each in objects if each is not str],
+    # Methods of built-in types have no module.
+    written = [
+        f"{getattr(each, '__module__', None)}.{each.__qualname__}"
+        for each in objects
+        if each is not str
     ]
     # Keyed, so that nobody can test guesses of the key against the digest.
-    return hmac.new(key or b"", repr(settings).encode(), "sha256").hexdigest()[:16]
-
-
-def _qualified_name(each: Any) -> str:
-    # Methods of built-in types have no module.
-    return f"{getattr(each, '__module__', None)}.{each.__qualname__}"
+    return hmac.new(key or b"", repr([*names, written]).encode(), "sha256").hexdigest()[:16]
 
 
 def _as_list(redact: RedactSpec) -> list[Any]:
@@ -98,7 +94,7 @@ def _expanded(name: str) -> tuple[str, ...]:
         return ()
     if name == "all":
         return _ALL
-    if name not in _RULES:
+    if name not in _NAMES:
         raise ConfigError("redact", name, REDACTIONS)
     return (name,)
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.redaction.rule import Rule, merge_matches
+from rag_eval_hooks.redaction.rule import Finder, merge_matches
 from rag_eval_hooks.sample import Context, Sample
 
 __all__ = ["MARGIN", "STRUCTURE", "Content", "CutText", "RedactFunction", "Redactor", "Session"]
@@ -53,7 +53,7 @@ class Session:
     """Redacts the texts of one sample and of its spans. Not thread-safe."""
 
     def __init__(
-        self, rules: Sequence[Rule], functions: Sequence[RedactFunction], ids_key: bytes | None
+        self, rules: Sequence[Finder], functions: Sequence[RedactFunction], ids_key: bytes | None
     ) -> None:
         self._rules = rules
         self._functions = functions
@@ -162,7 +162,7 @@ class Session:
         return [self.value(field, item, depth + 1) for item in value]
 
     def _by_rules(self, text: str) -> str:
-        matches = merge_matches(text, [tuple(rule.matches(text)) for rule in self._rules])
+        matches = merge_matches(text, [tuple(rule(text)) for rule in self._rules])
         parts, end = [], 0
         for match in matches:
             parts += [text[end : match.start], self._placeholder(match.kind, match.value)]
@@ -192,7 +192,7 @@ class Redactor:
 
     def __init__(
         self,
-        rules: Sequence[Rule] = (),
+        rules: Sequence[Finder] = (),
         functions: Sequence[RedactFunction] = (),
         ids_key: bytes | None = None,
         mark: str = "",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-__all__ = ["AFTER_ESCAPE", "EAST", "Match", "Rule", "merge_matches"]
+__all__ = ["AFTER_ESCAPE", "EAST", "Finder", "Match", "Rule", "merge_matches"]
 
 AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
 """Position behind a JSON escape. The last character of an escape is no part of the word that
@@ -40,6 +40,10 @@ class Rule(Protocol):
     def matches(self, text: str) -> Iterable[Match]:
         """Return all matches, in any order; they may overlap."""
         ...
+
+
+Finder: TypeAlias = Callable[[str], Iterable[Match]]
+"""What a rule does: finds one kind of value in a text."""
 
 
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:

@@ -23,7 +23,7 @@ def all_rules() -> Redactor:
 
 def found(redactor: Redactor, text: str) -> list[str]:
     """Return the texts that the rules find, in order."""
-    matches = merge_matches(text, [tuple(rule.matches(text)) for rule in redactor.rules])
+    matches = merge_matches(text, [tuple(rule(text)) for rule in redactor.rules])
     return [text[match.start : match.end] for match in matches]
 
 

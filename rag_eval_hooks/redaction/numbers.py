@@ -1,0 +1,77 @@
+"""Numbers with check digits: payment cards and IBANs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
+
+try:
+    from stdnum import iban, luhn, numdb
+except ImportError as missing:
+    raise ImportError(
+        'redact="card" and "iban", which "all" brings, need an extra: '
+        'pip install "rag-eval-hooks[privacy]"'
+    ) from missing
+
+__all__ = ["cards", "ibans"]
+
+_SPACE: Final = "[ \u00a0\u202f-]"
+# Digits behind `0.` are a fraction. Behind a minus sign, 18 digits or more are a hash.
+_CARD: Final = re.compile(
+    rf"(?:(?<![A-Za-z\d])(?<!\d\.)|{AFTER_ESCAPE})"
+    rf"(?=(\d{{4}}({_SPACE})\d{{4}}\2\d{{4}}\2\d{{1,4}}(?:\2\d{{3}})?"
+    rf"|\d{{4}}({_SPACE})\d{{6}}\3\d{{4,5}}"
+    r"|\d{14,17}|(?<!-)\d{18,19})(?![A-Za-z\d]))\d"
+)
+# First digits of each issuer and the lengths of its numbers.
+_ISSUERS: Final = re.compile(
+    r"4(?:\d{15}|\d{18})"  # Visa
+    r"|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"  # Mastercard
+    r"|3[47]\d{13}"  # American Express
+    r"|3(?:0[0-59]|[689]\d)\d{11,16}"  # Diners
+    r"|(?:6011|64[4-9]\d|65\d\d)\d{12,15}"  # Discover
+    r"|35(?:2[89]|[3-8]\d)\d{12,15}"  # JCB
+    r"|62\d{14,17}|81\d{14,17}"  # UnionPay
+    r"|(?:50|5[6-8]|6[0378])\d{12,17}"  # Maestro
+    r"|220[0-4]\d{12,15}"  # Mir
+)
+_IBAN: Final = re.compile(
+    rf"(?:(?<![^\W_])|(?<=[{EAST}])|{AFTER_ESCAPE})"
+    rf"(?=[A-Za-z]{{2}}[0-9]{{2}}{_SPACE}?[A-Za-z0-9])[A-Za-z0-9](?:{_SPACE}?[A-Za-z0-9]){{14,33}}+"
+)
+_REGISTRY: Final = numdb.get("iban")
+_LENGTH: Final = re.compile(r"(\d+)!?[nac]")
+_WORD_AFTER: Final = re.compile(rf"(?![{EAST}])[^\W_]")
+
+
+def cards(text: str) -> Iterator[Match]:
+    """Yield payment card numbers with a known issuer, a length of its own and a check digit."""
+    for found in _CARD.finditer(text):
+        digits = "".join(str(int(each)) for each in found[1] if each.isdigit())
+        if _ISSUERS.fullmatch(digits) and luhn.is_valid(digits):
+            yield Match(found.start(), found.start() + len(found[1]), "CARD", digits)
+
+
+def ibans(text: str) -> Iterator[Match]:
+    """Yield IBANs (ISO 13616) with the form of their country and valid check digits."""
+    at = 0
+    while (found := _IBAN.search(text, at)) is not None:
+        written = _of_its_length(found[0])
+        end = found.start() + len(written)
+        value = re.sub(_SPACE, "", written).upper()
+        if iban.is_valid(value, check_country=False) and not _WORD_AFTER.match(text, end):
+            yield Match(found.start(), end, "IBAN", value)
+            at = end
+        else:
+            at = found.start() + 4
+
+
+def _of_its_length(written: str) -> str:
+    """Return as many letters and digits as an IBAN of this country has."""
+    ((_, country),) = _REGISTRY.info(written[:2].upper())[:1]
+    length = 4 + sum(map(int, _LENGTH.findall(country.get("bban", ""))))
+    ends = [place.end() for place in re.finditer("[A-Za-z0-9]", written)]
+    return written[: ends[length - 1]] if length <= len(ends) else ""
