@@ -1,13 +1,10 @@
-"""Agreement of the embedded judge with human labels, and its time per sample.
+"""Agreement of the heuristic judge with people: of the numbers that users see, and of its verdicts.
 
-    python benchmarks/embedded_judge.py [--data FOLDER] [--embeddings NAME_OR_PATH] [--nli MODEL]
-                                        [--limit N] [--own FILE]
+    python benchmarks/embedded_judge.py [--data FOLDER] [--nli MODEL] [--limit N] [--own FILE ...]
 
-`--own` prints the table of faithfulness alone for rows of your own, one JSON object a line with
-`question`, `contexts`, `answer` and `labels: {"hallucinated": true or false}`.
-
-The labelled data: set RAGEVAL_DATA, or they are looked for at ../shared/data/open beside the
-repository. Without them the script says so and ends well.
+Without labeled data it prints the probes alone, which stand in benchmarks/data. `--own` takes rows
+of your own, one JSON object a line with `question`, `contexts`, `answer` and
+`labels: {"hallucinated": true or false}`. Baselines need scikit-learn.
 """
 
 from __future__ import annotations
@@ -15,468 +12,292 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import os
-import re
+import random
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
-from rag_eval_hooks.findings import Finding, Support, made
-from rag_eval_hooks.judges.local import LocalJudge
-from rag_eval_hooks.judges.local.entailer import Entailer
-from rag_eval_hooks.judges.local.windows import RULES
-from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
-from tests.support.judge_task import JudgeTask
+from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks.findings import Finding, Findings, Support, made
+from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic.entailer import Entailer
+from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.text.folding import content_tokens
+from rag_eval_hooks.text.refusals import refusal
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # CPU time is of one core
-FOLDS = 5
-WRITTEN = Path(__file__).parent / "data" / "written_claims.tsv"
-PAIRS = sorted((Path(__file__).parent / "data").glob("*_pairs*.tsv"))
-CORPUS = "graphrag_novel_corpus.jsonl"
-AUXILIARY = re.compile(r"\b(is|are|was|were|can|will|should|does|has)\b(?! not)")
-VERIFIED = frozenset(
-    {
-        Finding.ANSWER_SUPPORT,
-        Finding.REFERENCE_SUPPORT,
-        Finding.ANSWER_AGREEMENT,
-        Finding.REFERENCE_AGREEMENT,
-        Finding.RELEVANCE,
-        Finding.RELEVANCE_TO_ANSWER,
-        Finding.ENTITIES_FOUND,
-    }
-)
-RATED = frozenset({Finding.CLASSIFICATION, Finding.DIRECT_RELEVANCE})
+PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
+FOLDS: Final = 5
+LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
+Rated = Sequence[tuple[float, bool]]
+"""Scores, each with whether it should be high."""
+
+
+def auroc(rated: Rated) -> float:
+    """Return the share of pairs of high and low that the score orders rightly, ties half."""
+    order = sorted(rated)
+    ranks: dict[float, list[int]] = defaultdict(list)
+    for rank, (score, _) in enumerate(order, 1):
+        ranks[score].append(rank)
+    highs = [statistics.fmean(ranks[score]) for score, high in rated if high]
+    lows = len(rated) - len(highs)
+    if not highs or not lows:
+        return float("nan")
+    return (sum(highs) - len(highs) * (len(highs) + 1) / 2) / (len(highs) * lows)
+
+
+def fold_of(row: Row) -> int:
+    """Return the fold of a row; answers to one question share it."""
+    group = str(row["labels"].get("source_id", row["question"]))
+    return crc32(f"fold {group}".encode()) % FOLDS
+
+
+def by_folds(
+    values: Sequence[Sequence[float]], labels: Sequence[bool], folds: Sequence[int]
+) -> Any:
+    """Return the probability of each label by a logistic regression of the other folds."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    table, right, fold = np.asarray(values), np.asarray(labels), np.asarray(folds)
+    said = np.zeros(len(right))
+    for at in range(FOLDS):
+        if len(set(right[fold != at])) == 2 and (fold == at).any():
+            model = LogisticRegression(max_iter=1000).fit(table[fold != at], right[fold != at])
+            said[fold == at] = model.predict_proba(table[fold == at])[:, 1]
+    return said
+
+
+def sample_of(row: Row) -> Sample:
+    """Return a row as a sample."""
+    texts = {"question": row["question"], "answer": row["answer"]}
+    return Sample(**texts, contexts=row["contexts"], reference=row.get("reference"))
+
+
+async def find(judge: LocalJudge, row: Row, kind: Finding, **known: Any) -> Any:
+    """Return one finding about a row."""
+    found = await judge.make(sample_of(row), frozenset({kind}), Findings(**known))
+    return made(getattr(found, kind))
+
+
+# ---- verdicts -------------------------------------------------------------------------------
+
+
+def probes() -> Iterator[tuple[str, str, Row]]:
+    """Yield label, kind and row of each probe."""
+    chunks: list[str] = []
+    for line in PROBES.read_text("utf-8").splitlines():
+        mark, _, text = line.partition(" ")
+        if mark == "@":
+            chunks = []
+        elif mark == "=":
+            chunks = [*chunks, text]
+        elif mark in LABELS:
+            kind, claim = text.split("\t")
+            yield LABELS[mark], kind, {"question": "", "contexts": chunks, "answer": claim}
+
+
+def ending(verdict: Support, *, supported: bool) -> str:
+    """Return whether a verdict is right, wrong or unsure."""
+    if not verdict.sure:
+        return "unsure"
+    return "right" if verdict.supported == supported else "wrong"
+
+
+async def report_probes(judge: LocalJudge) -> None:
+    """Print right, wrong and unsure by kind of probe."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for label, kind, row in probes():
+        known = {"answer_claims": (row["answer"],)}
+        (verdict,) = await find(judge, row, Finding.ANSWER_SUPPORT, **known)
+        for name in (kind, "all"):
+            counts[name][ending(verdict, supported=label == "supported")] += 1
+    for kind, count in sorted(counts.items()):
+        print(f"probes, {kind}: {shares(count)}")
+
+
+def shares(count: Counter[str]) -> str:
+    """Return the shares of right, wrong and unsure verdicts."""
+    total = count.total()
+    parts = ", ".join(f"{end} {count[end] / total:.3f}" for end in ("right", "wrong", "unsure"))
+    return f"{parts} ({total})"
+
+
+async def report_claims(judge: LocalJudge, rows: Sequence[Row], name: str) -> None:
+    """Print right, wrong and unsure verdicts on claims whose sentences people marked."""
+    count: Counter[str] = Counter()
+    for row in rows:
+        claimed = await find(judge, row, Finding.ANSWER_CLAIMS)
+        verdicts = await find(judge, row, Finding.ANSWER_SUPPORT, answer_claims=claimed)
+        spans = row["labels"]["spans"]
+        for claim, verdict in zip(claimed, verdicts, strict=True):
+            start = row["answer"].find(claim)
+            if start >= 0:
+                end = start + len(claim)
+                wrong = any(s["start"] < end and s["end"] > start for s in spans)
+                count[ending(verdict, supported=not wrong)] += 1
+    print(f"claims, {name}: {shares(count)}")
+
+
+# ---- the numbers that users see -------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A score beside its label; `positive` rows should score higher."""
+class Seen:
+    """What a user sees of one answer."""
 
-    score: float
-    positive: bool
-    group: str = ""
-    words: int = 0
-
-
-def auroc(rows: Sequence[Scored], near: int | None = None) -> float:
-    """Share of (positive, negative) pairs that the score orders rightly, ties counting half.
-
-    Args:
-        rows: The scores.
-        near: Only pairs whose answers differ by at most so many words, or None for all pairs.
-    """
-    wins = pairs = 0.0
-    negatives = [row for row in rows if not row.positive]
-    for up in (row for row in rows if row.positive):
-        for down in negatives:
-            if near is None or abs(up.words - down.words) <= near:
-                pairs += 1
-                wins += 1.0 if up.score > down.score else 0.5 * (up.score == down.score)
-    return wins / pairs if pairs else float("nan")
+    value: float | None
+    risk: float | None
+    right: bool
 
 
-def fold_of(row: Scored) -> int:
-    """The fold of a row, not the one by which the adapter's data are held out."""
-    return crc32(f"fold {row.group}".encode()) % FOLDS
+def seen(rows: Sequence[Row], judge: LocalJudge) -> Iterator[Seen]:
+    """Yield `ragas.faithfulness` of each answer that makes a claim, and its risk."""
+    with RagEval("ragas.faithfulness", judge=judge, embedder="none") as evals:
+        for row in rows:
+            outcome = evals.evaluate(sample_of(row))["ragas.faithfulness"]
+            if isinstance(outcome, NotScored) and outcome.risk is None:
+                continue
+            yield Seen(outcome.value, outcome.risk, not row["labels"]["hallucinated"])
 
 
-def flagged(rows: Sequence[Scored]) -> str:
-    """Share of answers below a cut that flags the true share of the other folds, and true share."""
-    hits = 0
-    for fold in range(FOLDS):
-        held = [row for row in rows if fold_of(row) == fold]
-        rest = sorted(row.score for row in rows if fold_of(row) != fold)
-        wrong = sum(not r.positive for r in rows if fold_of(r) != fold)
-        cut = rest[min(wrong, len(rest) - 1)] if rest else 0.0
-        hits += sum(row.score < cut for row in held)
-    true = sum(not row.positive for row in rows)
-    return f"flagged {hits / len(rows):.2f}, true {true / len(rows):.2f}"
+def report_seen(judge: LocalJudge, rows: Sequence[Row], name: str) -> None:
+    """Print AUROC of value and risk, share undefined, and flag rate beside the true rate."""
+    every = list(seen(rows, judge))
+    scored = [(one.value, one.right) for one in every if one.value is not None]
+    risks = [(-one.risk, one.right) for one in every if one.risk is not None]
+    flagged = sum(value < 1 for value, _ in scored)
+    wrong = sum((value < 1) == right for value, right in scored)
+    true = sum(not right for _, right in scored)
+    some = max(len(scored), 1)
+    print(
+        f"{name}: ragas.faithfulness AUROC {auroc(scored):.3f}, undefined "
+        f"{1 - len(scored) / len(every):.3f}, flagged {flagged / some:.3f}, "
+        f"true {true / some:.3f}, sure and wrong {wrong / len(every):.3f}; "
+        f"risk AUROC {auroc(risks):.3f} ({len(every)})"
+    )
 
 
-def balanced_accuracy(rows: Iterable[Scored], threshold: float) -> float:
-    """Mean of the two recalls when scores from the threshold on count as positive."""
-    right = {True: [0, 0], False: [0, 0]}
+def report_baselines(rows: Sequence[Row], name: str) -> None:
+    """Print AUROC of plain word overlap, and of TF-IDF with a logistic regression by folds."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    right = [not row["labels"]["hallucinated"] for row in rows]
+    overlap = []
     for row in rows:
-        right[row.positive][0] += (row.score >= threshold) == row.positive
-        right[row.positive][1] += 1
-    return sum(hit / max(count, 1) for hit, count in right.values()) / 2
-
-
-def f1(rows: Iterable[Scored], threshold: float) -> float:
-    """F1 of the positive label."""
-    flags = [(row.score >= threshold, row.positive) for row in rows]
-    hit = sum(said and true for said, true in flags)
-    return 2 * hit / max(sum(said for said, _ in flags) + sum(true for _, true in flags), 1)
-
-
-def cross_validated(rows: Sequence[Scored]) -> float:
-    """Balanced accuracy at a threshold chosen on the other folds; a group stays in one fold."""
-    total = 0.0
-    for fold in range(FOLDS):
-        held = [row for row in rows if fold_of(row) == fold]
-        rest = [row for row in rows if fold_of(row) != fold]
-        cuts = sorted({row.score for row in rest})
-        total += balanced_accuracy(held, max(cuts, key=lambda c: balanced_accuracy(rest, c)))
-    return total / FOLDS
-
-
-async def faithfulness(judge: LocalJudge, row: Row) -> float | None:
-    """Probability that all claims of the answer are supported, or None without a claim."""
-    found = await verdicts_of(judge, row, await claims_of(judge, row))
-    return (
-        math.prod(0.5 if v.probability is None else v.probability for v in found) if found else None
+        held = set(content_tokens(" ".join(row["contexts"])))
+        words = set(content_tokens(row["answer"]))
+        overlap.append(len(words & held) / (len(words) or 1))
+    texts = [(row["answer"], " ".join(row["contexts"])) for row in rows]
+    vectors = TfidfVectorizer(max_features=500, sublinear_tf=True)
+    vectors.fit([text for pair in texts for text in pair])
+    answers, contexts = (vectors.transform(side).toarray() for side in zip(*texts, strict=True))
+    values = [[*one, one @ two] for one, two in zip(answers, contexts, strict=True)]
+    said = by_folds(values, right, [fold_of(row) for row in rows])
+    print(
+        f"{name}: word overlap AUROC {auroc(list(zip(overlap, right, strict=True))):.3f}, "
+        f"TF-IDF by folds {auroc(list(zip(said, right, strict=True))):.3f}"
     )
 
 
-async def claims_of(judge: LocalJudge, row: Row) -> Sequence[str]:
-    """The claims of the answer."""
-    task = JudgeTask(
-        wanted=frozenset({Finding.ANSWER_CLAIMS}), question=row["question"], answer=row["answer"]
-    )
-    return made((await task.by(judge)).answer_claims)
+# ---- other findings -------------------------------------------------------------------------
 
 
-async def support_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> list[bool]:
-    """Which claims the contexts support."""
-    return [verdict.supported for verdict in await verdicts_of(judge, row, claims)]
-
-
-async def verdicts_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> Sequence[Support]:
-    """Verdicts on claims by the contexts."""
-    task = JudgeTask(
-        wanted=frozenset({Finding.ANSWER_SUPPORT}),
-        question=row["question"],
-        chunks=tuple(row["contexts"]),
-        answer=row["answer"],
-        answer_claims=tuple(claims),
-    )
-    return made((await task.by(judge)).answer_support)
-
-
-async def relevance(judge: LocalJudge, row: Row, reference: str | None) -> list[float]:
-    """The rating of each chunk."""
-    task = JudgeTask(
-        wanted=frozenset({Finding.RELEVANCE}),
-        question=row["question"],
-        chunks=tuple(row["contexts"]),
-        reference=reference,
-    )
-    return [chunk.rating for chunk in made((await task.by(judge)).relevance)]
-
-
-async def states(judge: LocalJudge, row: Row, reference: str) -> tuple[bool, bool]:
-    """Does the answer state the reference; does the reference support any claim of the answer."""
-    both = frozenset({Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS})
-    texts = {"question": row["question"], "answer": row["answer"], "reference": reference}
-    found = await JudgeTask(wanted=both, **texts).by(judge)
-    task = JudgeTask(
-        wanted=frozenset({Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT}),
-        chunks=("",),
-        answer_claims=made(found.answer_claims),
-        reference_claims=made(found.reference_claims),
-        **texts,
-    )
-    verdicts = await task.by(judge)
-    backward = [v.holds for v in made(verdicts.reference_agreement)]
-    forward = [v.holds for v in made(verdicts.answer_agreement)]
-    return bool(backward) and all(backward), any(forward)
-
-
-async def judge_faithfulness(judge: LocalJudge, rows: list[Row]) -> list[Scored]:
-    """Faithfulness against the label `hallucinated`; answers without a claim are left out."""
-    found = []
-    for number, row in enumerate(rows):
-        if (score := await faithfulness(judge, row)) is not None:
-            labels = row["labels"]
-            group = str(labels.get("source_id", row.get("id", number)))
-            words = len(row["answer"].split())
-            found.append(Scored(score, not labels["hallucinated"], group, words))
-    return found
-
-
-async def report_ragtruth(judge: LocalJudge, rows: list[Row]) -> str:
-    """RAGTruth QA: AUROC and cross-validated balanced accuracy of faithfulness."""
-    scored = await judge_faithfulness(judge, rows)
-    return (
-        f"faithfulness, RAGTruth QA: AUROC {auroc(scored):.3f}, balanced accuracy "
-        f"{cross_validated(scored):.3f}, {flagged(scored)} "
-        f"({len(scored)} of {len(rows)} have a claim)"
-    )
-
-
-async def report_halueval(judge: LocalJudge, rows: list[Row]) -> str:
-    """HaluEval QA: AUROC, and over pairs of nearly equal length."""
-    scored = await judge_faithfulness(judge, rows)
-    return (
-        f"faithfulness, HaluEval QA (unseen): AUROC {auroc(scored):.3f}; over pairs that differ "
-        f"by at most one word {auroc(scored, near=1):.3f}, {flagged(scored)} "
-        f"({len(scored)} of {len(rows)})"
-    )
-
-
-async def report_relevance(judge: LocalJudge, rows: list[Row]) -> str:
-    """Chunk relevance per data set, by the question alone and with the reference."""
-    parts = []
+async def report_relevance(judge: LocalJudge, rows: Sequence[Row]) -> None:
+    """Print AUROC of chunk relevance by the question alone and with the reference."""
     for name, with_reference in (("hotpot", False), ("hotpot", True), ("clapnq", False)):
-        scored = []
+        rated: list[tuple[float, bool]] = []
+        right = {True: [0, 0], False: [0, 0]}
         for row in (row for row in rows if row["id"].startswith(name)):
-            reference = row["reference"] if with_reference else None
-            ratings = await relevance(judge, row, reference)
-            labels = row["labels"]["context_relevant"]
-            scored += [Scored(r, bool(v), row["id"]) for r, v in zip(ratings, labels, strict=True)]
-        cut = 100 * RULES.useful
-        given = "question and reference" if with_reference else "question"
-        parts.append(
-            f"relevance, {name} by {given}: AUROC {auroc(scored):.3f}, F1 {f1(scored, cut):.3f}, "
-            f"balanced accuracy {balanced_accuracy(scored, cut):.3f}, {flagged(scored)} "
-            f"({len(scored)} chunks)"
-        )
-    return "\n".join(parts)
+            given = row if with_reference else {**row, "reference": None}
+            found = await find(judge, given, Finding.RELEVANCE)
+            for chunk, label in zip(found, row["labels"]["context_relevant"], strict=True):
+                rated.append((chunk.rating, bool(label)))
+                right[bool(label)][0] += chunk.useful == bool(label)
+                right[bool(label)][1] += 1
+        balanced = statistics.fmean(hit / max(of, 1) for hit, of in right.values())
+        text = "question and reference" if with_reference else "question"
+        print(f"relevance, {name} by {text}: AUROC {auroc(rated):.3f}, balanced {balanced:.3f}")
 
 
-async def report_correctness(judge: LocalJudge, rows: list[Row]) -> str:
-    """Answer against any alias of the reference: accuracy of the agreement verdicts."""
-    stated, supported = [], []
+async def report_classes(judge: LocalJudge, rows: Sequence[Row]) -> None:
+    """Print the accuracy of CORRECT by any alias of the reference."""
+    hits = 0
     for row in rows:
-        verdicts = [await states(judge, row, alias) for alias in aliases(row["reference"])]
-        stated.append(Scored(float(any(v[0] for v in verdicts)), row["labels"]["correct"]))
-        supported.append(Scored(float(any(v[1] for v in verdicts)), row["labels"]["correct"]))
-    lines = [await report_classification(judge, rows), await report_direct_relevance(judge, rows)]
-    lines += [
-        f"agreement, EVOUNA, {what}: accuracy {accuracy(scored):.3f}, "
-        f"balanced {balanced_accuracy(scored, 0.5):.3f} ({len(scored)} answers)"
-        for what, scored in (("answer states reference", stated), ("and back", supported))
-    ]
-    return "\n".join(lines)
+        verdict = False
+        for alias in dict.fromkeys(filter(None, map(str.strip, row["reference"].split("/")))):
+            found = await find(judge, {**row, "reference": alias}, Finding.CLASSIFICATION)
+            verdict = verdict or found.holds
+        hits += verdict == row["labels"]["correct"]
+    print(f"answer class, EVOUNA: accuracy {hits / len(rows):.3f} ({len(rows)})")
 
 
-async def report_classification(judge: LocalJudge, rows: list[Row]) -> str:
-    """CORRECT by any alias of the reference, against the human label."""
-    scored = []
-    for row in rows:
-        verdicts = [await is_correct(judge, row, alias) for alias in aliases(row["reference"])]
-        scored.append(Scored(float(any(verdicts)), row["labels"]["correct"]))
-    wrong = sum(row.score < 0.5 for row in scored) / len(scored)
-    true = sum(not row.positive for row in scored) / len(scored)
-    return (
-        f"classification, EVOUNA: accuracy {accuracy(scored):.3f}, "
-        f"balanced {balanced_accuracy(scored, 0.5):.3f}, flagged {wrong:.2f}, true {true:.2f} "
-        f"({len(scored)} answers)"
-    )
+def report_refusals(rows: Sequence[Row]) -> None:
+    """Print the accuracy of refusals."""
+    labeled = [row for row in rows if row["labels"]["dont_know"] is not None]
+    hits = sum((refusal(r["answer"]) is not None) == r["labels"]["dont_know"] for r in labeled)
+    print(f"refusals: accuracy {hits / len(labeled):.3f} ({len(labeled)})")
 
 
-async def is_correct(judge: LocalJudge, row: Row, reference: str) -> bool:
-    """The class of an answer by one reference."""
-    task = JudgeTask(
-        wanted=frozenset({Finding.CLASSIFICATION}),
-        question=row["question"],
-        answer=row["answer"],
-        reference=reference,
-    )
-    return made((await task.by(judge)).classification).holds
-
-
-async def report_direct_relevance(judge: LocalJudge, rows: list[Row]) -> str:
-    """Direct relevance of each answer to its own question and to one of another row."""
-    scored = []
-    half = len(rows) // 2
-    for row, other in zip(rows, rows[half:] + rows[:half], strict=True):
-        for question in {row["question"], other["question"]}:
-            task = JudgeTask(
-                wanted=frozenset({Finding.DIRECT_RELEVANCE}),
-                question=question,
-                answer=row["answer"],
-            )
-            value = made((await task.by(judge)).direct_relevance)
-            scored.append(Scored(value, question == row["question"]))
-    return f"direct relevance, EVOUNA, own or another question: AUROC {auroc(scored):.3f}"
-
-
-async def report_stance(judge: LocalJudge, rows: list[Row]) -> str:
-    """Indistinct answers against the label `dont_know`; rows without a label are left out."""
-    scored = []
-    for row in rows:
-        if row["labels"]["dont_know"] is not None:
-            task = JudgeTask(
-                wanted=frozenset({Finding.STANCE}), question=row["question"], answer=row["answer"]
-            )
-            stance = made((await task.by(judge)).stance)
-            scored.append(Scored(float(stance.answer), row["labels"]["dont_know"]))
-    return (
-        f"stance, refusals: accuracy {accuracy(scored):.3f}, "
-        f"balanced {balanced_accuracy(scored, 0.5):.3f} ({len(scored)} answers)"
-    )
-
-
-def aliases(reference: str) -> Iterator[str]:
-    """The distinct aliases of a reference that lists them."""
-    return iter(dict.fromkeys(alias for part in reference.split("/") if (alias := part.strip())))
-
-
-def accuracy(rows: Sequence[Scored]) -> float:
-    """Share of right verdicts at 0.5."""
-    return sum((row.score >= 0.5) == row.positive for row in rows) / len(rows)
-
-
-async def report_time(judge: LocalJudge, rows: list[Row]) -> str:
-    """CPU time of all findings of a sample with five chunks of 1 kB."""
-    pool = " ".join(chunk for row in rows for chunk in row["contexts"])
-    samples = []
-    for at, row in enumerate(rows[:100]):
-        body = " ".join(row["contexts"]) + pool[5000 * at : 5000 * (at + 1)]
-        samples.append((row, tuple(body[1000 * i : 1000 * (i + 1)] for i in range(5))))
-    start = time.process_time()
-    for row, chunks in samples:
-        await all_findings(judge, row, chunks)
-    spent = 1000 * (time.process_time() - start) / len(samples)
-    return f"time: {spent:.2f} ms CPU a sample, all findings, five chunks of 1 kB"
-
-
-async def all_findings(judge: LocalJudge, row: Row, chunks: tuple[str, ...]) -> None:
-    """Everything the judge can say of a sample, the first words of a chunk as reference."""
-    texts = {"question": row["question"], "answer": row["answer"], "reference": chunks[0][:150]}
-    first = frozenset({Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES})
-    found = await JudgeTask(wanted=first | {Finding.STANCE}, **texts).by(judge)
-    await JudgeTask(
-        wanted=VERIFIED,
-        chunks=chunks,
-        answer_claims=made(found.answer_claims),
-        reference_claims=made(found.reference_claims),
-        entities=made(found.entities),
-        **texts,
-    ).by(judge)
-    await JudgeTask(wanted=RATED, **texts).by(judge)
-
-
-async def report_denials(judge: LocalJudge, rows: list[Row]) -> str:
-    """Supported claims of answers without a hallucination, and the same with a "not" put in."""
-    planted = refused = 0
-    for row in (row for row in rows if not row["labels"]["hallucinated"]):
-        claims = await claims_of(judge, row)
-        verdicts = await support_of(judge, row, claims)
-        pairs = zip(claims, verdicts, strict=True)
-        denials = [text for claim, held in pairs if held and (text := denial(claim))]
-        held = await support_of(judge, row, denials)
-        planted += len(held)
-        refused += len(held) - sum(held)
-    return f"support, RAGTruth QA: {refused / planted:.3f} of {planted} planted denials refused"
-
-
-def denial(claim: str) -> str | None:
-    """The claim with "not" after its only auxiliary verb, or None where that is not so simple."""
-    if "not" in claim or "n't" in claim or len(AUXILIARY.findall(claim)) != 1:
-        return None
-    return AUXILIARY.sub(r"\1 not", claim)
-
-
-REPORTS: dict[str, Callable[[LocalJudge, list[Row]], Any]] = {
-    "ragtruth_qa.jsonl": report_ragtruth,
-    "ragtruth_qa_train_rest.jsonl": report_denials,
-    "halueval_qa.jsonl": report_halueval,
-    "context_relevance.jsonl": report_relevance,
-    "answer_correctness.jsonl": report_correctness,
-    "refusals.jsonl": report_stance,
-}
-
-
-async def report_pairs(judge: LocalJudge, path: Path) -> str:
-    """Minimal pairs: sure and wrong, and unsure."""
-    lines = path.read_text("utf-8").splitlines()
-    wrong = unsure = 0
-    for _language, _kind, follows, chunk, claim in (line.split("\t") for line in lines):
-        row = {"question": "", "contexts": [chunk.replace("\\n", "\n")], "answer": claim}
-        (found,) = await verdicts_of(judge, row, [claim])
-        unsure += not found.sure
-        wrong += found.sure and found.supported != (follows == "yes")
-    share = f"sure and wrong {wrong / len(lines):.3f}, unsure {unsure / len(lines):.3f}"
-    return f"{path.stem}: {share} ({len(lines)})"
-
-
-async def report_written(judge: LocalJudge, folder: Path) -> str:
-    """Claims written for passages of novels: paraphrases, and summaries with one thing changed."""
-    passages = {row["passage_id"]: row["text"] for row in read(folder / CORPUS)}
-    scored: dict[str, list[Scored]] = {}
-    for line in WRITTEN.read_text("utf-8").splitlines():
-        kind, passage, follows, claim = line.split("\t")
-        row = {"question": "", "contexts": [passages[passage]], "answer": claim}
-        (found,) = await verdicts_of(judge, row, [claim])
-        score = 0.5 if found.probability is None else found.probability
-        scored.setdefault(kind, []).append(Scored(score, follows == "yes", passage))
-    figures = (f"{k}: AUROC {auroc(v):.3f}, {flagged(v)} ({len(v)})" for k, v in scored.items())
-    return "\n".join(f"written claims, {figure}" for figure in figures)
-
-
-async def report_support_time(judge: LocalJudge, rows: list[Row]) -> str:
-    """Median CPU time of the support of an answer."""
-    await verdicts_of(judge, rows[0], ["The model is loaded by this claim."])
+async def report_time(judge: LocalJudge, rows: Sequence[Row]) -> None:
+    """Print the median CPU time for the support of an answer."""
     spent = []
-    for row in rows[::25]:
+    for row in rows[:60]:
         start = time.process_time()
-        await faithfulness(judge, row)
+        claimed = await find(judge, row, Finding.ANSWER_CLAIMS)
+        await find(judge, row, Finding.ANSWER_SUPPORT, answer_claims=claimed)
         spent.append(1000 * (time.process_time() - start))
-    return f"time: {statistics.median(spent):.1f} ms CPU for the support of an answer, median"
+    print(f"time: {statistics.median(spent):.1f} ms CPU for the support of an answer, median")
 
 
-async def run(folder: Path, judge: LocalJudge, limit: int | None, *, unseen: bool) -> None:
-    """Prints a report per file; of RAGTruth, only what the adapter has not seen if `unseen`."""
-    for path in PAIRS:
-        print(await report_pairs(judge, path), flush=True)
-    print(await report_written(judge, folder), flush=True)
-    print(await report_support_time(judge, read(folder / "ragtruth_qa.jsonl")), flush=True)
-    for name, report in REPORTS.items():
-        rows = read(folder / name)
-        if unseen and name.startswith("ragtruth"):
-            rows = [row for row in rows if is_held_out(row)]
-        print(await report(judge, rows[:limit]), flush=True)
-    print(await report_time(judge, read(folder / "ragtruth_qa.jsonl")))
-    await judge.aclose()
+def read(path: Path, limit: int | None) -> list[Row]:
+    """Return the rows of a JSON lines file, or a seeded part of them."""
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    random.Random(0).shuffle(rows)
+    return rows[:limit]
 
 
-def is_held_out(row: Row) -> bool:
-    """Return whether the entailment adapter was trained without this question's answers."""
-    return crc32(str(row["labels"]["source_id"]).encode()) % FOLDS == 0
+async def run(folder: Path, judge: LocalJudge, limit: int | None) -> None:
+    """Print all that is not a metric's value."""
+    await report_probes(judge)
+    if not folder.is_dir():
+        return
+    for name in ("ragtruth_qa", "ragtruth_qa_train_rest"):
+        await report_claims(judge, read(folder / f"{name}.jsonl", limit), name)
+    await report_relevance(judge, read(folder / "context_relevance.jsonl", None))
+    await report_classes(judge, read(folder / "answer_correctness.jsonl", limit))
+    report_refusals(read(folder / "refusals.jsonl", None))
+    await report_time(judge, read(folder / "ragtruth_qa.jsonl", 60))
 
 
-def read(path: Path) -> list[Row]:
-    """The rows of a JSON lines file."""
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def main() -> int:
-    """Runs from the command line."""
+def main() -> None:
+    """Run from the command line."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "open"
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAGEVAL_DATA", beside))
-    parser.add_argument("--embeddings", help="sentence-transformers model, name or path")
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_EVAL_DATA", beside))
     parser.add_argument("--nli", help="entailment model: minilm, a path or a name")
-    parser.add_argument("--own", type=Path, help="labelled rows of your own")
+    parser.add_argument("--own", type=Path, nargs="+", default=[], help="labeled rows")
     parser.add_argument("--limit", type=int, help="rows per file")
     given = parser.parse_args()
-    embedder = SentenceEmbedder(given.embeddings) if given.embeddings else None
     # In a thread: the CPU time of a child process would not be counted.
-    entailer = Entailer(given.nli, process=False) if given.nli else None
-    judge = LocalJudge(embedder, entailer=entailer)
-    if given.own:
-        rows = read(given.own)[: given.limit]
-        if len({bool(row["labels"]["hallucinated"]) for row in rows}) < 2:
-            parser.error(f"{given.own} has answers of one label only; agreement needs both")
-        print(asyncio.run(report_ragtruth(judge, rows)).replace("RAGTruth QA", given.own.name))
-        return 0
-    if not (given.data / "ragtruth_qa.jsonl").is_file():
-        print(f"no labelled data at {given.data}; nothing measured")
-        return 0
+    judge = LocalJudge(entailer=Entailer(given.nli, process=False) if given.nli else None)
     print(judge.name, judge.version)
-    asyncio.run(run(given.data, judge, given.limit, unseen=given.nli is not None))
-    return 0
+    files = given.own
+    if not files:
+        asyncio.run(run(given.data, judge, given.limit))
+        names = ("ragtruth_qa.jsonl", "ragtruth_qa_train_rest.jsonl", "halueval_qa.jsonl")
+        files = [given.data / name for name in names if (given.data / name).is_file()]
+    for path in files:
+        rows = read(path, given.limit)
+        report_seen(judge, rows, path.stem)
+        report_baselines(rows, path.stem)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

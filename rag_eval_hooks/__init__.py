@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.bert_scorer import BertScorer
     from rag_eval_hooks.judges.callable_judge import CallableJudge
     from rag_eval_hooks.judges.cascade import Cascade
-    from rag_eval_hooks.judges.local.local_judge import LocalJudge
+    from rag_eval_hooks.judges.heuristic.judge import LocalJudge
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
@@ -117,7 +117,7 @@ _LAZY: Final = {
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
     "Cascade": "rag_eval_hooks.judges.cascade",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
-    "LocalJudge": "rag_eval_hooks.judges.local.local_judge",
+    "LocalJudge": "rag_eval_hooks.judges.heuristic.judge",
     "Memo": "rag_eval_hooks.judges.memo",
     "MemorySink": "rag_eval_hooks.testing",
     "MlflowSink": "rag_eval_hooks.delivery.platforms.mlflow",

@@ -72,6 +72,8 @@ class Score:
         parts: Named numbers that the value is made of.
         explanation: Claims, verdicts and chunk numbers behind the value; plain JSON types.
         warnings: What a reader should know before trusting the value.
+        risk: 1 minus the least probability of a claim that the metric reads, in [0, 1]; None where
+            the judge gives none. The higher, the sooner a person should look.
         annotator_kind: `CODE` for formulas and the embedded judge, `LLM` for a model.
         annotator: The judge's name and model, or `None` when no judge was needed.
         judged: Whether a judge's findings stand behind the value.
@@ -92,6 +94,7 @@ class Score:
     parts: Mapping[str, float] = field(default_factory=dict)
     explanation: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    risk: float | None = None
     annotator_kind: AnnotatorKind = AnnotatorKind.CODE
     annotator: str | None = None
     judged: bool = False
@@ -122,6 +125,7 @@ class NotScored:
         cause: The kind of absence.
         detail: One sentence for a person; holds no content of the sample.
         usage: What was spent in vain, this metric's part.
+        risk: As on a score: which unscored answers to look at first.
         probability: As on a score.
         probability_estimated: As on a score.
         reason: As on a score.
@@ -130,6 +134,7 @@ class NotScored:
     cause: Cause
     detail: str = ""
     usage: Usage = field(default_factory=Usage)
+    risk: float | None = None
     probability: float | None = field(default=None, compare=False)
     probability_estimated: bool = field(default=False, compare=False)
     reason: str = field(default="", compare=False)

@@ -139,9 +139,10 @@ class Scorer:
             if outcome is None:
                 read = reads[metric.id]
                 used = _usage(read, findings, readers)
-                outcome = self._signed(
-                    self._measure(metric, sample, findings), read, used, findings.by
-                )
+                outcome = self._measure(metric, sample, findings)
+                if (risk := _risk(read, findings)) is not None:
+                    outcome = replace(outcome, risk=risk)
+                outcome = self._signed(outcome, read, used, findings.by)
             outcomes[metric.id] = outcome
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
         # Where nothing can be measured, the result says what is missing.
@@ -204,6 +205,19 @@ def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Findin
     """Return a metric's part: of each finding that it reads, an equal share with other readers."""
     parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
     return sum(parts, start=Usage())
+
+
+def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
+    """Return 1 minus the least probability of a claim's support, or None without one."""
+    kind = next((kind for kind in _SUPPORT if kind in read), None)
+    found = () if kind is None else getattr(findings, kind)
+    if isinstance(found, NotScored):
+        return None
+    probabilities = [one.probability for one in found if one.probability is not None]
+    return 1.0 - min(probabilities) if probabilities else None
+
+
+_SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 
 def _lacks_input(outcome: Outcome) -> bool:

@@ -62,7 +62,7 @@ def local_judge(
     _config: RagEvalConfig, _model: str, embedder: Embedder | None, **_options: Any
 ) -> Judge:
     """Make the embedded judge."""
-    from rag_eval_hooks.judges.local import LocalJudge
+    from rag_eval_hooks.judges.heuristic import LocalJudge
 
     return LocalJudge(embedder)
 
@@ -71,8 +71,8 @@ def nli_judge(
     _config: RagEvalConfig, model: str, embedder: Embedder | None, **_options: Any
 ) -> Judge:
     """Make the embedded judge with an entailment model for what words leave open."""
-    from rag_eval_hooks.judges.local import LocalJudge
-    from rag_eval_hooks.judges.local.entailer import Entailer
+    from rag_eval_hooks.judges.heuristic import LocalJudge
+    from rag_eval_hooks.judges.heuristic.entailer import Entailer
 
     return LocalJudge(embedder, entailer=Entailer(model))
 

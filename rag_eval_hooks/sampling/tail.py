@@ -100,7 +100,7 @@ def tail_of(
     looked_at = _looked_at(config.tail, [m for m in known if _is_cheap(m, incidents)])
     scorer = None
     if looked_at:
-        from rag_eval_hooks.judges.local import LocalJudge
+        from rag_eval_hooks.judges.heuristic import LocalJudge
 
         sources = Sources(judge=LocalJudge())
         scorer = Scorer(looked_at, sources, config.sample_timeout, incidents, only_fed=False)
@@ -131,7 +131,7 @@ def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
     if isinstance(metric, AskedMetric):
         # It may call any service, and would do so for every request.
         return False
-    from rag_eval_hooks.judges.local import LocalJudge
+    from rag_eval_hooks.judges.heuristic import LocalJudge
 
     lacking = findings_read(metric, SAMPLE, FINDINGS, incidents) - LocalJudge.makes
     # Without generated questions a metric may read another finding instead.

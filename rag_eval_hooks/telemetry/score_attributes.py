@@ -101,6 +101,16 @@ class ScoreAttributes:
             yield semconv.eval_key(name, "reason"), failure.line[:_REASON_CHARS]
 
 
+def _risk(evaluation: Evaluation) -> float | None:
+    """Return the greatest risk of a groundedness metric, scored or not."""
+    risks = [
+        outcome.risk
+        for name, outcome in evaluation.outcomes.items()
+        if name.partition(".")[2] in _GROUNDEDNESS and outcome.risk is not None
+    ]
+    return max(risks, default=None)
+
+
 def _summary(evaluation: Evaluation) -> Attributes:
     estimated = any(outcome.probability_estimated for outcome in evaluation.outcomes.values())
     failed = [name for name, passes in evaluation.verdicts.items() if not passes]
@@ -110,6 +120,7 @@ def _summary(evaluation: Evaluation) -> Attributes:
             semconv.EVAL_PASS: evaluation.passed,
             semconv.EVAL_FAILED: failed or None,
             semconv.EVAL_UNSCORED: list(evaluation.unscored) or None,
+            semconv.EVAL_RISK: _risk(evaluation),
             semconv.EVAL_SAMPLED_BY: evaluation.reason or None,
             semconv.EVAL_SAMPLE_RATE: evaluation.probability,
             semconv.EVAL_SAMPLE_RATE_ESTIMATED: True if estimated else None,

@@ -33,8 +33,12 @@ CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U000200
 # In these blocks vowel signs belong to the word though Python's \w leaves them out.
 _SIGNS = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u1049\u1780-\u17d3"
 
-_ACCENTS = dict.fromkeys(
-    [*range(0x0300, 0x0370), *range(0x0591, 0x05C8), 0x0640, *range(0x064B, 0x0660), 0x0670]
+_UNSEEN = dict.fromkeys([0x00AD, *range(0x200B, 0x2010), 0x2060, 0xFEFF])
+_ACCENTS = (
+    dict.fromkeys(
+        [*range(0x0300, 0x0370), *range(0x0591, 0x05C8), 0x0640, *range(0x064B, 0x0660), 0x0670]
+    )
+    | _UNSEEN
 )
 _QUOTES = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201b": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'}
@@ -56,11 +60,11 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 
 
 def collapse_runs(text: str) -> str:
-    """Return a text without long runs of white space or of any one character.
+    """Return a text without invisible characters and long runs of space or of one character.
 
     Patterns that backtrack over such a run take time by its square and hold the interpreter lock.
     """
-    spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text)
+    spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
 
 

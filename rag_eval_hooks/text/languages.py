@@ -7,7 +7,7 @@ from typing import Final
 
 from rag_eval_hooks.text.folding import word_set
 
-__all__ = ["FUNCTION_WORDS", "function_words", "language"]
+__all__ = ["FUNCTION_WORDS", "function_word_counts", "function_words", "language"]
 
 FUNCTION_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "en": word_set(
@@ -18,7 +18,7 @@ FUNCTION_WORDS: Final[Mapping[str, frozenset[str]]] = {
         "im auf fur den dem bei nach zu zum zur als auch aus uber sich wird werden die"
     ),
     "fr": word_set(
-        "le la les l d un une des du et est sont etait a au aux dans en sur pour par que qui il "
+        "le la les l d de un une des du et est sont etait a au aux dans en sur pour par que qui il "
         "elle ce cette avec ne pas plus se son sa ses fut ete ont sous ils elles leur aussi"
     ),
     "es": word_set(
@@ -38,6 +38,12 @@ def language(words: Sequence[str]) -> str | None:
     """
     best = _best(words)
     return best[0] if len(best) == 1 else None
+
+
+def function_word_counts(words: Sequence[str]) -> Mapping[str, int]:
+    """Return for each language how many of its function words are among some words."""
+    found = _ANY.intersection(words)
+    return {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
 
 
 def function_words(words: Sequence[str]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from rag_eval_hooks.text.numbers import (
     number_spans,
     word_numbers,
 )
-from rag_eval_hooks.text.unit_names import MONTHS, UNITS, may_hold_part, part_spans
+from rag_eval_hooks.text.unit_names import CODES, LOOSE, MONTHS, UNITS, may_hold_part, part_spans
 
 __all__ = ["Measure", "agree", "is_total", "measures"]
 
@@ -72,6 +72,7 @@ _CLOCK: Final = re.compile(
     r"|medianoche)\b",
     re.IGNORECASE,
 )
+_WORD: Final = re.compile(r"\w+")
 _DIGIT: Final = re.compile(r"\d")
 _TIMED: Final = (
     "noon", "midday", "midi", "mediod", "mittag", "midnight", "mitternacht", "minuit", "medianoche",
@@ -81,7 +82,8 @@ _UNIT_AFTER: Final = re.compile(
     r"[\s\u00a0\u202f-]?(?P<unit>[$€£¥%]|°\s?[cf]\b|[^\W\d_]+)", re.IGNORECASE
 )
 _SIZE_AFTER: Final = re.compile(
-    rf"[\s-](?:{'|'.join(MAGNITUDES)})\b(?:\s(?:de|d'))?", re.IGNORECASE
+    rf"[\s-](?:{'|'.join(sorted(MAGNITUDES.keys() - {'cent', 'cents'}))})\b(?:\s(?:de|d'))?",
+    re.IGNORECASE,
 )
 _AND: Final = re.compile(r",?\s?(?:(?:and|und|et|y)\s)?", re.IGNORECASE)
 _PER: Final = re.compile(
@@ -101,7 +103,7 @@ _BOUNDS: Final = (
 )  # fmt: skip
 _BOUND: Final = re.compile(
     "|".join(rf"(\b(?:{words}))" for _, words in _BOUNDS).join(
-        ("(?:", r")\s+(?:the\s|a\s)?[$€£]?$")
+        ("(?:", r")\s{1,3}(?:the\s|a\s)?[$€£]?$")
     ),
     re.IGNORECASE,
 )
@@ -126,13 +128,15 @@ def measures(text: str) -> tuple[Measure, ...]:
     words = Words(text)
     dated = digits and (not words.known.isdisjoint(MONTHS) or _DATED.search(text) is not None)
     found: list[Measure] = []
+    taken = bytearray(len(text))
     for made in (
         *(_dates(words) if dated else ()),
         *(_clocks(words) if digits or timed else ()),
         *_parts(text),
         *_numbers(words),
     ):
-        if all(made.end <= other.start or made.start >= other.end for other in found):
+        if not any(taken[made.start : made.end]):
+            taken[made.start : made.end] = bytes([1]) * (made.end - made.start)
             found.append(made)
     return tuple(_added_up(sorted(found, key=lambda measure: measure.start), text))
 
@@ -209,7 +213,7 @@ _LABELLED: Final = (
     "|antwort|abschnitt|schritt|seite|réponse|étape|respuesta|paso|página"
 )
 _LABEL: Final = re.compile(
-    rf"(?:\b(?:{_LABELLED})s?\s\#?(?:\d+\s?(?:,|and|&|to|-|–|und|et|y)\s?)*"
+    rf"(?:\b(?:{_LABELLED})s?\s\#?(?:\d{{1,4}}\s?(?:,|and|&|to|-|–|und|et|y)\s?){{0,8}}"
     r"|\bno\.?\s|\bnr\.?\s|\[|\#)$",
     re.IGNORECASE,
 )
@@ -243,19 +247,24 @@ def _numbers(words: Words) -> Iterator[Measure]:
             word = size[0].strip(" -").split()[0].lower()
             value, end = value * MAGNITUDES[word], size.end()
         unit, factor, stop = _unit(text, end)
-        if percent or sign:
-            unit, factor, stop = percent or UNITS[sign][0], 1.0, end
+        code = _CODE.search(text, max(0, start - 5), start)
+        if percent or sign or (code and not unit):
+            name = sign or (code[1].lower() if code else "")
+            unit, factor, stop = percent or UNITS[name][0], 1.0, end
         rate = _PER.match(text, stop)
         per = UNITS.get(rate["by"].lower(), ("", 1.0)) if rate else ("", 1.0)
         stop = rate.end() if rate and per[0] else stop
-        near = [word for at, word in words.at if start - 20 <= at < start][-2:]
+        near = _WORD.findall(text, max(0, start - 20), start)[-2:]
         bound = None
-        if not _BEFORE_NUMBER.isdisjoint(near):
+        if not _BEFORE_NUMBER.isdisjoint(map(str.lower, near)):
             bound = _BOUND.search(text, max(0, start - 20), start)
         yield Measure(
             value * factor, unit, text[start:stop], start, stop, value,
             bound=_BOUNDS[bound.lastindex - 1][0] if bound and bound.lastindex else "", per=per,
         )  # fmt: skip
+
+
+_CODE: Final = re.compile(rf"\b({'|'.join(CODES)})\s?$", re.IGNORECASE)
 
 
 def _parts(text: str) -> Iterator[Measure]:
@@ -279,7 +288,7 @@ def agree(said: Measure, stated: Measure) -> bool:
     if "date" in (said.unit, stated.unit):
         return _same_date(said, stated)
     if said.unit != stated.unit and said.unit and stated.unit:
-        return _is_as_warm(said, stated)
+        return _is_as_warm(said, stated) or _is_loosely(said, stated)
     if (said.unit == "clock") != (stated.unit == "clock"):
         return False
     if said.per[0] and stated.per[0] and said.per[0] != stated.per[0]:
@@ -316,16 +325,38 @@ def _comparable(said: Measure, stated: Measure) -> tuple[float, float]:
 
 
 def _is_rounded(said: Measure, value: float) -> bool:
+    """Return whether a quantity is a stated value with fewer digits."""
     if not value or not abs(said.value - value) <= 0.05 * abs(value):
         return False
-    return said.bound == "~" or re.search(r"million|billion|milli", said.text, re.I) is not None
+    if said.bound == "~":
+        return True
+    size = _LARGE.search(said.text)
+    if size is None:
+        return False
+    scale = MAGNITUDES[size[0].lower()]
+    decimals = len(f"{said.value / scale:.9g}".partition(".")[2])
+    return math.isclose(round(value / scale, decimals) * scale, said.value, rel_tol=1e-9)
+
+
+_LARGE: Final = re.compile(
+    r"(?:million(?:s|en)?|mill[oó]n(?:es)?|billions?|milliard(?:en?|s)?)\b", re.I
+)
+
+
+def _is_loosely(said: Measure, stated: Measure) -> bool:
+    """Return whether one of two units is a name of several, such as pound, that the other is of."""
+    for one, two in ((said, stated), (stated, said)):
+        size = LOOSE.get(one.unit, {}).get(two.unit)
+        if size is not None and math.isclose(one.value * size, two.value, rel_tol=0.004):
+            return True
+    return False
 
 
 def _is_as_warm(said: Measure, stated: Measure) -> bool:
     if {said.unit, stated.unit} != {"°c", "°f"}:
         return False
     one, two = (m.value if m.unit == "°c" else (m.value - 32) / 1.8 for m in (said, stated))
-    return abs(one - two) <= 3  # as people round
+    return abs(one - two) <= 1  # as people round
 
 
 def _same_date(said: Measure, stated: Measure) -> bool:

@@ -81,7 +81,7 @@ _NUMBER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _DIGIT = re.compile("[0-9]")
-_MARKER = re.compile(r"^\s*[0-9]{1,3}[.)][ \t]+(?=\S)", re.MULTILINE)
+_MARKER = re.compile(r"^[ \t]{0,20}[0-9]{1,3}[.)][ \t]+(?=\S)", re.MULTILINE)
 _TYPOGRAPHY = {
     0x2212: "-", 0x2013: "-", 0xFE63: "-", 0xFF0D: "-", 0x066A: "%", 0xFF05: "%",
     0x066B: ".", 0x066C: ",", 0xFF0C: ",", 0xFF0E: ".", 0x2019: "'",

@@ -33,7 +33,7 @@ _TOLD = r"(?:answered|calculated|confirmed|determined|established|found|provided
 _SOURCE = r"(?:articles?|contexts?|data|documents?|excerpts?|information|passages?|sources?|texts?)"
 _SOURCES = (
     r"(?:(?:any|each|either|neither|none|all|both|of|the|these|those|this|my|your|given|provided|"
-    rf"retrieved|available|above|supplied) )*{_SOURCE}(?: (?:given|provided|above))?"
+    rf"retrieved|available|above|supplied) ){{0,5}}{_SOURCE}(?: (?:given|provided|above))?"
 )
 _LACKED = (
     r"(?:address|answer|contain|cover|describe|disclose|explain|give|have|include|indicate|mention|offer|"
@@ -55,7 +55,7 @@ _REFUSES = re.compile(
             rf"{_TELL}\b",
             rf"{_SELF} (?:wasn't|weren't) able to {_TELL}\b",
             rf"(?:(?:{_SELF}|it) )?{_CANNOT} (?:\w+ly )?{_TELL}\b",
-            rf"(?:it|this|(?:the|that|this|your) (?:answer|question)\b[^,;]*) {_CANNOT} be "
+            rf"(?:it|this|(?:the|that|this|your) (?:answer|question)\b[^,;]{{0,200}}) {_CANNOT} be "
             rf"{_TOLD}\b",
             rf"{_SELF} (?:do not|don't) (?:\w+ly )?know\b",
             rf"{_SELF} (?:do not|don't) have (?:enough|sufficient|any|the|that|this) "
@@ -77,7 +77,8 @@ _REFUSES = re.compile(
             rf"(?:{_SELF}(?: am|'m| are|'re) )?(?:unsure|not (?:\w+ly |quite )?"
             r"(?:sure|certain|familiar))\b",
             rf"(?:it is|it's|it remains) (?:{_NOT_KNOWN}|(?:not possible|impossible) to {_TELL})\b",
-            rf"the answer\b[^,;]* (?:is|remains) (?:{_NOT_KNOWN}|not available|inconclusive)\b",
+            rf"the answer\b[^,;]{{0,200}} (?:is|remains) "
+            rf"(?:{_NOT_KNOWN}|not available|inconclusive)\b",
             rf"(?:there (?:is|are|was|were) )?(?:no|not enough|insufficient) "
             rf"(?:\w+ ){{0,2}}{_FACTS}\b",
             rf"there (?:isn't|is not|aren't|are not) (?:any|enough|sufficient) "
@@ -104,7 +105,7 @@ _SECOND_CLAUSE = re.compile(
     rf"(?:,? (?:and|so)(?: therefore)?|,? therefore|, but|;) (?={_SELF}|it )"
 )
 
-_PREAMBLE = re.compile(r"(?:sure|certainly|of course|hello|hi|thank you)\b.{0,40}[!.]|.*:")
+_PREAMBLE = re.compile(r"(?:sure|certainly|of course|hello|hi|thank you)\b.{0,40}[!.]|.{0,200}:")
 _TURN = re.compile(
     r"(?:however|but|nevertheless|nonetheless|still|that said|here (?:is|are)|here's|aber|jedoch"
     r"|allerdings|mais|cependant|toutefois|pero|sin embargo)\b"
@@ -127,7 +128,7 @@ _ASIAN: Final = re.compile(
     r"(?:(?:我|我们)?(?:暂时|目前)?(?:不知道|不清楚|不确定|无法回答|无法确定)"
     r"(?:答案|(?:这个|该|您的|你的)问题)?"
     r"|(?:(?:根据)?(?:所?提供的)?(?:资料|文档|文件|上下文|信息)[中里内]?[,、\s]*)?"
-    r"(?:没有|缺乏|未提供|未提及)(?:足够的?|相关的?)*(?:信息|内容|答案)"
+    r"(?:没有|缺乏|未提供|未提及)(?:足够的?|相关的?){0,3}(?:信息|内容|答案)"
     r"|(?:わかり|分かり)ません|(?:分から|わから)ない(?:です)?|不明です|情報が(?:ありません|足りません)"
     r"|(?:お?答え(?:でき|られ)ません))"
 )

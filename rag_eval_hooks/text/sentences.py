@@ -27,16 +27,16 @@ _CLOSED = word_set(
 _MONTHS = word_set(
     "januar februar märz april mai juni juli august september oktober november dezember"
 )
-_MARKER = re.compile(r"^\s*(?:[-*+•‣▪–—●○◦]|\(?[0-9]{1,3}[.)]|\(?[a-zA-Z][)]|#{1,6})[ \t]+")
+_MARKER = re.compile(r"^\s{0,20}(?:[-*+•‣▪–—●○◦]|\(?[0-9]{1,3}[.)]|\(?[a-zA-Z][)]|#{1,6})[ \t]+")
 _END = re.compile(  # begins with a set of characters, which makes the search fast
     r"[。！？｡.!?…؟۔।॥](?:"
-    r"(?<=[。！？｡])[。！？｡]*[」』”’）)\]]*"
-    r"|(?<=[.!?…؟۔।॥])[.!?…؟۔।॥]*[\"'”’»)\]*_]*(?=\s|$)"
+    r"(?<=[。！？｡])[。！？｡]{0,9}[」』”’）)\]]{0,9}"
+    r"|(?<=[.!?…؟۔।॥])[.!?…؟۔।॥]{0,9}[\"'”’»)\]*_]{0,9}(?=\s|$)"
     r"|(?<=[a-zäöüß\d)]{2}[.!?])(?=[A-ZÄÖÜ][a-zäöüß]))"
 )
 _BEFORE_WORD = re.compile(r"[\s(\[\"'“‘]")
-_NEXT_WORD = re.compile(r"[\s\"'“‘(\[*_]*([^\W_]+)")
-_QUESTION = re.compile(r"[?？؟][\"'”’»」』)\]*_\s]*$")
+_NEXT_WORD = re.compile(r"[\s\"'“‘(\[*_]{0,20}([^\W_]{1,40})")
+_QUESTION = re.compile(r"[?？؟][\"'”’»」』)\]*_\s]{0,20}$")
 _WRAP = 50  # characters; a shorter line that ends without a stop is a line of its own
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["MONTHS", "UNITS", "may_hold_part", "part_spans"]
+__all__ = ["CODES", "LOOSE", "MONTHS", "UNITS", "may_hold_part", "part_spans"]
 
 
 def _units(*rows: str) -> dict[str, tuple[str, float]]:
@@ -49,12 +49,21 @@ UNITS: Final = _units(
     "b 1e6 mb megabyte megabytes",
     "b 1e9 gb gigabyte gigabytes",
     "b 1e12 tb terabyte terabytes",
-    "dollar 1 $ dollar dollars usd dólar dólares",
+    "usd 1 usd",
+    "cad 1 cad",
+    "aud 1 aud",
+    "dollar 1 $ dollar dollars dólar dólares",
     "euro 1 € euro euros eur",
-    "pound 1 £ pound pounds pfund gbp lb lbs livre livres libra libras",
+    "gbp 1 £ gbp",
+    "g 453.592 lb lbs",
+    "pound 1 pound pounds pfund livre livres libra libras",
     "yen 1 ¥ yen jpy",
-    "krone 1 krone kroner kronen kronor krona nok sek dkk",
-    "franc 1 franc francs franken chf franco francos",
+    "krone 1 krone kroner kronen kronor krona",
+    "nok 1 nok",
+    "sek 1 sek",
+    "dkk 1 dkk",
+    "chf 1 chf",
+    "franc 1 franc francs franken franco francos",
     "cent 1 cent cents centime centimes céntimos",
     "% 1 % percent prozent percentage",
     "°c 1 °c celsius",
@@ -64,6 +73,15 @@ UNITS: Final = _units(
     "watt 1000 kw kilowatt kilowatts",
 )
 """For each name of a unit its base unit, and how many of those it is."""
+LOOSE: Final = {
+    "dollar": {"usd": 1.0, "cad": 1.0, "aud": 1.0},
+    "pound": {"gbp": 1.0, "g": 453.592},
+    "krone": {"nok": 1.0, "sek": 1.0, "dkk": 1.0},
+    "franc": {"chf": 1.0},
+}
+"""For each name of several units what one of it is in each."""
+CODES: Final = ("usd", "eur", "gbp", "cad", "aud", "chf", "nok", "sek", "dkk", "jpy")
+"""Codes of currencies, which may stand before a sum."""
 MONTHS: Final = {
     name: at
     for at, names in enumerate(

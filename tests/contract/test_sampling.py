@@ -28,7 +28,7 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import SAMPLE
 from rag_eval_hooks.sample import Context

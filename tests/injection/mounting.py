@@ -11,8 +11,8 @@ from typing import Any
 from rag_eval_hooks import Context, Outcomes, RagEval, Sample, Score
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.endpoint import ClientOptions
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIChat
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.support.corpus import samples
@@ -75,7 +75,7 @@ def test_the_application_never_loads_the_model(tmp_path: Path) -> None:
     code = f"""
 import sys
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from tests.support.corpus import samples
 embedder, other = SentenceEmbedder({MODEL!r}), SentenceEmbedder({MODEL!r})

@@ -13,7 +13,7 @@ import pytest
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, made
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from tests.support.judge_task import JudgeTask
 from tests.support.optional import require

@@ -10,7 +10,7 @@ import pytest
 from rag_eval_hooks import ConfigError, Context, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.redaction import Match, Redactor, choose_redactor
 from rag_eval_hooks.redaction.patterns import Patterns

@@ -23,7 +23,7 @@ from rag_eval_hooks.judges.calls.context import in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.metered_judge import allowed
 from rag_eval_hooks.judges.calls.requests import Meter, Requests
-from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import ScriptedJudge

@@ -23,7 +23,7 @@ from rag_eval_hooks.judges.calibration import (
     cross_fitted,
     fitted,
 )
-from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.heuristic import LocalJudge
 from tests.support.judge_task import JudgeTask
 
 SEEDS = range(12)
@@ -96,7 +96,7 @@ def written(folder: Path, probabilities: list[float], truths: list[bool]) -> lis
         claim = {"claim": f"claim {number}", "supported": True, "probability": probability}
         sample = {"question": "q", "sample_id": f"s{number}", "answer": "a", "contexts": ["c"]}
         score = {"value": 1.0, "normalised": 1.0, "explanation": {"claims": [claim]}}
-        score |= {"annotator": "embedded", "version": "0.0+local.6"}
+        score |= {"annotator": "embedded", "version": "0.0+local.7"}
         lines.append({"sample": sample, "outcomes": {"ragas.faithfulness": score}})
         told.append({"sample_id": f"s{number}", "supported": truth})
         if number % 2:
@@ -117,7 +117,7 @@ def test_the_command_writes_what_the_judge_reads(
         assert word in text
     assert "labels             120" in text
     made = Calibration.read(tmp_path / "made.json")
-    assert made == replace(fitted(probabilities, truths), judge="embedded", version="local.6")
+    assert made == replace(fitted(probabilities, truths), judge="embedded", version="local.7")
     assert LocalJudge(calibration=tmp_path / "made.json").label is None
 
 

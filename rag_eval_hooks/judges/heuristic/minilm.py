@@ -44,7 +44,7 @@ def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judg
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(_TOKENS, strategy="only_first")
-    packed = files("rag_eval_hooks.judges.local").joinpath("weights", "entailment.safetensors")
+    packed = files("rag_eval_hooks.judges.heuristic").joinpath("weights", "entailment.safetensors")
     with as_file(packed) as path:
         weights = _merged(load_file(folder / "model.safetensors"), load_file(path))
 

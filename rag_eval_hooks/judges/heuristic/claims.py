@@ -12,29 +12,34 @@ from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 __all__ = ["claims"]
 
+# Bounded, so that no pattern takes time by the square of a run.
+_S, _SS = r"\s{0,3}", r"\s{1,3}"
 _SOURCE = r"(?:passage|document|context|text|source|excerpt|article|information|search result)"
-_NUMBERS = rf"[0-9]+(?:(?:,?\s*(?:and|&|to)|\s*[,–-])\s*(?:{_SOURCE}s?\s*)?[0-9]+)*"
-_CITED = rf"{_SOURCE}s?\s*\#?{_NUMBERS}"
+_NUMBER = "[0-9]{1,4}"
+_AND = rf"(?:,?{_S}(?:and|&|to)|{_S}[,–-]){_S}(?:{_SOURCE}s?{_S})?"
+_CITED = rf"{_SOURCE}s?{_S}\#?{_NUMBER}(?:{_AND}{_NUMBER}){{0,20}}"
 _SOURCES = (
-    rf"(?:(?:the|this|these|your|both)\s+)?(?:(?:given|provided)\s+)?(?:{_CITED}|{_SOURCE}s?)"
+    rf"(?:(?:the|this|these|your|both){_SS})?(?:(?:given|provided){_SS})?(?:{_CITED}|{_SOURCE}s?)"
 )
 _CITATION = re.compile(
-    rf"\s*[(\[](?:[a-z :]{{0,20}}\s)?{_CITED}\s*[)\]]"
-    r"|\s*\[[0-9]+(?:\s*[,-]\s*[0-9]+)*\]"
-    rf"|,?\s+(?:according to|as (?:\w+\s)?in|(?:\w+ed\s)?in|from)\s+(?=passage|excerpt){_CITED}",
+    rf"{_S}[(\[](?:[a-z :]{{0,20}}\s)?{_CITED}{_S}[)\]]"
+    rf"|{_S}\[{_NUMBER}(?:{_S}[,-]{_S}{_NUMBER}){{0,20}}\]"
+    rf"|,?{_SS}(?:according to|as (?:\w{{1,20}}\s)?in|(?:\w{{1,20}}ed\s)?in|from){_SS}"
+    rf"(?=passage|excerpt){_CITED}",
     re.IGNORECASE,
 )
 _OPENINGS = (
-    r"(?:yes|sure|certainly|of course|absolutely|well)\b[,!.:]?\s*",
+    rf"(?:yes|sure|certainly|of course|absolutely|well)\b[,!.:]?{_S}",
     r"(?:based (?:up)?on|according to|from|in|per"
     r"|as (?:stated|mentioned|described|per)(?: in| by)?)"
-    rf"\s+{_SOURCES}(?:\s+(?:provided|given|above|you provided))?\s*,\s*",
-    rf"{_SOURCES}\s+(?:also\s+)?(?:states?|says?|mentions?|suggests?|notes?|explains?|recommends?"
-    r"|describes?|indicates?|provides?|discuss(?:es)?|clarif(?:y|ies))(?:\s+that)?\s+",
-    rf"{_CITED}\s*:\s*",
+    rf"{_SS}{_SOURCES}(?:{_SS}(?:provided|given|above|you provided))?{_S},{_S}",
+    rf"{_SOURCES}{_SS}(?:also{_SS})?(?:states?|says?|mentions?|suggests?|notes?|explains?"
+    r"|recommends?|describes?|indicates?|provides?|discuss(?:es)?|clarif(?:y|ies))"
+    rf"(?:{_SS}that)?{_SS}",
+    rf"{_CITED}{_S}:{_S}",
     r"it(?:'s|’s| is) (?:also )?(?:important|worth|essential|mentioned|stated|noted)"
-    r"(?: (?:to note|to remember|to mention|noting|mentioning))? that\s+",
-    r"(?:step|tip|option|method|part|section)\s+[0-9]+\s*[:.)–-]\s*",
+    rf"(?: (?:to note|to remember|to mention|noting|mentioning))? that{_SS}",
+    rf"(?:step|tip|option|method|part|section){_SS}{_NUMBER}{_S}[:.)–-]{_S}",
 )
 _OPENING = re.compile(f"^(?:{'|'.join(_OPENINGS)})", re.IGNORECASE)
 _TALK = re.compile(
@@ -54,8 +59,8 @@ _MARKS = frozenset("*_`")
 _JOINTS = frozenset(";；,")
 _HEADING = re.compile(r"^(?:#{1,6}\s.*|[*_]{2}[^*_]+[*_]{2}:?|.*[:：][*_\s]*)$")
 _CLAUSE = re.compile(
-    r"[;；,](?:(?<!,)\s*|(?<=,)\s+(?:(?:but|while|whereas|although|though)\s+"
-    r"|and\s+(?=(?:he|she|it|they|this|these|the|there)\s)))",
+    rf"[;；,](?:(?<!,){_S}|(?<=,){_SS}(?:(?:but|while|whereas|although|though){_SS}"
+    rf"|and{_SS}(?=(?:he|she|it|they|this|these|the|there)\s)))",
     re.IGNORECASE,
 )
 # An underscore within a word, as in `max_tokens`, is no emphasis.

@@ -13,7 +13,7 @@ from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.local.minilm import Judged, load_minilm
+from rag_eval_hooks.judges.heuristic.minilm import Judged, load_minilm
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
 __all__ = ["BUILT_IN", "Entailer"]

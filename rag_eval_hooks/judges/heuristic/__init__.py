@@ -1,0 +1,7 @@
+"""The heuristic judge: findings by rules over words, without key, network or model."""
+
+from __future__ import annotations
+
+from rag_eval_hooks.judges.heuristic.judge import LocalJudge
+
+__all__ = ["LocalJudge"]

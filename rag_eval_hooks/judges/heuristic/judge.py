@@ -1,0 +1,253 @@
+"""Judge that needs nothing but the package itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import (
+    ChunkRelevance,
+    Finding,
+    Findings,
+    Stance,
+    Support,
+    Verdict,
+)
+from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.calibration import Calibration
+from rag_eval_hooks.judges.heuristic.agreement import agrees
+from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.judges.heuristic.entailer import Entailer
+from rag_eval_hooks.judges.heuristic.entailment import with_entailment
+from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Chunks, Passage, Vectors
+from rag_eval_hooks.judges.heuristic.ratings import (
+    aliases,
+    classification,
+    direct_relevance,
+    indistinct,
+    reference_claims,
+)
+from rag_eval_hooks.judges.heuristic.sentence import Claim, terms
+from rag_eval_hooks.judges.heuristic.support import read
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
+from rag_eval_hooks.text.folding import collapse_runs
+from rag_eval_hooks.text.key_terms import entities
+
+__all__ = ["LocalJudge"]
+
+VERSION: Final = "local.7"
+_NOT_MADE: Final = NotScored(
+    Cause.MISSING_INPUT, "the embedded judge generates no questions and rates by no rubric"
+)
+_SUPPORT: Final = {
+    Finding.ANSWER_SUPPORT: "answer_claims",
+    Finding.REFERENCE_SUPPORT: "reference_claims",
+}
+_USEFUL: Final = 0.15  # least relevance of a useful chunk
+_PAUSE_EVERY: Final = 8  # claims: a long answer must hold up neither the loop nor the GIL
+
+
+class _Case:
+    """The texts of one sample, each taken apart once."""
+
+    def __init__(self, sample: Sample, known: Findings) -> None:
+        self.question = collapse_runs(sample.question)
+        self.answer = collapse_runs(sample.answer or "")
+        self.reference = collapse_runs(sample.reference or "")
+        self.has_reference = sample.reference is not None
+        self._texts = [collapse_runs(context.text) for context in sample.contexts or ()]
+        self._known = known
+        self.vectors = NO_VECTORS
+
+    @cached_property
+    def chunks(self) -> Chunks:
+        return Chunks(map(Passage, self._texts))
+
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        return frozenset(terms(self.question))
+
+    @cached_property
+    def answered(self) -> Passage:
+        return Passage(self.answer)
+
+    @cached_property
+    def referred(self) -> Passage:
+        return Passage(self.reference)
+
+    def items(self, name: str) -> tuple[str, ...]:
+        """Return the known claims or entities."""
+        found = getattr(self._known, name)
+        return () if isinstance(found, NotScored) else tuple(map(collapse_runs, found))
+
+    def stance(self) -> Stance:
+        return Stance(
+            not self.answer or indistinct(self.answer),
+            self.has_reference and indistinct(self.reference),
+        )
+
+    def relevance(self, target: str) -> tuple[ChunkRelevance, ...]:
+        """Return the usefulness of each chunk for the question and a target text, by BM25."""
+        wanted = frozenset((*terms(self.question), *terms(target)))
+        scores = self.chunks.bm25(sorted(wanted))
+        return tuple(map(self._rated, scores, self.chunks, (wanted for _ in scores)))
+
+    def _rated(self, score: float, chunk: Passage, wanted: frozenset[str]) -> ChunkRelevance:
+        cosine = self.vectors.best(self.question, chunk)
+        if cosine is not None:
+            score = (score + max(cosine, 0.0)) / 2
+        held = ", ".join(sorted(wanted & chunk.index.keys()))
+        reason = f"holds: {held}" if held else "holds no term of the question"
+        return ChunkRelevance(score >= _USEFUL, min(100.0 * score, 100.0), reason)
+
+    def agreement(self, name: str, other: Passage) -> tuple[Verdict, ...]:
+        claimed = map(Claim.of, self.items(name))
+        return tuple(agrees(claim, other, self.asked, self.vectors) for claim in claimed)
+
+    def entities_found(self) -> tuple[Verdict, ...]:
+        return tuple(map(self._entity_found, self.items("entities")))
+
+    def _entity_found(self, entity: str) -> Verdict:
+        where = [
+            str(at) for at, one in enumerate(self.chunks, 1) if one.searched.holds_entity(entity)
+        ]
+        return Verdict(bool(where), f"in chunk {', '.join(where)}" if where else "in no chunk")
+
+
+_MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
+    Finding.ANSWER_CLAIMS: lambda case: claims(case.answer),
+    Finding.REFERENCE_CLAIMS: lambda case: claims(case.reference),
+    Finding.ENTITIES: lambda case: tuple(entities(case.reference)),
+    Finding.STANCE: _Case.stance,
+    Finding.ANSWER_AGREEMENT: lambda case: case.agreement("answer_claims", case.referred),
+    Finding.REFERENCE_AGREEMENT: lambda case: case.agreement("reference_claims", case.answered),
+    Finding.RELEVANCE: lambda case: case.relevance(case.reference),
+    Finding.RELEVANCE_TO_ANSWER: lambda case: case.relevance(case.answer),
+    Finding.ENTITIES_FOUND: _Case.entities_found,
+    Finding.CLASSIFICATION: lambda case: classification(
+        case.question, case.answer, case.reference, case.vectors
+    ),
+    Finding.DIRECT_RELEVANCE: lambda case: direct_relevance(
+        case.question, case.answer, case.vectors
+    ),
+}
+
+
+class LocalJudge:
+    """Findings by rules and a small logistic model over words; deterministic, no download.
+
+    It speaks only where it can be right: a claim is supported where one sentence states it in its
+    own words, and refuted where a value or a name speaks against it. It is unsure about all
+    others. Each verdict has a probability of support. Figures by data set stand in
+    docs/accuracy.md; scores have the label `screening`.
+
+    Args:
+        embedder: Adds the cosine of sentences to agreement and relevance of all kinds, not to
+            support: close in meaning is not stated.
+        entailer: Judges all claims that rules did not refute, by a model on this machine.
+        calibration: A file that `rag-eval-hooks calibrate` wrote from labels of your own for this
+            judge: probabilities of support become calibrated ones, and its cut decides in place
+            of unsure.
+
+    Raises:
+        ConfigError: The file is no calibration, or one of another judge or version.
+    """
+
+    makes: Final = frozenset({*_MADE, *_SUPPORT})
+    """Findings that it makes; all others are absent as `missing_input`."""
+    annotator_kind = AnnotatorKind.CODE
+
+    def __init__(
+        self,
+        embedder: Embedder | None = None,
+        entailer: Entailer | None = None,
+        calibration: str | Path | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._entailer = entailer
+        self.version = VERSION
+        self._calibration = None if calibration is None else self._read(Path(calibration))
+        if self._calibration is not None:
+            self.version += f"+{self._calibration.fingerprint}"
+
+    @property
+    def name(self) -> str:
+        """`embedded`, with the names of embedder and entailment model behind plus signs."""
+        models = (self._embedder, self._entailer)
+        return "+".join(["embedded", *(model.name for model in models if model is not None)])
+
+    @property
+    def label(self) -> str | None:
+        """`screening`, unless the judge was calibrated: a word on its scores."""
+        return "screening" if self._calibration is None else None
+
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
+        """Return findings by rules; generated questions and rubric ratings are never made.
+
+        Raises:
+            JudgeError: The embedder or the entailment model failed.
+        """
+        case = _Case(sample, known)
+        if self._embedder is not None:
+            case.vectors = await Vectors.of(self._embedder, _compared(case, wanted))
+        made: dict[str, Any] = {kind.value: _NOT_MADE for kind in wanted - self.makes}
+        for kind in sorted(wanted & _MADE.keys()):
+            made[kind.value] = _MADE[kind](case)
+            await asyncio.sleep(0)
+        for kind in sorted(wanted & _SUPPORT.keys()):
+            made[kind.value] = await self._supports(case, case.items(_SUPPORT[kind]))
+        return Findings(**made)
+
+    async def _supports(self, case: _Case, texts: Sequence[str]) -> tuple[Support, ...]:
+        readings = []
+        for at, text in enumerate(texts, 1):
+            readings.append(read(Claim.of(text), case.chunks, case.asked))
+            if at % _PAUSE_EVERY == 0:
+                await asyncio.sleep(0)
+        if self._entailer is not None:
+            found = await with_entailment(self._entailer.judge, readings)
+        else:
+            found = [reading.support for reading in readings]
+        return tuple(found if self._calibration is None else map(self._calibration.judged, found))
+
+    def _read(self, path: Path) -> Calibration:
+        read_ = Calibration.read(path)
+        made_for = f"{read_.judge} {read_.version}".strip()
+        if made_for not in ("", f"{self.name} {VERSION}"):
+            wants = f"a calibration of {self.name} {VERSION}, not of {made_for}"
+            raise ConfigError("calibration", str(path), wants)
+        return read_
+
+    async def aclose(self) -> None:
+        """Close the models."""
+        for model in (self._embedder, self._entailer):
+            if model is not None:
+                await model.aclose()
+
+
+def _compared(case: _Case, wanted: frozenset[Finding]) -> Iterable[str]:
+    """Yield the texts whose cosines the wanted findings read."""
+    passages: list[Passage] = []
+    if wanted & {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}:
+        yield case.question
+        passages += case.chunks
+    if Finding.DIRECT_RELEVANCE in wanted:
+        yield case.question
+        passages.append(case.answered)
+    if Finding.ANSWER_AGREEMENT in wanted:
+        yield from case.items("answer_claims")
+        passages.append(case.referred)
+    if Finding.REFERENCE_AGREEMENT in wanted:
+        yield from case.items("reference_claims")
+        passages.append(case.answered)
+    if Finding.CLASSIFICATION in wanted:
+        for alias in aliases(case.reference):
+            yield from reference_claims(alias)
+        passages.append(case.answered)
+    for passage in passages:
+        yield from (sentence.text for sentence in passage.sentences)

@@ -1,7 +1,0 @@
-"""The embedded judge: findings by rules over words, without key, network or model."""
-
-from __future__ import annotations
-
-from rag_eval_hooks.judges.local.local_judge import LocalJudge
-
-__all__ = ["LocalJudge"]

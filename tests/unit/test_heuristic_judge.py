@@ -1,0 +1,349 @@
+"""Laws of the heuristic judge, on drawn names, values and passages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, made
+from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS
+from rag_eval_hooks.judges.heuristic.ratings import classification, indistinct
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import NotScored
+from tests.support.scripts import run_script
+
+NAMES = st.sampled_from(
+    ["Arden", "Breck", "Tervo", "Norland", "Velling", "Marsk", "Kirrel", "Hovedan"]
+)
+NUMBERS = st.integers(21, 999)
+SENTENCES = (
+    "{a} sold the harbor to {b} for {n} euros.",
+    "The mill of {a} was closed by {b} after {n} days.",
+    "{a} pays {b} a fee of {n} pounds for every barrel.",
+    "The ferry from {a} to {b} carries {n} passengers.",
+)
+FILLER = (
+    "The weather on the coast is mild and the roads are narrow. Most visitors come by train. "
+    "Local bakeries open early, and the market hall is busy on weekends."
+)
+TAGS = (
+    "[fares.md] {}",
+    "{} [fares.md]",
+    "# Overview\n\n{}",
+    "- {}",
+    "1. {}",
+    "Notes\n{}",
+    "[3] {}",
+)
+
+
+def find(kind: Finding, question: str = "", chunks: Sequence[str] = (), **given: Any) -> Any:
+    known = Findings(**{name: given.pop(name) for name in list(given) if name.endswith("_claims")})
+    sample = Sample(question=question, contexts=list(chunks), **given)  # type: ignore[arg-type]
+    judge = given.get("judge", LocalJudge())
+    found = asyncio.run(judge.make(sample, frozenset({kind}), known))
+    return made(getattr(found, kind))
+
+
+def support(claim: str, *chunks: str, question: str = "what?") -> Support:
+    (verdict,) = find(Finding.ANSWER_SUPPORT, question, chunks, answer_claims=(claim,))
+    assert isinstance(verdict, Support)
+    return verdict
+
+
+@st.composite
+def facts(draw: st.DrawFn) -> tuple[str, str, str, int]:
+    """Draw a form of sentence, two names and a value."""
+    a, b = draw(st.lists(NAMES, min_size=2, max_size=2, unique=True))
+    return draw(st.sampled_from(SENTENCES)), a, b, draw(NUMBERS)
+
+
+def passage(sentence: str) -> str:
+    return f"{FILLER} {sentence} {FILLER}"
+
+
+@given(facts())
+def test_support_of_a_quoted_sentence_is_supported(fact: tuple[str, str, str, int]) -> None:
+    form, a, b, n = fact
+    sentence = form.format(a=a, b=b, n=n)
+    verdict = support(sentence, FILLER, passage(sentence))
+    assert verdict.by_chunk == (False, True)
+    assert verdict.quote == sentence
+
+
+@given(facts(), NUMBERS)
+def test_support_with_another_value_is_contradicted(
+    fact: tuple[str, str, str, int], other: int
+) -> None:
+    form, a, b, n = fact
+    assume(other != n)
+    verdict = support(form.format(a=a, b=b, n=other), passage(form.format(a=a, b=b, n=n)))
+    assert verdict.verdict is ClaimVerdict.CONTRADICTED
+    assert str(n) in verdict.reason
+
+
+@given(facts())
+def test_support_with_exchanged_names_is_never_supported(fact: tuple[str, str, str, int]) -> None:
+    form, a, b, n = fact
+    assert not support(form.format(a=b, b=a, n=n), passage(form.format(a=a, b=b, n=n))).supported
+
+
+@given(facts(), NAMES)
+def test_support_of_a_name_in_no_chunk_is_not_stated(
+    fact: tuple[str, str, str, int], name: str
+) -> None:
+    form, a, b, n = fact
+    assume(name not in (a, b))
+    verdict = support(form.format(a=a, b=name, n=n), passage(form.format(a=a, b=b, n=n)))
+    assert verdict.verdict is ClaimVerdict.NOT_STATED
+    assert name in verdict.reason
+
+
+@given(
+    facts(),
+    st.sampled_from(
+        (
+            "If the council agrees, {}",
+            "It is a myth that {}",
+            "Critics claim that {}",
+            "{} unless it rains.",
+            "Only in leap years {}",
+            "Until 1950 {}",
+        )
+    ),
+)
+def test_support_by_a_limited_sentence_is_never_supported(
+    fact: tuple[str, str, str, int], limited: str
+) -> None:
+    form, a, b, n = fact
+    sentence = form.format(a=a, b=b, n=n)
+    stated = limited.format(sentence.rstrip(".") if limited.startswith("{") else sentence)
+    assert not support(sentence, passage(stated)).supported
+
+
+@given(facts())
+def test_support_of_a_denied_sentence_is_contradicted(fact: tuple[str, str, str, int]) -> None:
+    _, a, b, n = fact
+    denied = f"{a} does not pay {b} a fee of {n} pounds."
+    stated = f"{a} does pay {b} a fee of {n} pounds."
+    for claim, chunk in ((denied, stated), (stated, denied)):
+        assert support(claim, passage(chunk)).verdict is ClaimVerdict.CONTRADICTED
+
+
+@given(facts(), st.sampled_from(TAGS), NUMBERS)
+def test_support_with_a_tag_in_a_chunk_is_the_same(
+    fact: tuple[str, str, str, int], tag: str, other: int
+) -> None:
+    form, a, b, n = fact
+    claim, chunk = form.format(a=a, b=b, n=other), form.format(a=a, b=b, n=n)
+    assert support(claim, tag.format(chunk)).verdict is support(claim, chunk).verdict
+    assert support(chunk, tag.format(chunk)).supported
+
+
+@given(st.integers(1, 11), st.integers(13, 23))
+def test_support_of_exchanged_times_is_never_supported(opens: int, closes: int) -> None:
+    chunk = f"The museum opens at {opens}:00 and closes at {closes}:00."
+    assert support(chunk, passage(chunk)).supported
+    exchanged = f"The museum opens at {closes}:00 and closes at {opens}:00."
+    assert not support(exchanged, passage(chunk)).supported
+
+
+@given(facts(), st.sampled_from("\u200b\u00ad\u2060\ufeff"), st.integers(1, 2))
+def test_support_of_a_denial_with_invisible_characters_is_read(
+    fact: tuple[str, str, str, int], mark: str, at: int
+) -> None:
+    _, a, b, n = fact
+    word = "not"[:at] + mark + "not"[at:]
+    verdict = support(
+        f"{a} does {word} pay {b} a fee of {n} pounds.",
+        f"{a} does pay {b} a fee of {n} pounds.",
+    )
+    assert verdict.verdict is ClaimVerdict.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("claim", "chunk"),
+    [
+        ("The drug was withdrawn in 2012.", "The drug was approved in 2012."),
+        ("The ticket costs 100 NOK.", "The ticket costs 100 SEK."),
+        ("It has 5.2 million users.", "It has 5 million users."),
+        ("The parcel weighs 5 lb.", "The parcel costs £5."),
+        ("The CEO resigned.", "The CEO did not resign; the CFO did."),
+        ("Anna married Ben.", "Anna did not marry Ben, she married Carl."),
+        ("Sales rose by 20%.", "Sales rose to 20%."),
+        ("The battery lasts 10 hours.", "The battery lasts at most 10 hours."),
+        ("Paracetamol is safe with alcohol.", "Paracetamol is not known to be safe with alcohol."),
+        ("Ferry.", "The ferry leaves at noon."),
+        ("Der Zug hält nicht in Köln.", "Der Zug hält in Köln."),
+        ("北京不是首都。", "北京是首都。"),
+        ("القاهرة ليست عاصمة مصر.", "القاهرة عاصمة مصر."),
+        ("Il treno ferma a Pisa.", "Il treno non ferma a Pisa."),
+    ],
+)
+def test_support_that_differs_in_one_word_is_never_supported(claim: str, chunk: str) -> None:
+    assert not support(claim, chunk).supported
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Der Zug hält am Sonntag nicht in Köln.",
+        "Les enfants de moins de six ans voyagent gratuitement.",
+        "El aceite se guarda en depósitos de acero.",
+        "长城始建于公元前7世纪。",
+        "富士山の標高は3776メートルです。",
+        "يبلغ طول النيل 6650 كيلومترا.",
+    ],
+)
+def test_support_of_a_quote_in_any_language_is_supported(sentence: str) -> None:
+    assert support(sentence, sentence).supported
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=80), st.lists(st.text(max_size=80), min_size=1, max_size=3))
+def test_support_of_any_text_has_one_flag_a_chunk(claim: str, chunks: list[str]) -> None:
+    verdict = support(claim, *chunks)
+    assert len(verdict.by_chunk) == len(chunks)
+    assert verdict.reason
+    assert verdict.probability is not None
+
+
+@given(facts())
+def test_probability_of_a_stated_claim_exceeds_that_of_an_invented_one(
+    fact: tuple[str, str, str, int],
+) -> None:
+    form, a, b, n = fact
+    sentence = form.format(a=a, b=b, n=n)
+    stated = support(sentence, passage(sentence)).probability or 0
+    invented = support("Divers found a sunken bell near Quorn.", passage(sentence)).probability or 0
+    assert stated > invented
+
+
+@given(st.text(max_size=120))
+def test_claims_of_any_text_are_distinct_and_not_blank(answer: str) -> None:
+    found = claims(answer)
+    assert len(set(found)) == len(found)
+    assert all(claim.strip() for claim in found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("Cornish heath", ("Cornish heath",)),
+        ("It grows. It flowers. It grows.", ("It grows.", "It flowers.")),
+        ("Is it? It is green.", ("It is green.",)),
+        (
+            "Based on the given passages, here are the steps:\n\n1. Mix the soda.\n2. Wash it.",
+            ("Mix the soda.", "Wash it."),
+        ),
+        ("According to passage 2, heath is pink (Passage 1).", ("heath is pink.",)),
+        ("## Rates\nThe rate is 5% [2].", ("The rate is 5%.",)),
+        ("The passages do not mention the price.", ()),
+        ("北京是首都。上海很大。", ("北京是首都。", "上海很大。")),
+    ],
+)
+def test_claims_are_statements_without_markers_and_talk(
+    answer: str, expected: tuple[str, ...]
+) -> None:
+    assert claims(answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "correct"),
+    [
+        ("The head office is in Delhi.", "Delhi", True),
+        ("The head office is not in Delhi.", "Delhi", False),
+        ("It opened in 1896.", "1895", False),
+        ("Python3", "Python3", True),
+        ("Windows11", "Windows11", True),
+        ("It was the United States1.", "USA / United States", True),
+        ("No idea.", "/", False),
+        ("No idea.", "|", False),
+        ("It was J. Austen.", "Jane Austen", True),
+    ],
+)
+def test_classification_compares_answer_and_reference(
+    answer: str, reference: str, correct: bool
+) -> None:
+    assert classification("What is it?", answer, reference, NO_VECTORS).holds is correct
+
+
+@pytest.mark.parametrize("text", ["", "I don't know.", "It might be so.", "Why?"])
+def test_indistinct_texts_state_nothing(text: str) -> None:
+    assert indistinct(text)
+    assert not indistinct(f"{text} The mill was built in 1840.".strip()) or "know" in text
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=60), min_size=1, max_size=3))
+def test_relevance_of_any_chunk_is_within_its_scale(question: str, chunks: list[str]) -> None:
+    found = find(Finding.RELEVANCE, question, chunks, reference="heath")
+    assert len(found) == len(chunks)
+    assert all(0.0 <= chunk.rating <= 100.0 for chunk in found)
+
+
+@given(facts())
+def test_relevance_of_the_answering_chunk_is_highest(fact: tuple[str, str, str, int]) -> None:
+    form, a, b, n = fact
+    chunk = passage(form.format(a=a, b=b, n=n))
+    first, second = find(Finding.RELEVANCE, f"What do {a} and {b} share?", [FILLER, chunk])
+    assert second.rating > first.rating
+    assert second.useful
+    assert not first.useful
+
+
+class Counting(Embedder):
+    """Embedder that counts its texts; all vectors are equal."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.closed = False
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.texts += texts
+        return [[1.0, 0.0] for _ in texts]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def test_embedder_sees_each_text_once_and_is_closed() -> None:
+    embedder = Counting()
+    judge = LocalJudge(embedder)
+    sample = Sample(question="Where?", contexts=["In Breck.", "In Breck."], answer="Arden.")  # type: ignore[arg-type]
+    kinds = frozenset({Finding.RELEVANCE, Finding.DIRECT_RELEVANCE})
+    found = asyncio.run(judge.make(sample, kinds, Findings()))
+    asyncio.run(judge.aclose())
+    assert len(set(embedder.texts)) == len(embedder.texts)
+    assert [chunk.useful for chunk in made(found.relevance)] == [True, True]
+    assert embedder.closed
+
+
+def test_judge_makes_no_rubric_ratings_and_no_questions() -> None:
+    judge = LocalJudge()
+    assert isinstance(judge, Judge)
+    kinds = frozenset(Finding) - LocalJudge.makes
+    found = asyncio.run(judge.make(Sample(question="q", answer="a"), kinds, Findings()))
+    assert all(isinstance(getattr(found, kind), NotScored) for kind in kinds)
+
+
+def test_scores_do_not_depend_on_the_hash_seed(tmp_path: Any) -> None:
+    code = """
+        from rag_eval_hooks import RagEval
+        chunk = "The mill of Arden was closed by Breck after 40 days. Most visitors come by train."
+        with RagEval("ragas", embedder="none") as evals:
+            print(evals.evaluate({"question": "Who closed it?", "contexts": [chunk, chunk[:20]],
+                                  "answer": "Breck closed the mill of Arden. Visitors like it."}))
+    """
+    seeds = ("0", "1", "77")
+    printed = {run_script(tmp_path, code, PYTHONHASHSEED=seed) for seed in seeds}
+    assert len(printed) == 1
