@@ -6,9 +6,7 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from importlib.util import find_spec
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,8 +26,9 @@ __all__ = ["register"]
 _UNSCORED: Final = 3
 _PATIENCE_S: Final = 86_400.0
 """Seconds to wait for a row that workers evaluate."""
-_EVERY_S: Final = 10.0
-"""Seconds between two lines where the output is no terminal."""
+_TERMINAL_S: Final = 0.5
+_FILE_S: Final = 10.0
+"""Seconds between two lines of progress."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,7 +83,6 @@ def _run(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     with (
         RagEval(sinks=sinks, config=config, judge=judge, embedder=embedder) as evals,
-        _progress(arguments.limit or count_rows(data)) as progress,
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
         run = run_dataset(
@@ -94,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
             done=rows_done(output),
             ask=ask,
             concurrency=arguments.concurrency,
-            progress=progress,
+            progress=_Progress(arguments.limit or count_rows(data)),
         )
     _print_end(run, output, time.monotonic() - started)
     if run.failed or run.partial or run.unreadable:
@@ -158,38 +156,28 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
         print(f"see them: rag-eval-hooks report {output} -o report.html")
 
 
-@contextmanager
-def _progress(total: int | None) -> Iterator[Callable[[DatasetRun], None]]:
-    """Give a function that shows counts: a bar in a terminal, else a line now and then."""
-    started = time.monotonic()
+class _Progress:
+    """Prints rows, rate, cost and time left: on one line of a terminal, else now and then."""
 
-    def told(run: DatasetRun) -> str:
-        rate = run.evaluated / max(1e-9, time.monotonic() - started)
-        cost = "" if run.usage.cost is None else f", cost {run.usage.cost:.4f}"
-        return f"{rate:.0f} a second{cost}"
+    def __init__(self, total: int | None) -> None:
+        self._total = total
+        self._is_terminal = sys.stderr.isatty()
+        self._started = self._shown = time.monotonic()
 
-    if not sys.stderr.isatty() or find_spec("rich") is None:
-        last = started
-
-        def print_line(run: DatasetRun) -> None:
-            nonlocal last
-            if time.monotonic() - last >= _EVERY_S:
-                last = time.monotonic()
-                of_all = "" if total is None else f" of {total}"
-                print(f"{run.evaluated + run.resumed}{of_all} rows, {told(run)}", file=sys.stderr)
-
-        yield print_line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
-
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeLeft()
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
-
-        def show(run: DatasetRun) -> None:
-            completed = run.evaluated + run.resumed + run.unreadable
-            bar.update(task, completed=completed, description=told(run))
-
-        yield show
+    def __call__(self, run: DatasetRun) -> None:
+        now = time.monotonic()
+        if now - self._shown < (_TERMINAL_S if self._is_terminal else _FILE_S):
+            return
+        self._shown = now
+        done, rate = (
+            run.evaluated + run.resumed + run.unreadable,
+            run.evaluated / (now - self._started),
+        )
+        text = f"{done} rows, {rate:.0f} a second"
+        if self._total is not None and rate:
+            text = f"{done} of {self._total} rows, {rate:.0f} a second"
+            text += f", {max(0, self._total - done) / rate:.0f} s left"
+        if run.usage.cost is not None:
+            text += f", cost {run.usage.cost:.4f}"
+        end = "\x1b[K\r" if self._is_terminal else "\n"
+        print(text, end=end, file=sys.stderr, flush=True)

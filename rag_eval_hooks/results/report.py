@@ -190,6 +190,24 @@ def _usage(rows: Iterable[ResultRow]) -> dict[str, Usage]:
 def as_json(report: ResultReport) -> dict[str, Any]:
     """Return a report as plain types."""
     times = report.times
+    groups = {
+        key: {
+            str(name): {"samples": group.samples, "metrics": _metrics_of(group)}
+            for name, group in groups.items()
+        }
+        for key, groups in report.groups.items()
+    }
+    first = [
+        {
+            "pattern": one.rule.name,
+            "blame": one.rule.blame,
+            "meaning": one.rule.meaning,
+            "advice": one.rule.advice,
+            "share": asdict(one.share),
+            "samples": [row.sample.sample_id for row in one.rows],
+        }
+        for one in report.diagnoses
+    ]
     return {
         "title": report.title,
         "samples": report.whole.samples,
@@ -200,24 +218,8 @@ def as_json(report: ResultReport) -> dict[str, Any]:
         "passed": report.whole.passed and asdict(report.whole.passed),
         "metrics": _metrics_of(report.whole),
         "labelled": [asdict(one) for one in report.labelled],
-        "groups": {
-            key: {
-                str(name): {"samples": g.samples, "metrics": _metrics_of(g)}
-                for name, g in groups.items()
-            }
-            for key, groups in report.groups.items()
-        },
-        "look_at_first": [
-            {
-                "pattern": each.rule.name,
-                "blame": each.rule.blame,
-                "meaning": each.rule.meaning,
-                "advice": each.rule.advice,
-                "share": asdict(each.share),
-                "samples": [row.sample.sample_id for row in each.rows],
-            }
-            for each in report.diagnoses
-        ],
+        "groups": groups,
+        "look_at_first": first,
         "worst": [row.sample.sample_id for row in report.worst[:_WORST]],
         "cost": asdict(report.total),
     }
@@ -226,19 +228,9 @@ def as_json(report: ResultReport) -> dict[str, Any]:
 def _metrics_of(group: ResultGroup) -> dict[str, Any]:
     return {
         name: {
-            "scored": one.scored,
-            "estimate": one.estimate and asdict(one.estimate),
-            "normalised": one.normalised and asdict(one.normalised),
-            "word": None if one.normalised is None else band_of(name, one.normalised.mean),
-            "best": one.best,
-            "worst": one.worst,
+            **asdict(one),
             **one.counts,
-            "labels": dict(one.labels),
-            "label_shares": {label: asdict(share) for label, share in one.shares.items()},
-            "not_scored": {cause.value: count for cause, count in one.absences.items()},
-            "probabilities_estimated": one.is_estimated,
-            "rare_stratum": one.is_rare,
-            "screening": one.is_screening,
+            "word": None if one.normalised is None else band_of(name, one.normalised.mean),
         }
         for name, one in group.metrics.items()
     }

@@ -51,7 +51,7 @@ class MetricSummary:
     worst: float | None
     labels: Mapping[str, int]  # scores by label
     shares: Mapping[str, Estimate]  # share of each label over all traffic
-    absences: Mapping[Cause, int]  # samples without a score, by cause
+    not_scored: Mapping[Cause, int]  # samples without a score, by cause
     scored: int
     is_estimated: bool  # a rate limit or a full queue had a part in a probability
     is_screening: bool  # a score is of a judge that is not calibrated
@@ -151,7 +151,7 @@ def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> Metric
         worst=ranked[0].value if ranked else None,
         labels={str(label): count for label, count in labels.items()},
         shares={str(label): share for label, share in shares.items() if share is not None},
-        absences=dict(Counter(one.cause for _, one in column if isinstance(one, NotScored))),
+        not_scored=dict(Counter(one.cause for _, one in column if isinstance(one, NotScored))),
         scored=len(scored),
         is_estimated=any(one.probability_estimated for one in scores),
         is_screening=any(one.label == SCREENING for one in ranked),

@@ -69,7 +69,7 @@ def metric_table(
 
 
 def _metric_row(one: MetricSummary) -> tuple[str, ...]:
-    absent = ", ".join(f"{count} {cause.value}" for cause, count in one.absences.items())
+    absent = ", ".join(f"{count} {cause.value}" for cause, count in one.not_scored.items())
     if one.estimate is None or one.normalised is None:
         return one.metric, *["-"] * 4, "0", "-", "-", absent
     effective = f" (as good as {one.estimate.effective_n:.0f})"

@@ -318,7 +318,7 @@ def test_absences_are_counted_and_in_no_mean(values: list[float | Cause]) -> Non
     rows = [row({"m": NotScored(v) if isinstance(v, Cause) else UNIT.score(v)}) for v in values]
     summary = summarise(rows)[None].metrics["m"]
     scores = [v for v in values if not isinstance(v, Cause)]
-    assert summary.scored + sum(summary.absences.values()) == len(values)
+    assert summary.scored + sum(summary.not_scored.values()) == len(values)
     assert summary.scored == len(scores)
     assert (summary.best, summary.worst) == ((max(scores), min(scores)) if scores else (None, None))
     if scores:
