@@ -50,6 +50,16 @@ _SAMPLE: Final = Sample(
     answer="The library opens at nine.",
 )
 _FAITHFUL, _BY_EMBEDDER = "ragas.faithfulness", "ragas.answer_relevancy"
+_ALONE: Final[Mapping[str, Any]] = {
+    "evaluator": "thread",
+    "metric_rates": {},
+    "rules": (),
+    "sinks": (),
+    "spool": None,
+    "tail": (),
+    "thresholds": {},
+}
+"""Settings under which a check touches neither sinks nor the samples of a spool."""
 _FAULT: Final = "The endpoint failed: read its log, or wait."
 _ADVICE: Final[Mapping[str, str]] = {
     "HTTP 401": "Set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY).",
@@ -185,15 +195,9 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
         # The metrics of the settings are checked, then those that show judge and embedder.
         RagEval(config=config, tracer_provider=NoOpTracerProvider()).shutdown(1)
+        alone = config.model_copy(update=_ALONE)
         evals = RagEval(
-            [_FAITHFUL, _BY_EMBEDDER],
-            sinks=[],
-            config=config,
-            tracer_provider=NoOpTracerProvider(),
-            thresholds={},
-            metric_rates={},
-            rules=(),
-            tail=(),
+            [_FAITHFUL, _BY_EMBEDDER], config=alone, tracer_provider=NoOpTracerProvider()
         )
     except (RagEvalError, ImportError, OSError) as error:
         advice = error.advice if isinstance(error, ConfigError) else ""

@@ -48,7 +48,7 @@ def read_labels(path: Path) -> Labels:
         OSError: The file cannot be read.
     """
     labels: dict[tuple[str, str], float] = {}
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, start=1):
             if text.strip():
                 try:
