@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
+from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.document_search import (
     WIDE,
@@ -103,7 +103,7 @@ class Documents:
         before = entries(given) or {}
         for key, item in (entries(update_of(outputs)) or {}).items():
             if key in self._keys and isinstance(item, str) and item != before.get(key):
-                return Context(text=item) if is_telling_text(item) else None
+                return Context(text=item) if is_distinctive_text(item) else None
         return None
 
     def in_artifact(self, artifact: Any, is_known: IsKnown) -> Lists:

@@ -10,8 +10,8 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
 from rag_eval_hooks.capture.records import Facts
+from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.question_answer import message_text
 from rag_eval_hooks_langchain.structured import update_of
@@ -144,14 +144,14 @@ def text_of_tool(output: Any) -> Context | None:
         if getattr(output, "status", "success") == "error" or _lists_texts(output.content):
             return None
         output = message_text(output)
-    if isinstance(output, str) and is_telling_text(output):
+    if isinstance(output, str) and is_distinctive_text(output):
         return Context(text=output)
     return None
 
 
 def _lists_texts(content: Any) -> bool:
     """Return whether a tool gave several texts, each of which can be recognised."""
-    return len(content) > 1 and all(isinstance(t, str) and is_telling_text(t) for t in content)
+    return len(content) > 1 and all(isinstance(t, str) and is_distinctive_text(t) for t in content)
 
 
 def tool_content(output: Any) -> Any:

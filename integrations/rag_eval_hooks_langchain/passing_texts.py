@@ -10,15 +10,15 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.capture.contexts.replies import as_json, found_nothing, json_in, main_part
-from rag_eval_hooks.capture.contexts.rows import (
+from rag_eval_hooks.capture.replies import as_json, found_nothing, json_in, main_part
+from rag_eval_hooks.capture.rows import (
     block_text,
     is_message,
     lone_row,
     row_of,
     table_rows,
 )
-from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
+from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.structured import entries
 
@@ -87,7 +87,7 @@ def _in_text(text: str, as_context: AsContext | None) -> Lists:
         found = list(_in_object(main_part(held), as_context, _DEEP))
     if found:
         yield from found
-    elif is_telling_text(text):
+    elif is_distinctive_text(text):
         yield (Context(text=text),)
 
 
@@ -101,7 +101,7 @@ def _in_list(
     if items and isinstance(items[0], int | float):
         return
     rows = [_row(item, as_context) for item in items]
-    found = tuple(row for row in rows if row is not None and is_telling_text(row.text))
+    found = tuple(row for row in rows if row is not None and is_distinctive_text(row.text))
     is_table = 2 * len(found) < len(items) and not isinstance(items[0], BaseMessage | Document)
     table = table_rows(items, write) if is_table else None
     if found and table is None:

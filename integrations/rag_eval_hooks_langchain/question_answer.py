@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.capture.contexts.rows import block_text
+from rag_eval_hooks.capture.rows import block_text
 from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks_langchain.structured import as_json, entries, fresh
 

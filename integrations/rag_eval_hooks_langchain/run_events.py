@@ -429,6 +429,7 @@ class RunEvents(BaseCallbackHandler):
                 if isinstance(outer.state, ChainState):
                     outer.state.holds_tool = True
             run.facts = models.tool_facts(run.name, event)
+            run.description = str((serialized or {}).get("description") or "")
             if self._recorder.span_content:
                 given = self._copy(run, event.get("inputs"))
                 self._later("on_tool_start", self._read_arguments, run, given, input_str)

@@ -19,10 +19,10 @@ from langchain_core.messages import (
 )
 
 from rag_eval_hooks.capture import Origin, Recorder, Run, RunKind
-from rag_eval_hooks.capture.contexts.prompt_match import shown_in
-from rag_eval_hooks.capture.contexts.text_forms import fold
 from rag_eval_hooks.capture.conversation import thread_of
+from rag_eval_hooks.capture.passages import shown_in
 from rag_eval_hooks.capture.records import DocumentList, Interaction
+from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.choices import Choices

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
-from rag_eval_hooks.capture.contexts.replies import as_json, found_nothing, json_in, main_part
-from rag_eval_hooks.capture.contexts.rows import is_message, lone_row, row_of, table_rows
+from rag_eval_hooks.capture.replies import as_json, found_nothing, json_in, main_part
+from rag_eval_hooks.capture.rows import is_message, lone_row, row_of, table_rows
 from rag_eval_hooks.context import contexts_of, is_readable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context

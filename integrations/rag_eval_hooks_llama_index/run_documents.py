@@ -9,10 +9,10 @@ from llama_index.core.schema import NodeWithScore
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Origin, Run, RunKind
-from rag_eval_hooks.capture.contexts.replies import found_nothing, main_part, mapping_in
-from rag_eval_hooks.capture.contexts.rewriting import replace_rewritten
-from rag_eval_hooks.capture.contexts.rows import lone_row
-from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
+from rag_eval_hooks.capture.replies import found_nothing, main_part, mapping_in
+from rag_eval_hooks.capture.rewriting import replace_rewritten
+from rag_eval_hooks.capture.rows import lone_row
+from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
@@ -163,7 +163,7 @@ class RunDocuments:
 def _telling(options: LlamaIndexOptions, value: Any) -> list[Sequence[Context]]:
     """Return the lists of texts in a value that are long enough to be recognised."""
     lists = (
-        [c for c in f.contexts if is_telling_text(c.text)] for f in options.documents_in(value)
+        [c for c in f.contexts if is_distinctive_text(c.text)] for f in options.documents_in(value)
     )
     return list(filter(None, lists))
 

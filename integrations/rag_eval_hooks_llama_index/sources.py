@@ -8,8 +8,8 @@ from typing import Any
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 from rag_eval_hooks.capture import Origin, Recorder, Run
-from rag_eval_hooks.capture.contexts.rewriting import without_rewritten
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
+from rag_eval_hooks.capture.rewriting import without_rewritten
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index.inner_answers import with_documents_behind_answers
 
@@ -133,4 +133,4 @@ class _Retrieved:
     def _asks(self, text: str, held: str) -> bool:
         """Return whether a source asks the question around the document that it holds."""
         around = fold(text.replace(held, " "))
-        return is_telling(self._question) and self._question in around
+        return is_distinctive(self._question) and self._question in around

@@ -22,6 +22,7 @@ from rag_eval_hooks_llama_index.kinds import (
     call_id_of,
     described,
     facts_of,
+    field,
     name_of,
 )
 from rag_eval_hooks_llama_index.model_calls import ModelCalls
@@ -132,6 +133,7 @@ class Tracker:
             remember(self._parents.workflows, span_id, None)
             arguments = {k: v for k, v in arguments.items() if k not in _OF_WORKFLOWS}
         elif role is Role.TOOL:
+            run.description = str(field(instance.metadata, "description") or "")
             self._tools.enter(span_id, instance, arguments)
             if self._recorder.span_content:
                 self._recorder.for_span(run, arguments=arguments_text(arguments))

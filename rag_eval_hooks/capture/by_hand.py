@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.hand_calls import HandCall, answers, picks_tool, retrievals_shown
 from rag_eval_hooks.capture.join_calls import join_calls, rewriting
 from rag_eval_hooks.capture.places import Nearness
 from rag_eval_hooks.capture.records import Interaction
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 from rag_eval_hooks.incidents import Incidents
 
 __all__ = ["CallsByHand"]
@@ -68,8 +68,9 @@ class _Request:
         said = {fold(one.text) for one in self.calls}
         if call.retrievals:
             queries = [one.query for one in call.retrievals]
-            return any(is_telling(query) and query in text for query in queries for text in said)
-        return sum(is_telling(text) and text in call.prompt for text in said) > 1
+            queries = [query for query in queries if is_distinctive(query)]
+            return any(query in text for query in queries for text in said)
+        return sum(is_distinctive(text) and text in call.prompt for text in said) > 1
 
     def is_over(self, others: Iterable[_Request]) -> bool:
         """Return whether its place is gone, or another request began in its line of execution."""

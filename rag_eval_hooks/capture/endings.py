@@ -13,14 +13,14 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import format_trace_id
 
+from rag_eval_hooks.capture.answer import answer_of
 from rag_eval_hooks.capture.by_hand import CallsByHand
-from rag_eval_hooks.capture.contexts.countable import countable, guesses
-from rag_eval_hooks.capture.contexts.prompt_match import shown_in
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
+from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.hand_calls import answers, asks_nothing, is_step
-from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind, UnseenParent
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind, UnseenParent
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.capture.snapshots import Snapshots
+from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
@@ -130,7 +130,7 @@ class Endings:
             self._pass_over(interaction)
         elif retrieved or (
             retrieved is None
-            and _has_retrieved(interaction)
+            and has_retrieved(interaction, answer_of(interaction))
             and not self._by_hand.was_shown(interaction)
         ):
             self._on_end(interaction)
@@ -237,28 +237,6 @@ def _is_childless(interaction: Interaction) -> bool:
     root = interaction.root
     answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
     return answered and len(interaction.runs) == 1
-
-
-def _has_retrieved(interaction: Interaction) -> bool:
-    """Return whether texts of tools or steps, or what the caller gave, were used as documents.
-
-    Documents that the caller gave count if a model saw one, or could have; texts of tools if they
-    are no echo; texts of steps if a model saw one. What is no retrieval is dropped.
-
-    Args:
-        interaction: An ended one in which nothing was surely retrieved.
-    """
-    prompt = " ".join(fold(text) for run in interaction.runs for text in run.prompt)
-    given = interaction.lists_of(Origin.GIVEN)
-    texts = [context.text for found in given for context in found.contexts]
-    known = all(is_telling_text(text) for text in texts) and not interaction.left_out
-    if given and prompt and known and not shown_in(prompt, given):
-        interaction.lists = [f for f in interaction.lists if f.origin is not Origin.GIVEN]
-    if countable(interaction, None):
-        return True
-    lists = map(interaction.lists_of, (Origin.STEP, Origin.EARLIER))
-    guessed = (guesses(interaction, one) for one in lists)
-    return bool(prompt) and any(found and shown_in(prompt, found) for found in guessed)
 
 
 def is_left(interaction: Interaction) -> bool:

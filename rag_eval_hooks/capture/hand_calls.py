@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from rag_eval_hooks.capture.contexts.replies import texts_in
-from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling, is_telling_text
 from rag_eval_hooks.capture.places import Nearness, Place
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.replies import texts_in
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.sample import Status
 
 __all__ = [
@@ -161,9 +161,9 @@ def stands_in(text: str, prompt: str) -> bool:
         text: Of the document.
         prompt: Folded.
     """
-    if not is_telling_text(text):
+    if not is_distinctive_text(text):
         return False
-    return any(form[:_BEGINNING] in prompt for form in forms(text))
+    return fold(text)[:_BEGINNING] in prompt
 
 
 def _giver(call: HandCall, givers: Sequence[HandCall]) -> HandCall | None:
@@ -182,5 +182,5 @@ def _of_short_texts(call: HandCall, retrievals: Sequence[HandCall]) -> Iterator[
     for one in retrievals:
         if one.query and one.query in call.prompt and call.nearness(one) > 0:
             texts = set(map(fold, one.documents))
-            if not any(map(is_telling, texts)) and all(text in call.prompt for text in texts):
+            if not any(map(is_distinctive, texts)) and all(text in call.prompt for text in texts):
                 yield one

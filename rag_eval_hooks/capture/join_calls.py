@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling, is_telling_text
 from rag_eval_hooks.capture.hand_calls import HandCall, picks_tool, stands_in
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 
 __all__ = ["join_calls", "rewriting"]
 
@@ -58,8 +58,8 @@ def _answering(calls: Sequence[HandCall]) -> HandCall:
     for place in range(len(calls) - 1, 0, -1):
         call = calls[place]
         said = [fold(one.text) for one in calls[:place]]
-        checks = not is_telling_text(call.text) and any(
-            is_telling(text) and text in call.prompt for text in said
+        checks = not is_distinctive_text(call.text) and any(
+            is_distinctive(text) and text in call.prompt for text in said
         )
         if call.text and not checks:
             return call

@@ -70,6 +70,8 @@ class Run:
     # The output is a text that cannot be read.
     text_unknown: bool = False
     query: str | None = None
+    # What a tool says of itself.
+    description: str = ""
     facts: Facts = field(default_factory=lambda: _NO_FACTS)
     # Class name of the exception that ended the run.
     error_type: str | None = None

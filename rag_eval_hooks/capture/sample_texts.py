@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.capture.contexts.candidates import likeliest
+from rag_eval_hooks.capture.text_forms import fold, words
 from rag_eval_hooks.redaction import MARGIN, Session
 from rag_eval_hooks.sample import Context
 
@@ -65,7 +66,7 @@ class SampleTexts:
         """
         if contexts is None:
             return None
-        kept = likeliest(contexts, answer, most) or ()
+        kept = _likeliest(contexts, answer, most) or ()
         if len(contexts) > len(kept):
             self.cut_fields.append(field)
         return tuple(
@@ -141,3 +142,26 @@ class SampleTexts:
             return len(repr(value)) <= most
         except Exception:  # noqa: BLE001 - the host's edge: an object of its own, left out and noted
             return False
+
+
+def _likeliest(
+    contexts: tuple[Context, ...] | None, answer: str | None, most: int
+) -> tuple[Context, ...] | None:
+    """Return as many contexts as are wanted, in their order: those that the answer may rest on.
+
+    A word of the answer counts more, the fewer contexts hold it. Of equal ones the last count, as
+    the last search of an agent is the nearest to its answer.
+
+    Args:
+        contexts: All, or None.
+        answer: What the user got; without one the first contexts are returned.
+        most: How many are wanted.
+    """
+    if contexts is None or len(contexts) <= most or answer is None:
+        return contexts if contexts is None else contexts[:most]
+    said = set(words(fold(answer)))
+    held = [said.intersection(words(fold(context.text))) for context in contexts]
+    times = Counter(word for words_held in held for word in words_held)
+    weights = [sum(1 / times[word] for word in words_held) for words_held in held]
+    ranked = sorted(range(len(contexts)), key=lambda index: (weights[index], index))
+    return tuple(contexts[index] for index in sorted(ranked[-most:]))

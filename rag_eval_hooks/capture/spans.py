@@ -21,14 +21,13 @@ from opentelemetry.trace import (
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.capture.answer import answer_of
 from rag_eval_hooks.capture.content import Attributes, Contents, content_of, marked, plain, texts
-from rag_eval_hooks.capture.contexts.questions import question_of
-from rag_eval_hooks.capture.contexts.retrieval_stages import Rewritten
 from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.messages import agent_messages
+from rag_eval_hooks.capture.question import Rewritten, question_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
-from rag_eval_hooks.capture.sample_parts import answer_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Status

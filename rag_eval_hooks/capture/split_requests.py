@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rag_eval_hooks.capture.contexts.text_forms import fold
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
+from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.sample import Status
 
 __all__ = ["split_requests"]

@@ -80,8 +80,8 @@ def test_what_a_model_said_is_the_answer_in_a_users_message(
 ) -> None:
     """A bare text in `messages` becomes the user's, and an agent's report bears a name."""
     drawn = Variation(seed)
-    question, passages, answer = drawn.question(), drawn.passages(2), answer_of(drawn)
-    author = drawn.name()
+    question, passages = drawn.question(), drawn.passages(2)
+    answer, author = passages[1], drawn.name()
 
     def search(state: Any) -> Any:
         return {"messages": [("ai", "\n".join(passages))]}
@@ -311,7 +311,9 @@ def test_memories_are_contexts_and_receipts_are_none(
 
     form: Any = "content_and_artifact" if artifact else "content"
     tools = [
-        StructuredTool.from_function(search, name=name, description="S.", response_format=form),
+        StructuredTool.from_function(
+            search, name=name, description="Searches.", response_format=form
+        ),
         StructuredTool.from_function(
             lambda content: f"{done} {UUID(int=drawn.chance.getrandbits(128))}",
             name=f"{name}2",
@@ -338,7 +340,8 @@ def test_the_text_of_an_earlier_turn_that_the_model_was_shown_is_the_context(
 ) -> None:
     """A search that finds nothing leaves the formatted text of the turn before in the prompt."""
     drawn = Variation(seed)
-    passage, answer = drawn.passage(), answer_of(drawn)
+    passage = drawn.passage()
+    answer = passage[: len(passage) // 2]
     first, question = drawn.question(), drawn.question()
     found, text = drawn.name(), drawn.name()
 

@@ -81,7 +81,7 @@ def test_a_node_may_call_what_it_found_as_it_likes(world: World, container: str,
     made.compile().invoke(given, config(world))
     sample = only(world)
     assert texts(sample) == [passages[2], passages[0]]
-    assert sample.context_source == "prompt"
+    assert sample.context_source == "step"
 
 
 def tools_loop(tool: Callable[[str], Any], reply: str, *, wrap: bool) -> Any:
@@ -253,6 +253,7 @@ def test_rows_that_only_a_steps_input_holds_are_candidates(
     found: Any = [{f"{key}.{other}": drawn.word()} for _ in range(3)]
     if form == "triples":
         found = "\n".join(f"{drawn.word()} {drawn.name()} {drawn.word()}" for _ in range(6))
+        reply = found.splitlines()[2]
     prompt = PromptTemplate.from_template("Rows: {context}\nQ: {question}")
     inner = prompt | Chat(reply=lambda _: reply)
     name = "GraphChain"

@@ -143,8 +143,8 @@ def search_tool(draw: Variation, name: str, hits: object) -> FunctionTool:
     package = draw.chance.choice(["llama_index.tools", draw.name()])
     look.__module__ = look_later.__module__ = f"{package}.{draw.name()}"
     if draw.chance.random() < 0.5:
-        return FunctionTool.from_defaults(look, name=name, description=draw.name())
-    return FunctionTool.from_defaults(async_fn=look_later, name=name, description=draw.name())
+        return FunctionTool.from_defaults(look, name=name, description="Searches.")
+    return FunctionTool.from_defaults(async_fn=look_later, name=name, description="Searches.")
 
 
 @pytest.mark.parametrize("seed", seeds(size(6, 30)))

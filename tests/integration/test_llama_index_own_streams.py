@@ -429,7 +429,7 @@ def test_an_unread_answer_keeps_nothing_of_its_interaction(own: bool) -> None:
     while len(world.evals.recorder):
         world.evals.stats()
     world.seen()
-    world.evals._works.clear()
+    world.evals._samples.clear()
     world.memory.results.clear()
     gc.collect()
     assert gone() is None

@@ -96,21 +96,23 @@ class _Watched(RagEval):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._works: list[Request] = []
-        self._works_lock = threading.Lock()
+        self._samples: list[Sample] = []
+        self._samples_lock = threading.Lock()
         pipeline = self._pipeline
         submit = pipeline.submit
 
         def watched(request: Request) -> bool:
-            with self._works_lock:
-                self._works.append(request)
+            # A request that is dropped releases its sample.
+            sample = request.sample()
+            with self._samples_lock:
+                self._samples.append(sample)
             return submit(request)
 
         pipeline.submit = watched  # type: ignore[method-assign]
 
     def samples(self) -> list[Sample]:
-        with self._works_lock:
-            return [work.sample() for work in self._works]
+        with self._samples_lock:
+            return list(self._samples)
 
 
 def _constant(_sample: Sample, _findings: Findings) -> Score:

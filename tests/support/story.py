@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rag_eval_hooks.capture.contexts.search import find_contexts
+from rag_eval_hooks.capture.contexts import find_contexts
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Context

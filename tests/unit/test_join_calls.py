@@ -7,7 +7,7 @@ import random
 import pytest
 from opentelemetry.context import Context as OtelContext
 
-from rag_eval_hooks.capture.contexts.search import find_contexts
+from rag_eval_hooks.capture.contexts import find_contexts
 from rag_eval_hooks.capture.hand_calls import HandCall
 from rag_eval_hooks.capture.join_calls import join_calls
 from rag_eval_hooks.capture.places import place_of_caller

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 
-from rag_eval_hooks.capture.contexts.replies import main_part
-from rag_eval_hooks.capture.contexts.rows import lone_row
-from rag_eval_hooks.capture.records import Origin, RunKind
-from tests.support.records import as_object, drawn_record, number_in
-from tests.support.story import Story
+from rag_eval_hooks.capture.replies import main_part
+from rag_eval_hooks.capture.rows import lone_row
+from tests.support.records import as_object, drawn_record
 from tests.support.variation import Variation, seeds
 
 varied = pytest.mark.parametrize("seed", seeds(6))
@@ -89,50 +85,3 @@ def test_a_record_with_a_description_stays_whole(seed: int) -> None:
     texts = [context.text for context in lone_row(record) or ()]
     assert texts[0] == repr(record)
     assert text in texts
-
-
-WRITINGS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "JSON": json.dumps,
-    "indented": lambda held: json.dumps(held, indent=2),
-    "compact": lambda held: json.dumps(held, separators=(",", ":")),
-    "its letters": lambda held: json.dumps(held, ensure_ascii=False),
-    "Python": repr,
-    "lines": lambda held: "\n".join(f"{name}: {value}" for name, value in held.items()),
-    "bullets": lambda held: "\n".join(f"- {name}: {value}" for name, value in held.items()),
-    "fields": lambda held: " ".join(f"{name}={value!r}" for name, value in held.items()),
-    "a call": lambda held: (
-        f"Made({', '.join(f'{name}={value!r}' for name, value in held.items())})"
-    ),
-}
-
-
-def contexts_shown(documents: list[str], record: Any, shown: str, answer: str) -> list[str] | None:
-    """Return the contexts of an answer to a prompt with documents and a step's record in it."""
-    story = Story()
-    story.gave("r", *documents)
-    step = story.run("step", story.root, RunKind.CHAIN)
-    story.recorder.documents(step, lone_row(record) or (), Origin.STEP)
-    story.recorder.end(step)
-    story.asked("m", "\n".join([*documents, "Look:", shown, "-- and now."]), answer)
-    return story.contexts(answer)
-
-
-@varied
-@pytest.mark.parametrize("writing", WRITINGS)
-def test_a_record_is_shown_as_the_prompt_writes_it(writing: str, seed: int) -> None:
-    """The brackets, quotes and labels that a prompt writes around its values belong to it."""
-    drawn = Variation(seed)
-    documents, record = drawn.passages(2), drawn_record(drawn)
-    shown = WRITINGS[writing](record)
-    found = contexts_shown(documents, record, shown, number_in(record))
-    assert found == [*documents, " ".join(shown.split()).removeprefix("- ")]
-
-
-@varied
-def test_of_a_record_only_what_is_shown_is_a_context(seed: int) -> None:
-    """A prompt that shows a part of an interface's answer was shown that part."""
-    drawn = Variation(seed)
-    documents, record = drawn.passages(2), drawn_record(drawn)
-    (part,) = (value for value in record.values() if isinstance(value, dict))
-    for shown in (repr(part), json.dumps(part)):
-        assert contexts_shown(documents, record, shown, number_in(part)) == [*documents, shown]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,11 +13,10 @@ from typing import Any
 import pytest
 from pydantic import create_model
 
-from rag_eval_hooks.capture.contexts.prompt_match import ContextSource
-from rag_eval_hooks.capture.contexts.replies import as_json
-from rag_eval_hooks.capture.contexts.rows import lone_row, row_of, table_rows
-from rag_eval_hooks.capture.contexts.search import find_contexts
+from rag_eval_hooks.capture.contexts import ContextSource, find_contexts
 from rag_eval_hooks.capture.records import Origin, RunKind
+from rag_eval_hooks.capture.replies import as_json
+from rag_eval_hooks.capture.rows import lone_row, row_of, table_rows
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
 from tests.support.variation import Variation, seeds
@@ -214,56 +212,6 @@ def test_a_record_by_itself_is_a_row(seed: int) -> None:
 
 
 @varied
-def test_a_row_that_the_prompt_writes_otherwise_is_known_by_its_values(seed: int) -> None:
-    """Its text is what the model was shown, with the brackets around it."""
-    drawn = Variation(seed)
-    documents = drawn.passages(2)
-    key, unit, number = drawn.name(), drawn.name(), drawn.chance.randint(1000, 9999)
-    record = repr({drawn.name(): key, drawn.name(): number, drawn.name(): unit})
-    for shown in (f"{key}: {number} x {unit}", f'{{"a": "{key}", "b": {number}, "c": "{unit}"}}'):
-        story = Story()
-        story.gave("r", *documents)
-        wrote(story, record)
-        story.asked("m", "\n".join([*documents, shown, drawn.sentence()]), f"{number} {unit}")
-        assert story.contexts(f"{number} {unit}") == [*documents, shown]
-
-
-@varied
-def test_a_row_of_which_some_values_are_shown_is_known(seed: int) -> None:
-    """Left out or in another order: the context is what is shown, not what the row has besides."""
-    drawn = Variation(seed)
-    documents, number = drawn.passages(2), str(drawn.chance.randint(1000, 9999))
-    key, unit, other, last = (drawn.name() for _ in range(4))
-    record = repr({drawn.name(): value for value in (key, int(number), unit, other, last)})
-    for shown in (
-        f"{unit} ({number}) of {key}",
-        f'{{"a": "{other}", "b": {number}, "c": "{key}"}}',
-    ):
-        story = Story()
-        story.gave("r", *documents)
-        wrote(story, record)
-        story.asked("m", "\n".join([*documents, shown]), number)
-        assert story.contexts(number) == [*documents, shown]
-
-
-@varied
-def test_a_row_of_which_one_value_is_shown_is_none(seed: int) -> None:
-    """One value alone, two of five, or two far apart, are no row; the sample is not marked then."""
-    drawn = Variation(seed)
-    documents = drawn.passages(2)
-    key, unit, number = drawn.name(), drawn.name(), drawn.chance.randint(1000, 9999)
-    record = repr((key, number, unit, drawn.name(), drawn.name()))
-    for shown in (f"{number}", f"{key}: {number}", f"{key} {drawn.sentence(12)} {number} {unit}"):
-        story = Story()
-        story.gave("r", *documents)
-        wrote(story, record)
-        story.asked("m", "\n".join([*documents, shown]), f"{number} {unit}")
-        assert story.contexts(f"{number} {unit}") == documents
-        found = find_contexts(story.ended[0], f"{number} {unit}")
-        assert found.source is ContextSource.PROMPT
-
-
-@varied
 def test_a_number_is_no_row(seed: int) -> None:
     """A row of one value is known as it is written, not by its value wherever it stands."""
     drawn = Variation(seed)
@@ -289,37 +237,6 @@ def test_words_of_an_instruction_are_no_row(seed: int) -> None:
     wrote(story, record)
     story.asked("m", "\n".join([*documents, f"Always in {one} per {other}."]), str(number))
     assert story.contexts(str(number)) == documents
-
-
-@varied
-def test_documents_are_not_known_by_some_of_their_values(seed: int) -> None:
-    """A chunk in brackets or of JSON that an excerpt alters is itself; one left out stays out."""
-    drawn = Variation(seed)
-    words = [drawn.name() for _ in range(24)]
-    chunk = f"[Source: {drawn.name()}] {', '.join(words[:12])}. {' '.join(words[12:])} (end)"
-    left = json.dumps({drawn.name(): drawn.name(), drawn.name(): 1234, drawn.name(): drawn.name()})
-    values = list(json.loads(left).values())
-    story = Story()
-    story.gave("r", chunk, left)
-    shown = f"{values[2]} and {values[1]}\n{', '.join(words[:12])}. Note: {' '.join(words[12:])}"
-    story.asked("m", shown, words[3])
-    assert story.contexts(words[3]) == [chunk]
-
-
-@varied
-def test_rows_in_another_order_are_each_known_by_their_own_values(seed: int) -> None:
-    """A value that all rows share, such as a department, does not identify one."""
-    drawn = Variation(seed)
-    documents, shared, keys = drawn.passages(2), drawn.name(), [drawn.name() for _ in range(4)]
-    rows = [
-        (drawn.name(), shared, drawn.chance.randint(1000, 9999), drawn.name()) for _ in range(5)
-    ]
-    lines = [f"{shared}: {name} - {number}" for name, _, number, _ in rows[:3]]
-    story = Story()
-    story.gave("r", *documents)
-    wrote(story, *(repr(dict(zip(keys, row, strict=True))) for row in rows))
-    story.asked("m", "\n".join([*documents, *lines]), str(rows[1][2]))
-    assert story.contexts(str(rows[1][2])) == [*documents, *lines]
 
 
 @varied

@@ -226,7 +226,7 @@ def plain_tool(draw: Variation) -> Variant:
             return [{draw.name(): n, "text": text} for n, text in enumerate(texts)]
         return texts if kind == "texts" else texts[0]
 
-    tool = FunctionTool.from_defaults(search, name=name, description=draw.name())
+    tool = FunctionTool.from_defaults(search, name=name, description="Searches.")
     model = in_turn(answer, pick(name, query=corpus.question))
     contexts = texts[:1] if kind == "text" else texts
     return Variant(agent_of(model, [tool], question), question, contexts, answer)

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text, width
 from rag_eval_hooks.capture.snapshots import Record
+from rag_eval_hooks.capture.text_forms import is_distinctive, is_distinctive_text, width
 from rag_eval_hooks.context import READABLE_MAPPING, contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
@@ -72,7 +72,7 @@ def row_of(held: Mapping[str, Any]) -> Context | None:
         for more in item.values()
     )
     text = usual or max((*texts.values(), *filter(_is_text, inner)), key=len, default="")
-    if not is_telling_text(text):
+    if not is_distinctive_text(text):
         return None
     if usual is None and (2 * width(text) < _written(held) or any(map(_holds_rows, held.values()))):
         return None
@@ -148,7 +148,7 @@ def table_rows(
         return None
     if 2 * sum(map(_longest_text, values)) >= sum(map(len, written)):
         return None
-    if not all(map(is_telling, written)):
+    if not all(map(is_distinctive, written)):
         return (Context(text=write(items)),)
     held = [
         scalars(item) if isinstance(item, READABLE_MAPPING) else {} for item in map(_fields, items)
@@ -167,7 +167,7 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
         return None
     apart = _apart(item, set())
     written = "" if isinf(apart) else _repr(item)
-    if not is_telling(written) or 2 * apart >= len(written):
+    if not is_distinctive(written) or 2 * apart >= len(written):
         return None
     return (Context(text=written, metadata=scalars(item)), *_nested(held))
 
@@ -221,7 +221,7 @@ def _is_document(item: Any) -> bool:
 
 
 def _is_telling_item(item: Any) -> bool:
-    return isinstance(item, str) and is_telling_text(item)
+    return isinstance(item, str) and is_distinctive_text(item)
 
 
 def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:
@@ -230,7 +230,7 @@ def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:
         inner = _fields(part)
         if isinstance(part, str) and len(part) >= LONG_TEXT:
             yield Context(text=part)
-        if isinstance(inner, READABLE_MAPPING) and is_telling(written := _repr(part)):
+        if isinstance(inner, READABLE_MAPPING) and is_distinctive(written := _repr(part)):
             yield Context(text=written, metadata=scalars(part))
         if isinstance(inner, (*READABLE_MAPPING, list, tuple)):
             yield from _nested(inner)
@@ -275,7 +275,7 @@ def _values(item: Any) -> Sequence[Any] | None:
     if not isinstance(held, list | tuple):
         return None
     texts = [value for value in held[:_BROAD] if isinstance(value, str)]
-    return held if texts and not any(map(is_telling_text, texts)) else None
+    return held if texts and not any(map(is_distinctive_text, texts)) else None
 
 
 def _is_long(value: Any) -> bool:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rag_eval_hooks.capture.contexts.rows import LONG_TEXT, row_of
+from rag_eval_hooks.capture.rows import LONG_TEXT, row_of
 from rag_eval_hooks.context import READABLE_MAPPING
 
 __all__ = ["as_json", "found_nothing", "json_in", "main_part", "mapping_in", "texts_in"]

@@ -1,0 +1,367 @@
+"""Finds the contexts of an answer: the retrieved texts that the answering model was shown.
+
+Texts rank by origin: documents, then texts of tools, of steps, of earlier turns. Texts that a
+model or the user wrote are dropped. The highest rank of which a prompt that led to the answer
+shows anything gives the contexts, in prompt order. Lower ranks join if the answer takes facts
+from them that no surer text has. If no prompt shows any text, the structure of the run decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
+
+from rag_eval_hooks.capture.answering import answering_calls
+from rag_eval_hooks.capture.passages import (
+    DOCUMENT_ORIGINS,
+    Passage,
+    Place,
+    Prompts,
+    distinct,
+    in_prompt_order,
+)
+from rag_eval_hooks.capture.provenance import NewFacts, Provenance, content_words
+from rag_eval_hooks.capture.question import question_of
+from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, width
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.text.folding import has_cjk
+from rag_eval_hooks.text.refusals import refusal
+
+__all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
+
+_MIN_PROSE = 40
+"""Width of prose beside a document that makes the text around both the context."""
+_MIN_SHARED = 2
+"""Words of a question that a text has to share with it."""
+
+
+class ContextSource(StrEnum):
+    """Rule by which contexts were found."""
+
+    RECORDED = "recorded"
+    """The application recorded them."""
+    CHOSEN = "chosen"
+    """The application named where they are."""
+    PROMPT = "prompt"
+    """Their texts stand in the answering prompts."""
+    SHINGLES = "shingles"
+    """Some stand there only in part: three runs of four words that no other text has."""
+    STRUCTURE = "structure"
+    """The answer names them as its sources."""
+    LAST_LIST = "last_list"
+    """No prompt shows any: the list of the last step that gave one."""
+    STEP = "step"
+    """A guess: a step or tool wrote some of them, or nothing was retrieved by a retriever."""
+    EARLIER_TURN = "earlier_turn"
+    """An earlier turn left some of them, and the prompt shows them."""
+
+
+class Found(NamedTuple):
+    """Contexts in the order in which the model saw them, and the rule by which they were found.
+
+    None when nothing was retrieved, () when retrieval came back empty.
+    """
+
+    contexts: tuple[Context, ...] | None
+    source: ContextSource | None
+
+
+def find_contexts(interaction: Interaction, answer: str | None) -> Found:
+    """Return the contexts of an ended interaction.
+
+    Args:
+        interaction: An ended one.
+        answer: What the user got.
+    """
+    if interaction.chosen is not None:
+        return Found(_once(interaction.chosen), ContextSource.CHOSEN)
+    return _Search(interaction, answer or "").found()
+
+
+def has_retrieved(interaction: Interaction, answer: str | None) -> bool:
+    """Return whether something was retrieved: searches prompts if no retriever ran."""
+    known = interaction.retrieves
+    return _Search(interaction, answer or "").has_retrieved() if known is None else known
+
+
+class _Search:
+    def __init__(self, interaction: Interaction, answer: str) -> None:
+        self._interaction = interaction
+        self._answer = answer
+        self._question = question_of(interaction)[0]
+        self._lists = [f for f in interaction.lists if f.origin in DOCUMENT_ORIGINS]
+        self._drop_unused_input()
+        self._documents = distinct(self._lists)
+        self._provenance = Provenance(interaction, fold(self._question), self._documents)
+        self._sure_tools, self._unsure_tools = self._provenance.tool_texts()
+
+    def _drop_unused_input(self) -> None:
+        """Drop documents of the root's input that no prompt shows: an earlier turn left them."""
+        given = [f for f in self._lists if f.origin is Origin.GIVEN]
+        runs = self._interaction.runs
+        prompt = " ".join(fold(text) for run in runs for text in run.prompt) if given else ""
+        passages = distinct(given)
+        is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
+        if given and prompt and is_whole and not Prompts([prompt]).place(passages):
+            self._lists = [f for f in self._lists if f.origin is not Origin.GIVEN]
+
+    @cached_property
+    def _tools(self) -> list[Passage]:
+        """The texts of tools that count if no document was found."""
+        if not self._unsure_tools:
+            return self._sure_tools
+        facts = NewFacts(self._answer, self._question, self._sure_tools)
+        return [*self._sure_tools, *facts.used(self._unsure_tools, self._provenance)]
+
+    def has_retrieved(self) -> bool:
+        if self._lists or self._tools:
+            return True
+        prompts = (run.prompt for run in self._interaction.runs)
+        prompt = " ".join(fold(text) for texts in prompts for text in texts)
+        origins = (Origin.STEP, Origin.EARLIER)
+        return any(Prompts([prompt]).place(self._guesses(origin)) for origin in origins)
+
+    def found(self) -> Found:
+        interaction = self._interaction
+        stated = interaction.lists_of(Origin.STATED)
+        if stated and interaction.root.kind is RunKind.MANUAL:
+            return Found(_union(stated), ContextSource.RECORDED)
+        ranked = [p for p in (self._documents, self._tools) if p]
+        retrieved = [p.folded for passages in ranked for p in passages]
+        self._calls = answering_calls(interaction, self._answer, retrieved)
+        for texts in (self._calls.fresh, self._calls.prompts):
+            prompts = self._prompts_of(texts)
+            for passages in ranked:
+                if placed := prompts.place(self._with_wider_texts(prompts, passages)):
+                    placed = self._without_filtered_out(placed)
+                    return self._with_lower_ranks(prompts, passages, placed)
+        return self._guessed(prompts) or self._by_structure(prompts, stated)
+
+    def _prompts_of(self, texts: Sequence[str]) -> Prompts:
+        runs = self._interaction.runs
+        queries = {fold(r.query) for r in runs if r.kind is RunKind.RETRIEVER and r.query}
+        return Prompts(texts, fold(self._interaction.root.query or ""), queries)
+
+    def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
+        """Add texts of steps that show a document within more prose: parents, stitched texts."""
+        steps = distinct(self._interaction.lists_of(Origin.STEP))
+        wider = [
+            p
+            for p in steps
+            if p.is_distinctive
+            and any(p.folded in prompt for prompt in prompts.texts)
+            and self._has_prose_around(p, passages)
+            and self._provenance.is_no_prompt(p)
+        ]
+        return [*passages, *wider]
+
+    def _has_prose_around(self, p: Passage, documents: Sequence[Passage]) -> bool:
+        held = [d.folded for d in documents if d.is_distinctive and d.folded in p.folded]
+        if not held or any(d.folded == p.folded for d in documents):
+            return False
+        rest = p.folded
+        for text in sorted(held, key=len, reverse=True):
+            rest = rest.replace(text, "\0")
+        least = max(_MIN_PROSE, min(map(width, held)))
+        return any(width(part.strip()) >= least for part in rest.split("\0"))
+
+    def _without_filtered_out(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
+        """Drop documents that the last filter removed: a quoted grader's prompt may hold them."""
+        lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
+        if not any(place.prompt for place in placed.values()):
+            return placed
+        if not lists or lists[-1].run.kind is not RunKind.CHAIN:
+            return placed
+        kept = {fold(context.text) for context in lists[-1].contexts}
+        answering = {p.folded for p, place in placed.items() if place.prompt == 0}
+        earlier = [{fold(context.text) for context in found.contexts} for found in lists[:-1]]
+        removed = {text for texts in earlier if texts & kept for text in texts - kept}
+        if not kept <= answering or answering & removed:
+            return placed
+        return {p: place for p, place in placed.items() if p.folded not in removed}
+
+    def _with_lower_ranks(
+        self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Place]
+    ) -> Found:
+        """Add texts of lower ranks from which the answer takes what no surer text says."""
+        is_empty = any(f.origin is Origin.DOCUMENTS for f in self._lists) and not self._documents
+        source = _source_of(placed)
+        if is_empty:
+            source = ContextSource.STEP
+        surer = list(passages)
+        if passages is self._documents:
+            tools = [*self._sure_tools, *self._unsure_tools]
+            surer += self._used(tools, surer)
+        steps = self._used(self._provenance.step_texts(Origin.STEP, beside=True), surer)
+        earlier = self._used(self._earlier_texts(), [*surer, *steps])
+        if lower := [*surer[len(passages) :], *steps, *earlier]:
+            prompts = self._prompts_of(self._calls.prompts) if earlier else prompts
+            both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages]))
+            if any(p in both for p in lower):
+                placed = both
+                source = _source_of(placed) if source is not ContextSource.STEP else source
+                if any(p in both for p in steps):
+                    source = ContextSource.STEP
+                if any(p in both for p in earlier):
+                    source = ContextSource.EARLIER_TURN
+        return Found(self._with_sources(placed), source)
+
+    def _used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
+        if not passages or refusal(self._answer):
+            return []
+        facts = NewFacts(self._answer, self._question, surer)
+        return facts.used(passages, self._provenance)
+
+    def _earlier_texts(self) -> list[Passage]:
+        """Return what earlier turns left in the state or said, and a prompt shows."""
+        said = [
+            DocumentList(run, tuple(Context(text=run.prompt[n]) for n in turns), Origin.EARLIER)
+            for run in self._calls.calls
+            if (turns := _earlier_turns(run.earlier, len(run.prompt)))
+        ]
+        conversation = [p for p in distinct(said) if p.is_distinctive]
+        return [*self._provenance.step_texts(Origin.EARLIER, beside=True), *conversation]
+
+    def _with_sources(self, placed: dict[Passage, Place]) -> tuple[Context, ...]:
+        """Add short texts, and sources that the answer names and another call was shown."""
+        lists = [*self._lists, *(f for f in self._interaction.lists if f.origin is Origin.TEXT)]
+        seen = in_prompt_order(placed)
+        if any(p.is_distinctive for p in placed):
+            seen = _with_short_texts(seen, lists)
+        sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
+        if not sources:
+            return seen
+        known = {fold(context.text) for context in seen}
+        missing = [p for p in sources if not any(text in known for _, text in p.forms)]
+        shown = Prompts(self._calls.others).place(missing)
+        added = [shown[p].context for p in missing if p in shown]
+        short = [p.context for p in missing if not p.is_distinctive]
+        return _once((*seen, *added, *short))
+
+    def _guesses(self, origin: Origin) -> list[Passage]:
+        """Return texts of steps that may have been retrieved where no surer text was shown.
+
+        A lone text, such as a persona, counts only if the answer takes something from it or if it
+        tells of what was asked. After an empty retrieval every text has to be used.
+        """
+        is_beside = bool(self._lists or self._sure_tools)
+        passages = self._provenance.step_texts(origin, beside=is_beside)
+        facts = NewFacts(self._answer, self._question, ())
+        used = facts.used(passages, self._provenance)
+        if any(f.origin is Origin.DOCUMENTS for f in self._lists) and not self._documents:
+            return used
+        asked = content_words(self._question)
+        told = [p for p in passages if len(p.found.contexts) > 1 or _tells_of(p, asked)]
+        return [p for p in passages if p in used or p in told]
+
+    def _guessed(self, prompts: Prompts) -> Found | None:
+        guessed = ((Origin.STEP, ContextSource.STEP), (Origin.EARLIER, ContextSource.EARLIER_TURN))
+        for origin, source in guessed:
+            guesses = self._guesses(origin)
+            if placed := prompts.place(self._with_wider_texts(prompts, guesses)):
+                return Found(in_prompt_order(placed), source)
+        return None
+
+    def _by_structure(self, prompts: Prompts, stated: Sequence[DocumentList]) -> Found:
+        if stated:
+            return Found(_union(stated), ContextSource.RECORDED)
+        if sources := [f for f in self._lists if f.origin is Origin.SOURCES]:
+            root = [found for found in sources if found.run.parent is None]
+            return Found(_union(root or sources), ContextSource.STRUCTURE)
+        if self._was_shown_none(prompts):
+            return Found((), ContextSource.PROMPT)
+        listed = self._last_list()
+        return Found(listed, None if listed is None else ContextSource.LAST_LIST)
+
+    def _was_shown_none(self, prompts: Prompts) -> bool:
+        """Return whether another call was shown documents, and the answering call none."""
+        passages = [*self._documents, *self._tools]
+        is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
+        others = self._calls.others
+        seen = any(p.folded in other for p in passages for other in others)
+        return bool(prompts.texts) and seen and is_whole and not prompts.show_run_of(passages)
+
+    def _last_list(self) -> tuple[Context, ...] | None:
+        lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]
+        lists = lists or [f for f in self._lists if f.origin is Origin.GIVEN]
+        lists = lists or list({id(p.found): p.found for p in self._tools}.values())
+        # A retriever that raised did not give what it had found on its way.
+        lists = [f for f in lists if not f.run.within(RunKind.RETRIEVER)]
+        outside = [f for f in lists if f.run.kind is not RunKind.RETRIEVER]
+        if not outside:
+            return _union(lists) if lists else None
+        last = outside[-1].run
+        if last.kind is RunKind.TOOL:
+            return _union(f for f in outside if f.run.kind is RunKind.TOOL)
+        if last.batch is None:
+            return outside[-1].contexts
+        beside = (f for f in outside if (f.run.batch, f.run.parent) == (last.batch, last.parent))
+        return _union(beside)
+
+
+def _source_of(placed: dict[Passage, Place]) -> ContextSource:
+    is_whole = all(place.whole for place in placed.values())
+    return ContextSource.PROMPT if is_whole else ContextSource.SHINGLES
+
+
+def _earlier_turns(replies: Iterable[int], size: int) -> range:
+    """Return the places of the turns before: from the message before the first reply on."""
+    places = sorted(replies)
+    return range(max(0, places[0] - 1), min(size, places[-1] + 1)) if places else range(0)
+
+
+def _tells_of(p: Passage, asked: set[str]) -> bool:
+    """Return whether a text holds at least half of the words of a question.
+
+    Without spaces between words, pairs of characters count, of which a tenth is enough.
+    """
+    shared = content_words(p.context.text) & asked
+    least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)
+    return bool(asked) and len(shared) >= max(min(_MIN_SHARED, len(asked)), least)
+
+
+def _once(contexts: Iterable[Context]) -> tuple[Context, ...]:
+    """Return each text once, the first time that it stands there."""
+    found: dict[str, Context] = {}
+    for context in contexts:
+        found.setdefault(fold(context.text), context)
+    return tuple(found.values())
+
+
+def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
+    return _once(context for found in lists for context in found.contexts)
+
+
+def _with_short_texts(
+    seen: tuple[Context, ...], lists: Sequence[DocumentList]
+) -> tuple[Context, ...]:
+    """Add texts too short to be searched, each after the text that it follows in its list.
+
+    They belong to the last list of which a text was seen. Leading ones stand before the first.
+    """
+    shown = {fold(context.text) for context in seen}
+    beside = (f for f in reversed(lists) if any(fold(c.text) in shown for c in f.contexts))
+    followers: dict[str, list[Context]] = {}
+    leading: list[Context] = []
+    group, first = leading, ""
+    for text, context in _first_by_text(next(beside, None)).items():
+        if text in shown:
+            group, first = followers.setdefault(text, []), first or text
+        elif text and not is_distinctive(text):
+            group.append(context)
+    whole: list[Context] = []
+    for context in seen:
+        text = fold(context.text)
+        whole += [*(leading if text == first else ()), context, *followers.get(text, ())]
+    return tuple(whole)
+
+
+def _first_by_text(found: DocumentList | None) -> dict[str, Context]:
+    """Return the first context of each folded text of a list."""
+    contexts: dict[str, Context] = {}
+    for context in found.contexts if found is not None else ():
+        contexts.setdefault(fold(context.text), context)
+    return contexts

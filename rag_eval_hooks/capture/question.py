@@ -1,0 +1,182 @@
+"""The question of an interaction, the queries made of it, and documents of earlier stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive
+from rag_eval_hooks.sample import Context
+
+__all__ = ["Rewritten", "condensed_question", "queries", "question_of", "stages"]
+
+_RETRIEVED = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES)
+_MAX_STAGES = 8
+"""Stages and queries kept."""
+_MIN_SHARED = 0.6
+"""Fraction of their words that a text and its rewritten form share."""
+
+
+def question_of(interaction: Interaction) -> tuple[str, str]:
+    """Return the question, and where it was found.
+
+    A text of the root's input comes before any query that was made of it. Of several texts, none
+    under a usual name, that one counts which a retriever was asked or the first model was shown.
+
+    Returns:
+        The text, "" if there is none, and `recorded`, `input`, `prompt` or `query`.
+    """
+    root = interaction.root
+    asked = queries(interaction)
+    if root.query:
+        if root.kind is not RunKind.MANUAL:
+            return root.query, "input"
+        if not interaction.joined:
+            return root.query, "recorded"
+        return root.query, "query" if root.query in asked else "prompt"
+    if interaction.asked:
+        return _used_input(interaction, asked)
+    if left := _left_in_state(interaction, asked):
+        # Of several nobody knows which is the question; a query is none of them.
+        return left[0] if len(left) == 1 else "", "input"
+    return next(iter(asked), ""), "query"
+
+
+def queries(interaction: Interaction) -> list[str]:
+    """Return the distinct queries of outermost retrievers, in order."""
+    asked = dict.fromkeys(run.query for run in _outer_retrievers(interaction) if run.query)
+    return list(asked)[:_MAX_STAGES]
+
+
+def _outer_retrievers(interaction: Interaction) -> list[Run]:
+    return [
+        run
+        for run in interaction.runs[1:]
+        if run.kind is RunKind.RETRIEVER and not run.within(RunKind.RETRIEVER)
+    ]
+
+
+def _prompts(interaction: Interaction) -> list[str]:
+    return [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
+
+
+def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
+    """Return the text of the input that a retriever or a model was given, else the longest."""
+    texts = {text: fold(text) for text in interaction.asked}
+    prompts = _prompts(interaction)
+    for places, is_short_enough in (
+        ([fold(query) for query in asked], True),
+        (prompts[:1], False),
+        (prompts, False),
+    ):
+        used = [
+            text
+            for text, folded in texts.items()
+            if (is_short_enough or is_distinctive(folded))
+            and any(folded in place for place in places)
+        ]
+        if used:
+            return max(used, key=len), "prompt"
+    return max(texts, key=len), "input"
+
+
+def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
+    """Return the texts of a state that a retriever was asked, that prompts show, or all of them.
+
+    The user wrote no text that holds a document.
+    """
+    lists = interaction.lists_of(Origin.DOCUMENTS)
+    documents = {fold(context.text) for found in lists for context in found.contexts}
+    distinctive = list(filter(is_distinctive, documents))
+    folded = {text: fold(text) for text in interaction.kept}
+    texts = {t: one for t, one in folded.items() if not any(d in one for d in distinctive)}
+    folded_queries = set(map(fold, asked))
+    if exact := [text for text, one in texts.items() if one in folded_queries]:
+        return exact
+    prompts = _prompts(interaction)
+    shown = (
+        t for t, one in texts.items() if is_distinctive(one) and any(one in p for p in prompts)
+    )
+    return list(shown) or list(texts)
+
+
+def condensed_question(interaction: Interaction, question: str) -> str | None:
+    """Return the only query, if it was made of the question and asked in its place.
+
+    A model that picks a tool, or divides the question into several, makes other queries of it.
+    """
+    asked = _outer_retrievers(interaction)
+    query = next((run.query for run in asked if run.query), "")
+    is_alone = all(run.query in (query, "", None) for run in asked)
+    if query in ("", question) or not is_alone or any(run.within(RunKind.TOOL) for run in asked):
+        return None
+    before = interaction.runs[: interaction.runs.index(asked[0])]
+    said = (fold(run.text or "") for run in before if run.kind is RunKind.MODEL)
+    folded = fold(query)
+    return query if all(folded == text or folded not in text for text in said) else None
+
+
+def stages(
+    interaction: Interaction, final: tuple[Context, ...] | None
+) -> list[tuple[str, tuple[Context, ...]]]:
+    """Return lists with more or other documents than the final contexts, by their source."""
+    kept: list[tuple[str, tuple[Context, ...]]] = []
+    rewritten = Rewritten(interaction)
+    last = {context.text for context in final or ()}
+    seen: set[tuple[str, ...]] = set()
+    for found in interaction.lists:
+        texts = tuple(context.text for context in found.contexts)
+        if found.origin in _RETRIEVED and texts not in seen and not last.issuperset(texts):
+            seen.add(texts)
+            kept.append((found.run.name, rewritten.of(found.contexts)))
+    return kept[:_MAX_STAGES]
+
+
+class Rewritten:
+    """Texts that a later step rewrote, as one that masks names does.
+
+    What was taken out must not come back by way of an earlier stage. Two documents are one if
+    they share their id; without ids, if they share their metadata and most of their words.
+
+    Args:
+        interaction: An ended one.
+    """
+
+    def __init__(self, interaction: Interaction) -> None:
+        self._latest: dict[str, str] = {}
+        self._bare: list[dict[str, Context]] = []
+        for found in reversed(interaction.lists):
+            if found.origin in _RETRIEVED:
+                self._note(found.contexts)
+
+    def of(self, contexts: tuple[Context, ...]) -> tuple[Context, ...]:
+        """Return documents with the last text of each."""
+        return tuple(replace(context, text=self._text(context)) for context in contexts)
+
+    def _note(self, contexts: tuple[Context, ...]) -> None:
+        named = [context for context in contexts if context.id is not None]
+        shared = {n for n, times in Counter(c.id for c in named).items() if times > 1}
+        for context in named:
+            if context.id is not None and context.id not in shared:
+                self._latest.setdefault(context.id, context.text)
+        self._bare.append({c.text: c for c in contexts if c.id is None})
+
+    def _text(self, context: Context) -> str:
+        text = context.text
+        if context.id is not None and self._latest.get(context.id, text) != text:
+            return self._latest[context.id]
+        for bare in self._bare:
+            if text in bare:
+                return text
+            if alike := next((c for c in bare.values() if _are_alike(context, c)), None):
+                return alike.text
+        return text
+
+
+def _are_alike(one: Context, other: Context) -> bool:
+    if one.metadata != other.metadata:
+        return False
+    words, others = set(one.text.split()), set(other.text.split())
+    return len(words & others) >= _MIN_SHARED * max(1, len(words | others))

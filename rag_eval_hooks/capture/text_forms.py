@@ -1,0 +1,150 @@
+"""Folded texts, in which a formatter's escapes and marks do not show, and their runs of words."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+__all__ = [
+    "DISTINCTIVE",
+    "contains_word",
+    "fold",
+    "is_distinctive",
+    "is_distinctive_text",
+    "run_offsets",
+    "runs_of",
+    "width",
+    "words",
+]
+
+DISTINCTIVE: Final = 20
+"""Width from which a text stands in a prompt by no coincidence."""
+_ENOUGH: Final = 400
+"""Characters that are folded to see that a text is long enough."""
+_RUN_WORDS: Final = 4
+_WORD_WEIGHT: Final = 5
+_WIDE_WEIGHT: Final = 2
+"""A run weighs four words. Words of Chinese, Japanese and Korean are two or three characters."""
+
+_SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
+"""Rows of a database, possibly of one short value."""
+_MARKED = re.compile(r"[*`~#|<>_]|\]\(")
+_MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
+_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
+_ESCAPE = re.compile(
+    r"\\+(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|([nrtfvb])"
+    r"|(\r?\n[ \t]*)|(.)|$)"
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_FIRST_WIDE = "\u3040"
+_WIDE = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
+_NAMES = (("null", "None"), ("true", "True"), ("false", "False"))
+"""Names of values in JSON and in Python."""
+
+
+def fold(text: str) -> str:
+    """Return a text as it reads, whatever wrote it into a prompt.
+
+    Decodes the escapes of JSON, YAML, HTML and `repr`, applies NFKC, drops the marks of Markdown,
+    and collapses white space. Both kinds of quotes become one.
+    """
+    if "\\" in text:
+        text = _ESCAPE.sub(_decoded, text)
+        if _SURROGATE.search(text) is not None:
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if "&" in text:
+        text = html.unescape(html.unescape(text))
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    if _MARKED.search(text) is not None:
+        text = _MARKS.sub(" ", _LINK.sub(r"\1", text) if "](" in text else text)
+    text = text.replace('"', "'").replace("''", "'")
+    for other, name in _NAMES:
+        text = text.replace(other, name)
+    return " ".join(text.split())
+
+
+def _decoded(match: re.Match[str]) -> str:
+    """Return what an escape stands for; however often it was escaped, the result is one."""
+    codes = match[1] or match[2] or match[3]
+    if codes is not None:
+        code = int(codes, 16)
+        return chr(code) if code <= 0x10FFFF else " "
+    if match[4]:
+        return "\n"
+    # A line that ends in a backslash goes on in the next one.
+    return "" if match[5] else match[6] or ""
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case; a wide character is a word."""
+    return _WORD.findall(_lowered(text))
+
+
+def runs_of(folded: str) -> set[str]:
+    """Return each four words, or ten wide characters, in a row."""
+    return set(_in_a_row(words(folded)))
+
+
+def run_offsets(folded: str) -> dict[str, int]:
+    """Return each of the `runs_of` a text with the offset of its first place."""
+    matches = [(match[0], match.start()) for match in _WORD.finditer(_lowered(folded))]
+    found: dict[str, int] = {}
+    for (_, start), run in zip(matches, _in_a_row([word for word, _ in matches]), strict=False):
+        found.setdefault(run, start)
+    return found
+
+
+def _lowered(text: str) -> str:
+    """Return a text in lower case, with its offsets: few letters have a longer lower case."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(lower if len(lower := c.lower()) == 1 else c for c in text)
+
+
+def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
+    """Yield the run that begins with each word, but for the last few words."""
+    if max(listed, default="") < _FIRST_WIDE:
+        yield from map(" ".join, zip(*(listed[n:] for n in range(_RUN_WORDS)), strict=False))
+        return
+    weights = [_WIDE_WEIGHT if word >= _FIRST_WIDE else _WORD_WEIGHT for word in listed]
+    weight = end = 0
+    for start, own in enumerate(weights):
+        while weight < _RUN_WORDS * _WORD_WEIGHT and end < len(listed):
+            weight += weights[end]
+            end += 1
+        if weight < _RUN_WORDS * _WORD_WEIGHT:
+            return
+        yield " ".join(listed[start:end])
+        weight -= own
+
+
+def is_distinctive(folded: str) -> bool:
+    """Return whether finding a folded text in a prompt is no coincidence."""
+    return width(folded) >= DISTINCTIVE or _SHORT_ROWS.fullmatch(folded) is not None
+
+
+def is_distinctive_text(text: str) -> bool:
+    """Return whether a text is distinctive once it is folded; of a long one, its beginning is."""
+    return is_distinctive(fold(text[:_ENOUGH])) or (
+        len(text) > _ENOUGH and is_distinctive(fold(text))
+    )
+
+
+def width(text: str) -> int:
+    """Return the length of a text, in which a wide character counts as two."""
+    if text.isascii():
+        return len(text)
+    return len(text) + sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+
+
+def contains_word(text: str, word: str) -> int:
+    """Return where a short text stands in another one by itself; -1 for nowhere."""
+    edges = (r"(?<!\w)", r"(?!\w)") if word.isascii() else ("", "")
+    match = re.search(f"{edges[0]}{re.escape(word)}{edges[1]}", text)
+    return -1 if match is None else match.start()

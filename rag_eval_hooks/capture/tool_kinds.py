@@ -1,0 +1,120 @@
+"""What kind of tool a name and a description tell of: one that looks up, or one that acts."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from enum import Enum, auto
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+__all__ = ["ToolKind", "acknowledges", "reports_nothing", "tool_kind"]
+
+
+class ToolKind(Enum):
+    """Kind of a tool."""
+
+    LOOKUP = auto()
+    """It returns what it found."""
+    ACTION = auto()
+    """It acts, calculates, tells the time, plans or hands over."""
+    UNKNOWN = auto()
+
+
+_DATA: Final = tomllib.loads(
+    files("rag_eval_hooks.capture").joinpath("tool_words.toml").read_text(encoding="utf-8")
+)
+
+
+@cache
+def _listed(group: str, name: str = "words") -> frozenset[str]:
+    return frozenset(_DATA[group][name].split())
+
+
+_NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
+_SENTENCE: Final = re.compile(r"[.!?\n\u3002\uff01\uff1f]")
+_SIGNATURE: Final = re.compile(r"^\w+\([^\n]*\)(?:\s*->[^\n]*)?\s*\n")
+"""First line of a description that LlamaIndex makes of a function."""
+_ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
+
+
+def tool_kind(name: str, description: str) -> ToolKind:
+    """Return the kind of a tool by the first telling word of its name, else of its description."""
+    text = _SIGNATURE.sub("", description.strip())
+    first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
+    for words in (_NAME_PART.findall(name), _NAME_PART.findall(first)):
+        kind = _kind_of([word.lower() for word in words])
+        if kind is not ToolKind.UNKNOWN:
+            return kind
+    return ToolKind.UNKNOWN
+
+
+def _kind_of(words: list[str]) -> ToolKind:
+    for place, word in enumerate(words):
+        behind = words[place + 1 :]
+        if _is_lookup(word):
+            return ToolKind.ACTION if _is_time(behind) else ToolKind.LOOKUP
+        if _is_one_of(word, _listed("action", "noun")) or word in _listed("time"):
+            return ToolKind.LOOKUP if any(map(_is_lookup, behind)) else ToolKind.ACTION
+        if _is_one_of(word, _listed("action")) or _holds_part(word, "action"):
+            return ToolKind.ACTION
+    return ToolKind.UNKNOWN
+
+
+def _is_lookup(word: str) -> bool:
+    return _is_one_of(word, _listed("lookup")) or _holds_part(word, "lookup")
+
+
+def _holds_part(word: str, group: str) -> bool:
+    return any(part in word for part in _listed(group, "parts"))
+
+
+def _is_time(words: list[str]) -> bool:
+    """Return whether the object of a look-up is the time: "get the current time"."""
+    objects = (word for word in words if word not in _listed("time", "before"))
+    return next(objects, "") in _listed("time") and not any(word == "table" for word in words)
+
+
+def _is_one_of(word: str, words: frozenset[str]) -> bool:
+    stems = (word[: -len(end)] for end in _ENDINGS if word.endswith(end))
+    return word in words or any(
+        stem in words or f"{stem}e" in words or f"{stem}en" in words or stem[:-1] in words
+        for stem in stems
+        if len(stem) > 2
+    )
+
+
+def acknowledges(word: str) -> bool:
+    """Return whether a word says that an action was done, such as "noted"."""
+    groups = (_listed("action"), _listed("action", "noun"), _listed("nothing", "about"))
+    return any(_is_one_of(word, group) for group in groups)
+
+
+_FAILURE: Final = re.compile(
+    r"[\s*#>]*(?:error|exception|http (?:error )?[45]\d\d|traceback|failed|failure|time(?:d )?out"
+    r"|timeout|fehler|erreur|fallo|errore|erro|错误|エラー|오류|ошибка|خطأ)(?!\w)"
+    r"|\w*(?:Error|Exception)\b\s*[:(]",
+    re.IGNORECASE,
+)
+_MAX_WORDS: Final = 30
+
+
+def reports_nothing(words: Iterable[str], known: Iterable[str], text: str) -> bool:
+    """Return whether a tool's text says only that it failed, or that nothing was found.
+
+    Args:
+        words: Content words of the text.
+        known: Words of the tool's arguments and of the language, which state nothing.
+        text: The text.
+    """
+    if _FAILURE.match(text):
+        return True
+    said = set(words)
+    if len(said) > _MAX_WORDS:
+        return False
+    if any(part in text.replace(" ", "") for part in _DATA["nothing"]["parts"]):
+        return len(text) <= 2 * _MAX_WORDS
+    left = said - _listed("nothing") - _listed("nothing", "about") - set(known)
+    return not said.isdisjoint(_listed("nothing")) and not left
