@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["UNREAD", "ClaimVerdict", "Support", "Verdict"]
+__all__ = ["CUT", "UNREAD", "ClaimVerdict", "Support", "Verdict"]
 
+CUT: Final = "limits cut the text"
+"""Reason of a verdict that is unsure because what is not stated may stand in what was cut."""
 UNREAD: Final = "the judge gave no readable verdict"
 """Reason of a verdict that is unsure because the reply about its item could not be read."""
 

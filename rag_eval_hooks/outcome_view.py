@@ -51,20 +51,28 @@ def _row(cells: Sequence[object]) -> str:
 
 
 def _worst_first(outcomes: Mapping[str, Outcome]) -> list[tuple[str, Outcome]]:
-    """Return the outcomes by name, those without a score at the end."""
+    """Return the outcomes by name: undecided ones, scores, other absences."""
     return sorted(
         outcomes.items(),
-        key=lambda item: item[1].normalised if isinstance(item[1], Score) else 2.0,
+        key=lambda item: _rank(item[1]),
     )
+
+
+def _rank(outcome: Outcome) -> float:
+    if isinstance(outcome, Score):
+        return outcome.normalised
+    return -1.0 if outcome.undecided else 2.0
 
 
 def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
     """Return name, value, label and reason, without what cannot be printed."""
     if isinstance(outcome, Score):
         reason = "" if outcome.normalised >= GOOD else _reason(outcome)
-        cells = name, f"{outcome.value:.2f}", outcome.label or "", reason
+        words = (outcome.label, "screening" if outcome.screening else None)
+        cells = name, f"{outcome.value:.2f}", ", ".join(filter(None, words)), reason
     else:
-        cells = name, "-", outcome.cause.value, outcome.detail
+        word = "undecided" if outcome.undecided else outcome.cause.value
+        cells = name, "-", word, outcome.detail
     return tuple(map(encodable, cells))
 
 

@@ -99,14 +99,17 @@ class Evaluation:
 
 
 def status_of(outcomes: Outcomes) -> EvalStatus:
-    """Return `ok` if no score is missing, `partial` if some are, `error` if all are.
+    """Return `ok` if no score is missing, `partial` if some are, `error` if all failed.
 
-    A metric that the sample cannot feed, or that is undefined for it, has not failed.
+    A metric that the sample cannot feed, or that is undefined for it, is not missing; one that the
+    judge left undecided is.
     """
-    if not unscored_of(outcomes):
+    unscored = unscored_of(outcomes)
+    if not unscored:
         return EvalStatus.OK
     scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
-    return EvalStatus.PARTIAL if scored else EvalStatus.ERROR
+    some = scored or any(outcome.undecided for outcome in unscored.values())
+    return EvalStatus.PARTIAL if some else EvalStatus.ERROR
 
 
 def unscored_of(outcomes: Outcomes) -> dict[str, NotScored]:
@@ -114,5 +117,5 @@ def unscored_of(outcomes: Outcomes) -> dict[str, NotScored]:
     return {
         name: outcome
         for name, outcome in outcomes.items()
-        if isinstance(outcome, NotScored) and outcome.cause.is_failure
+        if isinstance(outcome, NotScored) and outcome.is_missing
     }

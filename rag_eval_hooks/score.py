@@ -77,6 +77,8 @@ class Score:
         annotator_kind: `CODE` for formulas and the embedded judge, `LLM` for a model.
         annotator: The judge's name and model, or `None` when no judge was needed.
         judged: Whether a judge's findings stand behind the value.
+        screening: Whether a judge gave verdicts behind it that are good for finding bad answers,
+            not for deciding, as the embedded judge does.
         version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
         usage: This metric's part of what judging the sample took.
         probability: Inclusion probability: how likely this metric is evaluated for a sample of
@@ -98,6 +100,7 @@ class Score:
     annotator_kind: AnnotatorKind = AnnotatorKind.CODE
     annotator: str | None = None
     judged: bool = False
+    screening: bool = False
     version: str = ""
     usage: Usage = field(default_factory=Usage)
     # How a sample was chosen is no part of its score: inline and online ones are equal.
@@ -129,6 +132,8 @@ class NotScored:
         probability: As on a score.
         probability_estimated: As on a score.
         reason: As on a score.
+        undecided: Whether the judge could not tell enough of the items that the formula needs.
+        explanation: The items that there are, as on a score.
     """
 
     cause: Cause
@@ -138,6 +143,13 @@ class NotScored:
     probability: float | None = field(default=None, compare=False)
     probability_estimated: bool = field(default=False, compare=False)
     reason: str = field(default="", compare=False)
+    undecided: bool = False
+    explanation: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_missing(self) -> bool:
+        """True if a score was possible and is missing: by a failure, or left undecided."""
+        return self.undecided or self.cause.is_failure
 
     @property
     def value(self) -> None:

@@ -127,7 +127,8 @@ def _worked(score: Score) -> Iterator[str]:
             yield f"  {name}: {_text(value)}"
     for name, part in score.parts.items() if "parts" not in score.explanation else ():
         yield f"  part {name} = {part:.4g}"
-    label = f" ({score.label})" if score.label is not None else ""
+    words = (score.label, "screening" if score.screening else None)
+    label = f" ({', '.join(filter(None, words))})" if any(words) else ""
     yield f"  value = {score.value:.4g}{label}; normalised, 1 is best: {score.normalised:.4g}"
     yield from (f"  warning: {warning}" for warning in score.warnings)
 

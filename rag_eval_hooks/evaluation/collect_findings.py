@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
@@ -28,6 +29,8 @@ from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage, tokens
 
 __all__ = ["FindingsCollector", "findings_read"]
+
+_logger = logging.getLogger("rag_eval_hooks")
 
 _NO_EMBEDDER = NotScored(Cause.MISSING_INPUT, "no embedder is configured; `embedder` sets one")
 _NO_SCORER = NotScored(
@@ -214,8 +217,10 @@ class FindingsCollector:
                 self._miss(frozenset({kind}), NotScored(Cause.JUDGE_FAILED, detail))
         except JudgeError as error:
             why = NotScored(cause_of(error), str(error))
-        except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
+        except Exception as error:
             self._incidents.report(f"judge {source.name}", error)
+            # With the traceback, whose message and lines may be the user's own and hold content.
+            _logger.debug("judge %s raised", source.name, exc_info=True)
             why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
         self._miss(self._unknown(kinds), why)
         self._report(kinds, source)

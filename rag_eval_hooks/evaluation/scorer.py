@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -10,19 +11,19 @@ from typing import Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect_findings import FindingsCollector, findings_read
+from rag_eval_hooks.evaluation.cut_texts import cut_fields, warnings_of, without_cut_verdicts
 from rag_eval_hooks.evaluation.finding_sources import Sources
+from rag_eval_hooks.evaluation.function_metric import ResultError
 from rag_eval_hooks.findings import (
     EMBEDDED,
     TOKEN_SCORED,
-    ClaimVerdict,
     Finding,
     Findings,
     Maker,
-    Support,
-    Verdict,
 )
 from rag_eval_hooks.incidents import Incidents, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Metric, missing_inputs
+from rag_eval_hooks.prompts import ABOUT
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
     AnnotatorKind,
@@ -36,6 +37,8 @@ from rag_eval_hooks.score import (
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Scorer"]
+
+_logger = logging.getLogger("rag_eval_hooks")
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")
 
@@ -86,8 +89,7 @@ class Scorer:
                     absent.setdefault(metric.id, _LEFT_OUT)
         fed = [metric for metric in self._metrics if metric.id not in absent]
         findings, asked = await self._collect(sample, fed)
-        if any(name == "contexts" or name.endswith("].text") for name in sample.truncated):
-            findings = _by_cut_contexts(findings)
+        findings = without_cut_verdicts(findings, sample)
         return self._outcomes(sample, findings, {**absent, **asked})
 
     async def _collect(
@@ -138,11 +140,13 @@ class Scorer:
             outcome = known.get(metric.id)
             if outcome is None:
                 read = reads[metric.id]
-                used = _usage(read, findings, readers)
-                outcome = self._measure(metric, sample, findings)
-                if (risk := _risk(read, findings)) is not None:
-                    outcome = replace(outcome, risk=risk)
-                outcome = self._signed(outcome, read, used, findings.by)
+                measured = self._measure(metric, sample, findings)
+                outcome = self._signed(measured, read, findings)
+                used, risk = _usage(read, findings, readers), _risk(read, findings)
+                outcome = replace(outcome, usage=used, risk=risk)
+                if isinstance(outcome, Score):
+                    warnings = *_warnings(metric, read, findings, sample), *outcome.warnings
+                    outcome = replace(outcome, warnings=tuple(dict.fromkeys(warnings)))
             outcomes[metric.id] = outcome
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
         # Where nothing can be measured, the result says what is missing.
@@ -160,31 +164,27 @@ class Scorer:
 
     def _failed(self, metric: Metric, error: BaseException) -> NotScored:
         self._incidents.report(f"metric {metric.id}", error)
+        # With the traceback, whose message and lines may be the user's own and hold content.
+        _logger.debug("metric %s raised", metric.id, exc_info=error)
+        if isinstance(error, ResultError):
+            return NotScored(Cause.METRIC_FAILED, str(error))
         return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}")
 
-    def _signed(
-        self,
-        outcome: Outcome,
-        read: frozenset[Finding],
-        used: Usage,
-        by: Mapping[Finding, tuple[Maker, ...]],
-    ) -> Outcome:
-        """Return the outcome with its annotator, version and usage."""
+    def _signed(self, outcome: Outcome, read: frozenset[Finding], findings: Findings) -> Outcome:
+        """Return the outcome with its annotator and version."""
         if isinstance(outcome, NotScored):
-            return replace(outcome, usage=used)
+            return self._advised(outcome)
         if read - EMBEDDED - TOKEN_SCORED:
             judge = self._sources.judge
-            makers = dict.fromkeys(maker for kind in sorted(read & by.keys()) for maker in by[kind])
-            makers = makers or {Maker.of(judge): None}
+            makers = _makers(read, findings) or {Maker.of(judge): None}
             kinds = [maker.kind for maker in makers]
             return replace(
                 outcome,
-                label=outcome.label or getattr(judge, "label", None),
                 annotator_kind=AnnotatorKind.LLM if AnnotatorKind.LLM in kinds else kinds[0],
                 annotator=" > ".join(maker.name for maker in makers),
                 judged=True,
+                screening=any(maker.screening for maker in makers),
                 version=f"{__version__}+{judge.version}",
-                usage=used,
             )
         source = self._sources.embedder if read & EMBEDDED else self._sources.scorer
         return replace(
@@ -192,13 +192,40 @@ class Scorer:
             annotator_kind=AnnotatorKind.CODE,
             annotator=source.name if read and source is not None else None,
             version=__version__,
-            usage=used,
         )
+
+    def _advised(self, outcome: NotScored) -> NotScored:
+        """Say of an undecided outcome which judge cannot tell, and what to do."""
+        if not outcome.undecided:
+            return outcome
+        judge = self._sources.judge
+        detail = f"undecided: {outcome.detail}"
+        if getattr(judge, "screening", False):
+            detail = detail.replace("the judge", "the embedded judge", 1)
+        if judge.annotator_kind is not AnnotatorKind.LLM and "cannot tell" in detail:
+            detail += "; configure an LLM judge"
+        return replace(outcome, detail=detail)
+
+
+def _makers(read: frozenset[Finding], findings: Findings) -> dict[Maker, None]:
+    """Return the judges behind an outcome: those of its verdicts, else those of its items."""
+    by = {kind: findings.by[kind] for kind in sorted(read & findings.by.keys())}
+    verdicts = {kind: makers for kind, makers in by.items() if kind not in ABOUT.values()}
+    return dict.fromkeys(maker for makers in (verdicts or by).values() for maker in makers)
+
+
+def _warnings(
+    metric: Metric, read: frozenset[Finding], findings: Findings, sample: Sample
+) -> tuple[str, ...]:
+    """Return the warnings about the findings and the cut texts behind an outcome."""
+    of_findings = (text for kind in sorted(read) for text in findings.warnings.get(kind, ()))
+    return *of_findings, *warnings_of(metric, read, cut_fields(sample))
 
 
 def _require_outcome(outcome: object) -> None:
     if not isinstance(outcome, Score | NotScored):
-        raise TypeError("a metric gives a Score or NotScored")
+        got = type(outcome).__name__
+        raise ResultError(f"The metric returned {got}. Return `scale.score(value)` or a NotScored.")
 
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
@@ -222,38 +249,3 @@ _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 def _lacks_input(outcome: Outcome) -> bool:
     return isinstance(outcome, NotScored) and outcome.cause is Cause.MISSING_INPUT
-
-
-def _by_cut_contexts(findings: Findings) -> Findings:
-    """Return findings in which nothing counts as missing that may stand in what was cut.
-
-    A verdict that a text does not state something is none where limits cut that text.
-    """
-    changed: dict[str, object] = {}
-    for kind in (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT, Finding.ENTITIES_FOUND):
-        found = getattr(findings, kind)
-        if isinstance(found, NotScored):
-            continue
-        kept = tuple(map(_unless_missing, found))
-        missing = sum(one is not other for one, other in zip(kept, found, strict=True))
-        changed[kind] = _cut(f"{missing} of {len(kept)}") if 3 * missing > len(kept) else kept
-    for kind, best in _BEST.items():
-        ratings = getattr(findings, kind)
-        if not isinstance(ratings, NotScored) and set(ratings) - {best, None}:
-            changed[kind] = _cut("all")
-    return replace(findings, **changed)  # type: ignore[arg-type]
-
-
-_BEST: Final = {Finding.CONTEXT_RATINGS: 2, Finding.GROUNDEDNESS_RATINGS: 2}
-
-
-def _cut(what: str) -> NotScored:
-    detail = f"limits cut the contexts, and what is left does not state {what}"
-    return NotScored(Cause.UNDEFINED, detail)
-
-
-def _unless_missing(one: Support | Verdict) -> Support | Verdict:
-    if isinstance(one, Verdict):
-        return one if one.holds or not one.sure else replace(one, sure=False)
-    is_missing = one.verdict is ClaimVerdict.NOT_STATED
-    return replace(one, verdict=ClaimVerdict.UNSURE) if is_missing else one

@@ -22,8 +22,8 @@ class Judge(Protocol):
         annotator_kind: `LLM` for a language model, `CODE` for anything else.
         version: Version of the prompts or rules; scores of different versions do not compare.
 
-    A judge may also have a `label`: a word on scores that have none of their own, such as
-    `screening` for a judge that is not calibrated.
+    A judge may also have a flag `screening`: True if its scores are good for finding bad answers,
+    not for deciding, as those of the embedded judge.
     """
 
     @property

@@ -19,8 +19,9 @@ __all__ = ["Composite"]
 class Composite:
     """The weighted mean of those of its parts that have a value; the other weights grow.
 
-    A part that the sample cannot feed, or whose formula has no value, is left out. A part that
-    failed is not: its score could have been had, and a mean without it would be another number.
+    A part that has no value, because the sample lacks an input, the formula has none or the judge
+    failed, is left out, as the sources do with NaN, and a warning says which. A part that the judge
+    is unsure about makes the mean undefined.
 
     Attributes:
         parts: The metric of each part, all on one scale.
@@ -43,24 +44,32 @@ class Composite:
         return _union(part.findings_for(sample, findings) for part in fed)
 
     def score(self, sample: Sample, findings: Findings) -> Outcome:
-        """Return the mean; `undefined` if no part has a value, or the cause of a part's failure."""
+        """Return the mean, or the reason why there is none."""
         outcomes = {
             name: _measure(metric, sample, findings) for name, metric in self._weighed().items()
         }
-        for name, outcome in outcomes.items():
-            if isinstance(outcome, NotScored) and outcome.cause.is_failure:
-                return NotScored(outcome.cause, f"{name}: {outcome.detail}")
+        explanation = self._explanation(outcomes)
+        absent = {name: got for name, got in outcomes.items() if isinstance(got, NotScored)}
+        for name, got in absent.items():
+            if got.undecided:
+                detail = f"{name}: {got.detail}"
+                return NotScored(got.cause, detail, undecided=True, explanation=explanation)
         scores = {name: got for name, got in outcomes.items() if isinstance(got, Score)}
         values = {name: score.value for name, score in scores.items()}
         mean = weighted_mean(values, self.weights)
         if mean is None:
-            return NotScored(Cause.UNDEFINED, "no part has a value")
-        warnings = [warning for score in scores.values() for warning in score.warnings]
+            failed = (f"{name}: {got.detail}" for name, got in absent.items())
+            causes = [got.cause for got in absent.values() if got.cause.is_failure]
+            if causes:
+                return NotScored(causes[0], "; ".join(failed), explanation=explanation)
+            return NotScored(Cause.UNDEFINED, "no part has a value", explanation=explanation)
+        warnings = [f"without {name} ({got.cause.value})" for name, got in absent.items()]
+        warnings += [warning for score in scores.values() for warning in score.warnings]
         return self.scale.score(
             mean,
             parts=values,
             warnings=tuple(dict.fromkeys(warnings)),
-            explanation=self._explanation(outcomes),
+            explanation=explanation,
         )
 
     def _weighed(self) -> Mapping[str, Metric]:

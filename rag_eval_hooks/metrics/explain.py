@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from rag_eval_hooks.claim_verdict import CUT, UNREAD
 from rag_eval_hooks.findings import ChunkRelevance, ClaimVerdict, Support, Verdict
 from rag_eval_hooks.score import Cause, NotScored, Unavailable
 
@@ -62,7 +63,7 @@ def supported_share(
     explanation = {"claims": claim_rows(claims, support)}
     if not claims:
         return ClaimShare(None, {}, (), explanation)
-    sure = sure_ones(support)
+    sure = sure_ones(support, explanation)
     kinds = [found.verdict for found in sure]
     shares = {kind: top * kinds.count(kind) / len(sure) for kind in ClaimVerdict}
     parts = {kind.value: shares[kind] for kind in (_CONTRADICTED, _NOT_STATED)}
@@ -74,26 +75,52 @@ _CONTRADICTED = ClaimVerdict.CONTRADICTED
 _NOT_STATED = ClaimVerdict.NOT_STATED
 
 
-def sure_ones(verdicts: Sequence[V]) -> list[V]:
+def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any] | None = None) -> list[V]:
     """Return the verdicts that the judge is sure about; none for no verdicts.
 
+    Args:
+        verdicts: One verdict for each item.
+        explanation: The items, shown where there are too few verdicts.
+
     Raises:
-        Unavailable: They are less than two thirds of all: `undefined`.
+        Unavailable: Less than two thirds are sure: `undefined`, and undecided.
     """
     sure = [verdict for verdict in verdicts if verdict.sure]
-    require_sure(len(sure), len(verdicts))
+    unsure_reasons = [verdict.reason for verdict in verdicts if not verdict.sure]
+    require_sure(len(sure), len(verdicts), unsure_reasons, explanation)
     return sure
 
 
-def require_sure(sure: int, of: int) -> None:
+def require_sure(
+    sure: int,
+    of: int,
+    reasons: Sequence[str] = (),
+    explanation: Mapping[str, Any] | None = None,
+) -> None:
     """Require that at least two thirds of some items are sure.
 
+    Args:
+        sure: Items that are.
+        of: All items.
+        reasons: Reasons of the others.
+        explanation: The items.
+
     Raises:
-        Unavailable: They are not: `undefined`.
+        Unavailable: They are not: `undefined`, and undecided.
     """
     if 3 * sure < 2 * of:
-        detail = f"the judge cannot tell for {of - sure} of {of}; use an LLM judge or `nli:`"
-        raise Unavailable(NotScored(Cause.UNDEFINED, detail))
+        counted = f"{of - sure} of {of}"
+        detail = _DETAILS[next((r for r in reasons if r in _DETAILS), "")].format(counted)
+        shown = explanation or {}
+        raise Unavailable(NotScored(Cause.UNDEFINED, detail, undecided=True, explanation=shown))
+
+
+_DETAILS: Final = {
+    CUT: "limits cut the texts, and what is left does not state {}",
+    UNREAD: "the judge gave no readable verdict for {}",
+    "": "the judge cannot tell for {}",
+}
+"""Sentence for the reason of a verdict that is not sure."""
 
 
 def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:

@@ -58,9 +58,9 @@ def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: s
 def _precision(formula: Callable[[Sequence[bool]], float | None]) -> Callable[..., Outcome]:
     def score(_sample: Sample, findings: Findings) -> Outcome:
         relevance = made(findings.relevance)
-        value = formula([chunk.useful for chunk in sure_ones(relevance)])
-        # By the definition, retrieval that finds nothing has precision 0.
         explanation = {"chunks": chunk_rows(relevance)}
+        value = formula([chunk.useful for chunk in sure_ones(relevance, explanation)])
+        # By the definition, retrieval that finds nothing has precision 0.
         value = 100 * (value or 0.0)
         return _PERCENT.score(value, warnings=unsure(relevance), explanation=explanation)
 
@@ -144,7 +144,8 @@ def _answer_class(mode: DontKnow) -> Callable[[Sample, Findings], Outcome]:
             explanation = {"by": mode.value, "phrase": phrase}
             return _PERCENT.score(0.0, label=DONT_KNOW, explanation=explanation)
         verdict = made(findings.classification)
-        require_sure(int(verdict.sure), 1)
+        if not verdict.sure:
+            require_sure(0, 1, [verdict.reason], {"by": "judge", "reason": verdict.reason})
         return _PERCENT.score(
             100.0 * verdict.holds,
             label=CORRECT if verdict.holds else WRONG,

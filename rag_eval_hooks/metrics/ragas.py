@@ -94,19 +94,16 @@ def _relevance_to_answer(sample: Sample, _findings: Findings) -> frozenset[Findi
 
 
 def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
-    value = average_precision([chunk.useful for chunk in sure_ones(relevance)])
+    explanation = {"chunks": chunk_rows(relevance)}
+    value = average_precision([chunk.useful for chunk in sure_ones(relevance, explanation)])
     if value is None:
         return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
-    explanation = {"chunks": chunk_rows(relevance)}
     return UNIT.score(value, warnings=unsure(relevance), explanation=explanation)
 
 
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
     entities = made(findings.entities)
     found = made(findings.entities_found)
-    value = share([verdict.holds for verdict in sure_ones(found)])
-    if value is None:
-        return NotScored(Cause.UNDEFINED, "the reference names no entity")
     rows = [
         {
             "entity": entity,
@@ -115,6 +112,9 @@ def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
         }
         for entity, verdict in zip(entities, found, strict=True)
     ]
+    value = share([verdict.holds for verdict in sure_ones(found, {"entities": rows})])
+    if value is None:
+        return NotScored(Cause.UNDEFINED, "the reference names no entity")
     return UNIT.score(value, warnings=unsure(found), explanation={"entities": rows})
 
 
@@ -127,8 +127,6 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
         return NotScored(Cause.UNDEFINED, "the answer makes no claim")
     kinds = [_error_kind(*verdicts, useful) for verdicts in zip(agreement, support, strict=True)]
     sure = [kind for kind in kinds if kind != _UNSURE]
-    require_sure(len(sure), len(kinds))
-    parts = {kind: sure.count(kind) / len(sure) for kind in _ORIGINS}
     rows = [
         {
             "claim": claim,
@@ -139,6 +137,10 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
         }
         for claim, kind, found, verdict in zip(claims, kinds, support, agreement, strict=True)
     ]
+    reasons = [one.reason for one in support if not one.sure]
+    reasons += [one.reason for one in agreement if not one.sure]
+    require_sure(len(sure), len(kinds), reasons, {"claims": rows})
+    parts = {kind: sure.count(kind) / len(sure) for kind in _ORIGINS}
     wrong = len(sure) - sure.count(None)
     left = len(kinds) - len(sure)
     return _ERROR_RATE.score(

@@ -106,7 +106,7 @@ def _precision(sample: Sample, findings: Findings) -> Outcome:
     whose = "reference" if indistinct else "answer"
     if not claims:
         return NotScored(Cause.UNDEFINED, f"the {whose} makes no claim")
-    counted = sure_ones(support)
+    counted = sure_ones(support, {"claims": claim_rows(claims, support)})
     used = [any(flags) for flags in zip(*(found.by_chunk for found in counted), strict=True)]
     raw = sum(used) / len(used)
     together = any(found.together and not any(found.by_chunk) for found in counted)

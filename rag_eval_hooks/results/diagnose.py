@@ -15,7 +15,6 @@ from typing import Final
 
 from rag_eval_hooks.results.estimate import Estimate, mean_of
 from rag_eval_hooks.results.read import ResultRow
-from rag_eval_hooks.results.summary import SCREENING
 from rag_eval_hooks.score import Cause, NotScored
 
 __all__ = ["CUTS", "Cuts", "Diagnosis", "ScoreRule", "diagnose", "standard_rules"]
@@ -123,7 +122,7 @@ def _is_stated(rule: ScoreRule, rows: Sequence[ResultRow], hits: int) -> bool:
 
 
 def _is_screening(row: ResultRow) -> bool:
-    return any(s.label == SCREENING for name in row.outcomes if (s := row.score(name)))
+    return any(s.screening for name in row.outcomes if (s := row.score(name)))
 
 
 def _is_undefined(row: ResultRow) -> bool:

@@ -20,7 +20,7 @@ from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.report import ReportPeriod, ResultReport
 from rag_eval_hooks.results.select import FAITHFULNESS, badness
-from rag_eval_hooks.results.summary import SCREENING, band_of
+from rag_eval_hooks.results.summary import band_of
 from rag_eval_hooks.results.tables import (
     comparison_tables,
     first_table,
@@ -146,7 +146,6 @@ def sample_lines(row: ResultRow) -> Iterator[str]:
 
 def _value(name: str, score: Score) -> str:
     word = band_of(name, score.normalised) or score.label
-    word = None if word == SCREENING else word
     return f"{name} {score.value:.3g}" + (f" ({word})" if word else "")
 
 
@@ -197,7 +196,7 @@ def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
     level = None if score is None else score.normalised
     if faithful is None and key is not None:
         level = key[-1]
-    labels = (one.label for one in scores if one and one.label != SCREENING)
+    labels = (one.label for one in scores if one)
     return {
         "q": row.sample.question[:_ASKED],
         "t": "" if row.when is None else f"{row.when:%Y-%m-%d %H:%M}",

@@ -13,7 +13,7 @@ from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose
 from rag_eval_hooks.results.labels import LabelledMean, Labels, labelled_means
 from rag_eval_hooks.results.read import ResultRow, Results
 from rag_eval_hooks.results.select import worst
-from rag_eval_hooks.results.summary import SCREENING, MetricSummary, ResultGroup, band_of, summarise
+from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, band_of, summarise
 from rag_eval_hooks.score import NotScored, Score
 from rag_eval_hooks.usage import Usage
 
@@ -158,7 +158,7 @@ def _judges(rows: Iterable[ResultRow]) -> dict[str, int]:
     for row in rows:
         scores = [one for one in row.outcomes.values() if isinstance(one, Score)]
         counts.update({(score.annotator or "formulas", score.version) for score in scores})
-        screening |= {score.annotator for score in scores if score.label == SCREENING}
+        screening |= {score.annotator for score in scores if score.screening}
     return {_judge(*key, key[0] in screening): count for key, count in counts.most_common()}
 
 

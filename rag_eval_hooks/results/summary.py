@@ -21,7 +21,6 @@ from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 
 __all__ = [
-    "SCREENING",
     "By",
     "MetricSummary",
     "ResultGroup",
@@ -33,8 +32,6 @@ __all__ = [
 ]
 
 By: TypeAlias = str | Callable[[ResultRow], object] | None
-SCREENING: Final = "screening"
-"""Label of all scores of a judge that is not calibrated: about the judge, not about a sample."""
 _RARE: Final = 10
 """Scores of one inclusion probability below which their part of an interval is unreliable."""
 
@@ -136,7 +133,7 @@ def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> Metric
     weights = [1.0 / (one.probability or 1.0) for one in scores]
     normalised = mean_of([one.normalised for one in scores], weights, sessions)
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalised)
-    labels = Counter(one.label for one in ranked if one.label not in (None, SCREENING))
+    labels = Counter(one.label for one in ranked if one.label is not None)
     scale = _scale_of(metric, ranked)
     shares = {
         label: mean_of([float(one.label == label) for one in scores], weights, sessions)
@@ -154,7 +151,7 @@ def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> Metric
         not_scored=dict(Counter(one.cause for _, one in column if isinstance(one, NotScored))),
         scored=len(scored),
         is_estimated=any(one.probability_estimated for one in scores),
-        is_screening=any(one.label == SCREENING for one in ranked),
+        is_screening=any(one.screening for one in ranked),
         is_rare=_has_rare_stratum(weights),
     )
 

@@ -11,8 +11,8 @@ from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import SinkSpec, sink_list
 from rag_eval_hooks.errors import ConfigError, kind_of
-from rag_eval_hooks.evaluation.evaluator_metric import metric_of
 from rag_eval_hooks.evaluation.finding_sources import Sources
+from rag_eval_hooks.evaluation.function_metric import metric_of
 from rag_eval_hooks.fleet.broker import Broker
 from rag_eval_hooks.judges import (
     Embedder,

@@ -129,6 +129,8 @@ class MetricRecorder:
             self._add_weighted(score, dict(attributes), context)
             if (label := evaluation.label(name)) is not None:
                 attributes[semconv.GEN_AI_EVALUATION_LABEL] = self._limit.of(name, label)
+            if score.screening:
+                attributes[semconv.EVAL_SCREENING] = "true"
             if name in evaluation.verdicts:
                 attributes[semconv.EVAL_PASS] = str(evaluation.verdicts[name]).lower()
             self._score.record(score.normalised, attributes, context)

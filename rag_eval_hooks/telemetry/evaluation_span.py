@@ -223,6 +223,7 @@ def _metadata(score: Score, content: bool) -> dict[str, Any]:
         "sample_rate": score.probability,
         "sample_rate_estimated": score.probability_estimated,
         "reason": score.reason,
+        "screening": score.screening,
         # A user's metric may quote the application in a warning.
         "warnings": list(score.warnings) if content else len(score.warnings),
     }

@@ -48,6 +48,11 @@ class EventEmitter:
             self._events.emit(now, context, attributes)
         for name, failure in evaluation.unscored.items():
             cause = {semconv.ERROR_TYPE: failure.cause.value}
+            if failure.undecided:
+                cause = {
+                    semconv.GEN_AI_EVALUATION_LABEL: "undecided",
+                    semconv.GEN_AI_EVALUATION_EXPLANATION: failure.detail,
+                }
             self._events.emit(now, context, {**_subject(evaluation, name), **cause})
 
     def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
@@ -61,6 +66,7 @@ class EventEmitter:
                     name, self._max_chars, content=self._content
                 ),
                 semconv.EVAL_PASS: evaluation.verdicts.get(name),
+                semconv.EVAL_SCREENING: score.screening or None,
                 semconv.EVAL_SAMPLE_RATE: score.probability,
                 semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
             }

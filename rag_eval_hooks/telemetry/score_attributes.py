@@ -43,6 +43,13 @@ class ScoreAttributes:
         }
 
     def _headline(self, evaluation: Evaluation) -> dict[str, _Value]:
+        undecided = _undecided(evaluation)
+        if undecided is not None and all(evaluation.verdicts.values()):
+            return {
+                semconv.GEN_AI_EVALUATION_NAME: undecided,
+                semconv.GEN_AI_EVALUATION_LABEL: "undecided",
+                semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.unscored[undecided].detail,
+            }
         name = self._first_to_read(evaluation)
         if name is None:
             return {}
@@ -83,6 +90,7 @@ class ScoreAttributes:
             "score": lambda _, score: score.value,
             "pass": lambda name, _: verdicts.get(name),
             "label": lambda _, score: score.label,
+            "screening": lambda _, score: score.screening or None,
             "normalised": lambda name, score: (
                 score.normalised if self._thresholds.is_rescaled(name) else None
             ),
@@ -109,6 +117,13 @@ def _risk(evaluation: Evaluation) -> float | None:
         if name.partition(".")[2] in _GROUNDEDNESS and outcome.risk is not None
     ]
     return max(risks, default=None)
+
+
+def _undecided(evaluation: Evaluation) -> str | None:
+    """Return the groundedness that the judge left undecided; without any score, any such metric."""
+    names = [name for name, outcome in evaluation.unscored.items() if outcome.undecided]
+    grounded = [name for name in names if name.partition(".")[2] in _GROUNDEDNESS]
+    return next(iter(grounded if evaluation.scores else [*grounded, *names]), None)
 
 
 def _summary(evaluation: Evaluation) -> Attributes:

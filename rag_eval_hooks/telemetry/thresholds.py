@@ -83,7 +83,7 @@ class Thresholds:
         if not all(verdicts.values()):
             return False
         unscored = (outcomes.get(name) for name in self._by_metric if name not in verdicts)
-        if any(isinstance(one, NotScored) and one.cause.is_failure for one in unscored):
+        if any(isinstance(one, NotScored) and one.is_missing for one in unscored):
             return None
         return True if verdicts else None
 

@@ -14,13 +14,17 @@ import pytest
 
 from rag_eval_hooks import NotScored, RagEval, Sample, Score
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.findings import Findings, Questions, Support
+from rag_eval_hooks.findings import ChunkRelevance, ClaimVerdict, Findings, Questions, Support
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.metrics.formulas import cosine
+from rag_eval_hooks.sample import Context, Field
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import ScriptedJudge
+from tests.golden.measure import BY_ID
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
+from tests.support.evaluation import record_request
+from tests.support.otel import Spans
 
 SAMPLE = Sample(
     question="How long is the bridge?",
@@ -59,9 +63,62 @@ def test_what_limits_cut_is_no_missing_support(cut: str, missing: int) -> None:
         assert "limits cut" in share.detail
     else:
         assert isinstance(share, Score)
-        assert (share.value, bool(share.warnings)) == (1.0, missing > 0)
+        assert share.value == 1.0
+        assert share.warnings[0] == "limits cut the contexts"
+        assert any("not counted" in warning for warning in share.warnings) is (missing > 0)
     if cut.startswith("contexts") and "metadata" not in cut:
         assert isinstance(rating, NotScored if missing else Score)
+
+
+@pytest.mark.parametrize("cut", [0, 1, None])
+def test_a_chunk_that_limits_cut_is_never_useless(cut: int | None) -> None:
+    """Its useful end may be what was cut; the other chunks keep their verdicts."""
+    relevance = (ChunkRelevance(False, 0), ChunkRelevance(True, 90), ChunkRelevance(True, 90))
+    names = () if cut is None else (f"contexts[{cut}].text",)
+    sample = dataclasses.replace(
+        SAMPLE, contexts=tuple(Context(text=text) for text in "abc"), truncated=names
+    )
+    judge = ScriptedJudge(Findings(relevance=relevance))
+    with RagEval(metrics=["graphrag.ragas_context_precision"], judge=judge) as evals:
+        outcome = evals.evaluate(sample)["graphrag.ragas_context_precision"]
+    assert isinstance(outcome, Score)
+    assert outcome.value == (100.0 if cut == 0 else pytest.approx(200 / 3))
+    assert bool(outcome.warnings) is (cut is not None)
+
+
+@pytest.mark.parametrize("field", ["question", "answer", "reference"])
+def test_a_cut_text_marks_every_metric_that_reads_it(field: str) -> None:
+    """Scores say so; without a cut no score does."""
+    for truncated in ((), (field,)):
+        with RagEval(metrics=["all"], embedder=Vectors(random.Random(1))) as evals:
+            outcomes = evals.evaluate(dataclasses.replace(SAMPLE, truncated=truncated))
+        scores = {name: one for name, one in outcomes.items() if isinstance(one, Score)}
+        marked = {n for n, one in scores.items() if f"limits cut the {field}" in one.warnings}
+        reads = {n for n in scores if Field(field) in BY_ID[n].needs}
+        assert marked >= reads if truncated else not marked
+
+
+def test_an_undecided_score_is_seen_everywhere() -> None:
+    """Status, headline and reason of the span, and the table, say what to do."""
+    doubt = Support((False,), verdict=ClaimVerdict.UNSURE)
+    judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=(doubt, doubt)))
+    judge.screening = True  # type: ignore[attr-defined]
+    spans = Spans()
+    with RagEval(["ragas.faithfulness"], judge=judge, tracer_provider=spans.provider) as evals:
+        outcomes = evals.evaluate(SAMPLE)
+        record_request(evals)
+        evals.flush(300)
+    outcome = outcomes["ragas.faithfulness"]
+    assert isinstance(outcome, NotScored)
+    words = "undecided: the embedded judge cannot tell for 2 of 2; configure an LLM judge"
+    assert outcome.detail == words
+    assert words in repr(outcomes)
+    assert [row["claim"] for row in outcome.explanation["claims"]] == ["a", "b"]
+    (span,) = (dict(one.attributes or {}) for one in spans.all() if one.parent is None)
+    assert span["rag.eval.status"] == "partial"
+    assert words in str(span["rag.eval.ragas.faithfulness.reason"])
+    assert span["gen_ai.evaluation.name"] == "ragas.faithfulness"
+    assert span["gen_ai.evaluation.score.label"] == "undecided"
 
 
 class Vectors:

@@ -87,12 +87,13 @@ def test_one_part_alone_is_the_composite() -> None:
     assert value(measure("graphrag.ragas_score", sample, findings)) == pytest.approx(82.29)
 
 
-def test_a_failed_part_fails_the_composite() -> None:
-    """A part that could have been had is not left out: the mean would be another number."""
+def test_a_failed_part_is_left_out_with_a_warning() -> None:
+    """As the document leaves out NaN: its worked local search has no precision, and 93.73."""
     findings = local_search().merged(Findings(relevance=FAILED))
     outcome = measure("graphrag.ragas_score", SAMPLE, findings)
-    assert isinstance(outcome, NotScored)
-    assert outcome.cause is Cause.JUDGE_FAILED
+    assert isinstance(outcome, Score)
+    assert round(outcome.value, 2) == 93.73
+    assert outcome.warnings == ("without context_precision (judge_failed)",)
 
 
 def test_a_composite_of_nothing_is_undefined() -> None:

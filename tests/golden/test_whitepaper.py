@@ -154,7 +154,11 @@ def test_weighted_score_leaves_out_what_is_missing() -> None:
     outcome = measure("whitepaper.weighted_score", Sample(question="q", answer="a"))
     assert isinstance(outcome, Score)
     assert outcome.value == 5.0
-    assert outcome.warnings == ("No context to verify",)
+    assert outcome.warnings == (
+        "without correctness (missing_input)",
+        "without precision (undefined)",
+        "No context to verify",
+    )
     assert {row["part"] for row in outcome.explanation["left_out"]} == {"correctness", "precision"}
 
 

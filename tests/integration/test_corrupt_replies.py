@@ -36,8 +36,11 @@ def test_a_lasting_fault_gives_no_wrong_score(kind: FaultKind) -> None:
     outcomes = outcomes_under([Fault(kind=kind, retry_after="0.1")])
     for name, outcome in outcomes.items():
         if isinstance(outcome, Score):
-            assert word(outcome) == RIGHT[name]
+            # By the items that could be read, with a warning, or as with all of them.
+            told = any("not counted" in warning for warning in outcome.warnings)
+            assert told or word(outcome) == RIGHT[name]
         else:
             assert isinstance(outcome, NotScored)
-            assert outcome.cause in ("judge_failed", "judge_unavailable", "timeout")
+            failed = outcome.cause in ("judge_failed", "judge_unavailable", "timeout")
+            assert failed or outcome.undecided
             assert outcome.detail

@@ -118,7 +118,7 @@ def test_the_command_writes_what_the_judge_reads(
     assert "labels             120" in text
     made = Calibration.read(tmp_path / "made.json")
     assert made == replace(fitted(probabilities, truths), judge="embedded", version="local.7")
-    assert LocalJudge(calibration=tmp_path / "made.json").label is None
+    assert not LocalJudge(calibration=tmp_path / "made.json").screening
 
 
 @pytest.mark.parametrize("seed", SEEDS[:4])
@@ -154,8 +154,8 @@ def test_the_judge_reads_its_calibration(seed: int, tmp_path: Path) -> None:
         else:
             assert other.sure
             assert other.supported is (made.apply(one.probability) >= cut)
-    assert plain.label == "screening"
-    assert calibrated.label is None
+    assert plain.screening
+    assert not calibrated.screening
     assert calibrated.version != plain.version
 
 

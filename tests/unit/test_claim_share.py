@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rag_eval_hooks import NotScored, RagEval, Sample, Score
+from rag_eval_hooks import NotScored, Sample, Score
 from rag_eval_hooks.explanation_text import explain, prose
 from rag_eval_hooks.findings import (
     ChunkRelevance,
@@ -18,120 +19,119 @@ from rag_eval_hooks.findings import (
     Support,
     Verdict,
 )
-from rag_eval_hooks.score import AnnotatorKind, Cause
-from rag_eval_hooks.testing import ScriptedJudge
-from tests.golden.measure import measure
+from rag_eval_hooks.metrics.composite import Composite
+from rag_eval_hooks.score import Cause, Outcome
+from tests.golden.measure import BY_ID, measure
 
-SEEDS = range(60)
 KINDS = list(ClaimVerdict)
 CHUNKS = 3
 SAMPLE = Sample(question="q", contexts=("a", "b", "c"), answer="a", reference="r")  # type: ignore[arg-type]
 SUPPORT_METRICS = {
-    "ragas.faithfulness": ("answer", 0.0, 1.0),
-    "ragas.context_recall": ("reference", 0.0, 1.0),
-    "graphrag.ragas_faithfulness": ("answer", 0.0, 100.0),
-    "graphrag.ragas_context_recall": ("reference", 0.0, 100.0),
-    "whitepaper.faithfulness": ("answer", 1.0, 4.0),
-    "whitepaper.recall": ("answer", 1.0, 4.0),
+    "ragas.faithfulness": (0.0, 1.0),
+    "ragas.context_recall": (0.0, 1.0),
+    "graphrag.ragas_faithfulness": (0.0, 100.0),
+    "graphrag.ragas_context_recall": (0.0, 100.0),
+    "whitepaper.faithfulness": (1.0, 4.0),
+    "whitepaper.recall": (1.0, 4.0),
 }
 
 
-def random_support(rng: random.Random, kind: ClaimVerdict) -> Support:
+@st.composite
+def supports(draw: st.DrawFn) -> Support:
+    """Draw a verdict on one claim over three chunks."""
+    kind = draw(st.sampled_from(KINDS))
+    probability = draw(st.none() | st.floats(0, 1))
+    flags = draw(st.tuples(*[st.booleans()] * CHUNKS))
     if kind is not ClaimVerdict.SUPPORTED:
-        return Support((False,) * CHUNKS, verdict=kind, probability=rng.choice([None, 0.3]))
-    flags = tuple(rng.random() < 0.4 for _ in range(CHUNKS))
-    return Support(flags, together=not any(flags), verdict=kind, probability=rng.random())
+        flags = (False,) * CHUNKS
+    together = kind is ClaimVerdict.SUPPORTED and not any(flags)
+    return Support(flags, together, "why", kind, "words", probability)
 
 
-def findings(rng: random.Random, supports: tuple[Support, ...]) -> Findings:
-    claims = tuple(f"claim {n}" for n in range(len(supports)))
-    agreement = tuple(Verdict(rng.random() < 0.5, sure=rng.random() < 0.8) for _ in supports)
+LISTS = st.lists(supports(), min_size=1, max_size=9).map(tuple)
+VERDICTS = st.builds(Verdict, st.booleans(), sure=st.booleans())
+
+
+def findings(found: tuple[Support, ...], agreement: tuple[Verdict, ...] = ()) -> Findings:
+    claims = tuple(f"claim {number}" for number in range(len(found)))
     return Findings(
         answer_claims=claims,
         reference_claims=claims,
-        answer_support=supports,
-        reference_support=supports,
+        answer_support=found,
+        reference_support=found,
         answer_agreement=agreement,
-        relevance=tuple(ChunkRelevance(rng.random() < 0.5, 50) for _ in range(CHUNKS)),
+        relevance=(ChunkRelevance(True, 90), ChunkRelevance(False, 5), ChunkRelevance(True, 60)),
         stance=Stance(answer=False),
     )
 
 
-@pytest.mark.parametrize("metric", SUPPORT_METRICS)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_unsure_claims_count_for_neither_side(metric: str, seed: int) -> None:
-    """The share is over sure claims; below two thirds of them it is undefined, with the reason."""
-    rng = random.Random(seed)
-    kinds = [rng.choice(KINDS) for _ in range(rng.randint(1, 9))]
-    supports = tuple(random_support(rng, kind) for kind in kinds)
-    outcome = measure(metric, SAMPLE, findings(rng, supports))
-    sure = [kind for kind in kinds if kind is not ClaimVerdict.UNSURE]
-    if 3 * len(sure) < 2 * len(kinds):
-        assert isinstance(outcome, NotScored)
-        assert outcome.cause is Cause.UNDEFINED
-        assert "cannot tell" in outcome.detail
+def require_undecided(outcome: Outcome, items: int) -> None:
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause is Cause.UNDEFINED
+    assert outcome.undecided
+    assert "cannot tell" in outcome.detail
+    assert len(outcome.explanation["claims"]) == items
+
+
+@given(st.sampled_from(sorted(SUPPORT_METRICS)), LISTS)
+def test_unsure_claims_count_for_neither_side(metric: str, found: tuple[Support, ...]) -> None:
+    """The share is over sure claims; below two thirds of them it is undefined, with all claims."""
+    outcome = measure(metric, SAMPLE, findings(found))
+    sure = [one.verdict for one in found if one.verdict is not ClaimVerdict.UNSURE]
+    if 3 * len(sure) < 2 * len(found):
+        require_undecided(outcome, len(found))
         return
     assert isinstance(outcome, Score)
-    _texts, low, span = SUPPORT_METRICS[metric]
-    assert outcome.value == pytest.approx(
-        low + span * sure.count(ClaimVerdict.SUPPORTED) / len(sure)
-    )
-    assert bool(outcome.warnings) == (len(sure) < len(kinds))
-
-
-@pytest.mark.parametrize("metric", SUPPORT_METRICS)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_contradicted_and_not_stated_are_reported_apart(metric: str, seed: int) -> None:
-    """With the share of supported claims they add up to all sure ones."""
-    rng = random.Random(seed)
-    kinds = [rng.choice(KINDS[:3]) for _ in range(rng.randint(1, 9))]
-    outcome = measure(
-        metric, SAMPLE, findings(rng, tuple(random_support(rng, kind) for kind in kinds))
-    )
-    assert isinstance(outcome, Score)
+    low, span = SUPPORT_METRICS[metric]
+    expected = low + span * sure.count(ClaimVerdict.SUPPORTED) / len(sure)
+    assert outcome.value == pytest.approx(expected)
+    assert bool(outcome.warnings) == (len(sure) < len(found))
     top = 100.0 if metric.startswith("graphrag") else 1.0
     for kind in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED):
-        assert outcome.parts[kind.value] == pytest.approx(top * kinds.count(kind) / len(kinds))
-    assert outcome.parts["unsure"] == 0
-    assert outcome.parts["contradicted"] + outcome.parts["not_stated"] == pytest.approx(
-        top * (1 - kinds.count(ClaimVerdict.SUPPORTED) / len(kinds))
-    )
+        assert outcome.parts[kind] == pytest.approx(top * sure.count(kind) / len(sure))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_noise_counts_claims_that_are_sure(seed: int) -> None:
+@given(st.lists(st.tuples(supports(), VERDICTS), min_size=1, max_size=9))
+def test_noise_counts_claims_that_are_sure(pairs: list[tuple[Support, Verdict]]) -> None:
     """A claim that the reference supports is right whatever the contexts say; parts add up."""
-    rng = random.Random(seed)
-    supports = tuple(random_support(rng, rng.choice(KINDS)) for _ in range(rng.randint(1, 9)))
-    given = findings(rng, supports)
-    assert not isinstance(given.answer_agreement, NotScored)
-    pairs = list(zip(given.answer_agreement, supports, strict=True))
-    sure = [(a, s) for a, s in pairs if a.sure and (a.holds or s.sure)]
-    outcome = measure("ragas.noise_sensitivity", SAMPLE, given)
+    found, agreement = zip(*pairs, strict=True)
+    outcome = measure("ragas.noise_sensitivity", SAMPLE, findings(found, agreement))
+    sure = [(a, s) for s, a in pairs if a.sure and (a.holds or s.sure)]
     if 3 * len(sure) < 2 * len(pairs):
-        assert isinstance(outcome, NotScored)
-        assert outcome.cause is Cause.UNDEFINED
+        require_undecided(outcome, len(pairs))
         return
     assert isinstance(outcome, Score)
     assert outcome.value == pytest.approx(sum(not a.holds for a, _ in sure) / len(sure))
     assert sum(outcome.parts.values()) == pytest.approx(outcome.value)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_verdict_agrees_with_its_chunks(seed: int) -> None:
+@given(st.lists(st.builds(ChunkRelevance, st.booleans(), st.just(50.0), sure=st.booleans())))
+def test_precision_counts_chunks_that_are_sure(relevance: list[ChunkRelevance]) -> None:
+    """As with claims."""
+    outcome = measure(
+        "graphrag.ragas_context_precision", SAMPLE, Findings(relevance=tuple(relevance))
+    )
+    sure = [one.useful for one in relevance if one.sure]
+    if 3 * len(sure) < 2 * len(relevance):
+        assert isinstance(outcome, NotScored)
+        assert len(outcome.explanation["chunks"]) == len(relevance)
+    else:
+        assert isinstance(outcome, Score)
+        assert outcome.value == pytest.approx(100 * sum(sure) / len(sure) if sure else 0)
+
+
+@given(st.lists(st.booleans(), max_size=4).map(tuple), st.booleans(), st.sampled_from(KINDS))
+def test_a_verdict_agrees_with_its_chunks(
+    flags: tuple[bool, ...], together: bool, kind: ClaimVerdict
+) -> None:
     """A supported claim names its chunks, or several together; any other names none."""
-    rng = random.Random(seed)
-    flags = tuple(rng.random() < 0.3 for _ in range(rng.randint(0, 4)))
-    together = rng.random() < 0.3
     supported = together or any(flags)
     assert Support(flags, together).supported == supported
-    assert Support(flags, together).sure
-    for kind in KINDS:
-        if (kind is ClaimVerdict.SUPPORTED) == supported:
-            assert Support(flags, together, verdict=kind).verdict is kind
-        else:
-            with pytest.raises(ValueError, match="verdict"):
-                Support(flags, together, verdict=kind)
+    if (kind is ClaimVerdict.SUPPORTED) == supported:
+        assert Support(flags, together, verdict=kind).verdict is kind
+    else:
+        with pytest.raises(ValueError, match="verdict"):
+            Support(flags, together, verdict=kind)
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan"), float("inf")])
@@ -143,58 +143,72 @@ def test_a_probability_is_one(probability: float) -> None:
         Verdict(True, probability=probability)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_verdict_reads_back_from_an_explanation(seed: int) -> None:
-    """Each row has its verdict, quote, reason and probability; without content no text is left."""
-    rng = random.Random(seed)
-    kinds = [rng.choice(KINDS) for _ in range(9)]
-    supports = tuple(
-        Support((kind is ClaimVerdict.SUPPORTED,) * 3, False, f"why {n}", kind, f"words {n}", 0.5)
-        for n, kind in enumerate(kinds)
-    )
-    outcome = measure("ragas.faithfulness", SAMPLE, findings(rng, supports))
-    if isinstance(outcome, NotScored):
-        return
+@given(LISTS)
+def test_every_verdict_reads_back_from_an_explanation(found: tuple[Support, ...]) -> None:
+    """Each row has its verdict and quote, scored or not; without content no text is left."""
+    outcome = measure("ragas.faithfulness", SAMPLE, findings(found))
     rows: list[dict[str, Any]] = outcome.explanation["claims"]
-    assert [row["verdict"] for row in rows] == [kind.value for kind in kinds]
-    assert [row["quote"] for row in rows] == [support.quote for support in supports]
+    assert [row["verdict"] for row in rows] == [one.verdict.value for one in found]
+    assert [row["quote"] for row in rows] == [one.quote for one in found]
     bare = explain(outcome.explanation, 10_000, content=False)
     assert bare is not None
-    truths = {"supported": True, "unsure": None}
-    assert [row["supported"] for row in json.loads(bare)["claims"]] == [
-        truths.get(kind.value, False) for kind in kinds
-    ]
+    truths = {ClaimVerdict.SUPPORTED: True, ClaimVerdict.UNSURE: None}
+    expected = [truths.get(one.verdict, False) for one in found]
+    assert [row["supported"] for row in json.loads(bare)["claims"]] == expected
     assert "words" not in bare
-    text = prose(outcome.explanation, 10_000, content=True) or ""
-    for kind in KINDS:
-        assert text.count(f"- {kind.value.replace('_', ' ')}: ") == kinds.count(kind)
+    if any(value is not None for value in expected):
+        text = prose(outcome.explanation, 10_000, content=True) or ""
+        for kind in KINDS:
+            count = sum(one.verdict is kind for one in found)
+            assert text.count(f"- {kind.value.replace('_', ' ')}: ") == count
 
 
 @pytest.mark.parametrize("sure", [True, False])
 def test_an_unsure_class_is_undefined(sure: bool) -> None:
     """Correct or wrong is not guessed."""
-    outcome = measure(
-        "graphrag.answer_class", SAMPLE, Findings(classification=Verdict(True, sure=sure))
+    given_one = Findings(classification=Verdict(True, sure=sure))
+    assert isinstance(measure("graphrag.answer_class", SAMPLE, given_one), Score) == sure
+
+
+ABSENCES = st.sampled_from([Cause.MISSING_INPUT, Cause.JUDGE_FAILED, Cause.TIMEOUT])
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcd"),
+        st.floats(0, 100) | ABSENCES | st.just("undecided"),
+        min_size=1,
     )
-    assert isinstance(outcome, Score) == sure
+)
+def test_a_composite_leaves_out_parts_without_a_value(parts: dict[str, Any]) -> None:
+    """It says which; a part that the judge is unsure about makes it undefined."""
+    scale = BY_ID["graphrag.ragas_score"].scale
 
+    def part(value: Any) -> Any:
+        if value == "undecided":
+            outcome: Outcome = NotScored(Cause.UNDEFINED, "cannot tell", undecided=True)
+        elif isinstance(value, Cause):
+            outcome = NotScored(value, "why")
+        else:
+            outcome = scale.score(value)
+        metric = BY_ID["lexical.exact_match"]
+        return type(metric)(id="x.y", score=lambda _sample, _findings: outcome, needs=frozenset())
 
-@pytest.mark.parametrize("label", [None, "screening"])
-def test_a_judge_can_label_scores_that_have_no_label(label: str | None) -> None:
-    """The label of the judge stands where the metric has no word of its own."""
-    script = Findings(
-        answer_claims=("a",), answer_support=(Support((True,)),), classification=Verdict(True)
-    )
-
-    class Labelled(ScriptedJudge):
-        annotator_kind = AnnotatorKind.CODE
-
-    judge = Labelled(script)
-    if label is not None:
-        judge.label = label  # type: ignore[attr-defined]
-    with RagEval(metrics=["ragas.faithfulness", "graphrag.answer_class"], judge=judge) as evals:
-        outcomes = evals.evaluate(
-            Sample(question="q", contexts=("a",), answer="a", reference="a")  # type: ignore[arg-type]
-        )
-    labels = [one.label for one in outcomes.values() if isinstance(one, Score)]
-    assert labels == [label, "CORRECT"]
+    metrics = {name: part(value) for name, value in parts.items()}
+    composite = Composite(metrics, dict.fromkeys(parts, 1.0), scale)
+    outcome = composite.score(SAMPLE, Findings())
+    values = [value for value in parts.values() if isinstance(value, float)]
+    absent = {name: value for name, value in parts.items() if isinstance(value, Cause)}
+    if "undecided" in parts.values():
+        assert isinstance(outcome, NotScored)
+        assert outcome.undecided
+    elif values:
+        assert isinstance(outcome, Score)
+        assert outcome.value == pytest.approx(sum(values) / len(values))
+        expected = {f"without {name} ({cause.value})" for name, cause in absent.items()}
+        assert set(outcome.warnings) == expected
+    else:
+        failures = [cause for cause in absent.values() if cause.is_failure]
+        assert isinstance(outcome, NotScored)
+        assert outcome.cause is (failures[0] if failures else Cause.UNDEFINED)
+    assert {row["part"] for row in outcome.explanation["left_out"]} >= set(absent)

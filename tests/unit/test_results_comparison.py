@@ -347,9 +347,7 @@ def test_a_condition_without_a_score_fails(tmp_path: Path) -> None:
 
 
 def test_screening_scores_are_named_as_such(tmp_path: Path) -> None:
-    rows = [
-        replace(row, outcomes={"m": UNIT.score(0.5, label="screening")}) for row in run(6, SEED)
-    ]
+    rows = [replace(row, outcomes={"m": UNIT.score(0.5, screening=True)}) for row in run(6, SEED)]
     name = written(tmp_path / "a.jsonl", rows)
     done = command(tmp_path, "compare", name, name)
     assert "Screening scores: good for finding" in done.out

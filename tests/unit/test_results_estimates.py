@@ -440,7 +440,7 @@ def test_good_signs_need_decided_scores_of_a_calibrated_judge() -> None:
     good = [row({FAITHFUL: UNIT.score(1.0)}) for _ in range(8)]
     assert [each.rule.blame for each in diagnose(good)] == ["none"]
     assert diagnose([*good, row({FAITHFUL: NotScored(Cause.UNDEFINED)})]) == []
-    assert diagnose([row({FAITHFUL: UNIT.score(1.0, label="screening")})]) == []
+    assert diagnose([row({FAITHFUL: UNIT.score(1.0, screening=True)})]) == []
 
 
 @given(wrong=st.integers(1, 9), refused=st.integers(0, 9))

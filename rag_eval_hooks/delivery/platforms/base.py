@@ -181,6 +181,7 @@ def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
         "sample_rate": score.probability,
         "sample_rate_estimated": score.probability_estimated or None,
         "reason": score.reason,
+        "screening": score.screening or None,
     }
     return {key: value for key, value in metadata.items() if value not in (None, "", {})}
 

@@ -144,7 +144,7 @@ class LocalJudge:
     It speaks only where it can be right: a claim is supported where one sentence states it in its
     own words, and refuted where a value or a name speaks against it. It is unsure about all
     others. Each verdict has a probability of support. Figures by data set stand in
-    docs/accuracy.md; scores have the label `screening`.
+    docs/accuracy.md; scores are marked as `screening`.
 
     Args:
         embedder: Adds the cosine of sentences to agreement and relevance of all kinds, not to
@@ -182,9 +182,9 @@ class LocalJudge:
         return "+".join(["embedded", *(model.name for model in models if model is not None)])
 
     @property
-    def label(self) -> str | None:
-        """`screening`, unless the judge was calibrated: a word on its scores."""
-        return "screening" if self._calibration is None else None
+    def screening(self) -> bool:
+        """Whether its scores are good for finding bad answers only: unless it was calibrated."""
+        return self._calibration is None
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Return findings by rules; generated questions and rubric ratings are never made.

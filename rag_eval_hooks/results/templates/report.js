@@ -115,11 +115,12 @@
   function metric(to, name, outcome, at) {
     const title = make("h3", `${name} `);
     if ("not_scored" in outcome) {
-      title.append(make("span", "not scored", "chip"));
+      title.append(make("span", outcome.undecided ? "undecided" : "not scored", "chip"));
       to.append(title, make("p", [outcome.not_scored.replaceAll("_", " "), outcome.detail].filter(Boolean).join(": "), "minor"));
+      Object.entries(outcome.explanation || {}).forEach(([key, value]) => explain(to, key, value, at));
       return;
     }
-    title.append(make("span", [number(outcome.value), outcome.word, outcome.label].filter(Boolean).join(" "), `chip ${colour(outcome.normalised)}`));
+    title.append(make("span", [number(outcome.value), outcome.word, outcome.label, outcome.screening && "screening"].filter(Boolean).join(" "), `chip ${colour(outcome.normalised)}`));
     to.append(title);
     (outcome.warnings || []).forEach((text) => to.append(auto("p", text, "minor")));
     Object.entries(outcome.explanation || {}).forEach(([key, value]) => explain(to, key, value, at));

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 
-__all__ = ["evaluator_metric", "metric_of"]
+__all__ = ["ResultError", "evaluator_metric", "metric_of"]
 
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
@@ -36,17 +35,14 @@ def evaluator_metric(
         id: `<suite>.<metric>`; by default `evaluator.` and the function's name.
         needs: Fields without which it is not asked.
         scale: Of its numbers.
-        timeout: Seconds that it may take; a sync one then goes on unheeded.
+        timeout: Timeout in seconds. A synchronous evaluator keeps running; its result is ignored.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
     taken = _taken(evaluator)
 
     async def ask(sample: Sample) -> Outcome:
         given = {key: value for key, value in _given(sample).items() if key in taken}
-        if inspect.iscoroutinefunction(evaluator):
-            return _outcome_of(await evaluator(**given), scale)
-        result = await asyncio.to_thread(evaluator, **given)
-        return _outcome_of(await result if inspect.isawaitable(result) else result, scale)
+        return _outcome_of(await _called(lambda: evaluator(**given), evaluator), scale)
 
     return AskedMetric(
         id=id or f"evaluator.{name}",
@@ -86,32 +82,51 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     name = re.sub(r"\W+", "_", written).strip("_")
 
     async def ask(sample: Sample) -> Outcome:
-        if inspect.iscoroutinefunction(function):
-            return _outcome_of(await function(sample), UNIT)
-        result = await asyncio.to_thread(function, sample)
-        return _outcome_of(await result if inspect.isawaitable(result) else result, UNIT)
+        return _outcome_of(await _called(lambda: function(sample), function), UNIT)
 
     return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
 
 
-def _outcome_of(result: Any, scale: Scale) -> Outcome:
-    """Return the outcome that an evaluator's result stands for.
+async def _called(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
+    """Return the result of an async function, or of a sync one that runs in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return await call()
+    result = await asyncio.to_thread(call)
+    return await result if inspect.isawaitable(result) else result
 
-    Args:
-        result: An outcome, a boolean, a number, None, or a mapping with `score` (or `value`) and
-            maybe `comment`.
-        scale: Scale of the numbers.
+
+class ResultError(TypeError):
+    """A metric function returned something that is no result. The text holds no content."""
+
+
+def _outcome_of(result: Any, scale: Scale) -> Outcome:
+    """Return the outcome that a function's result stands for.
 
     Raises:
-        ValueError: The number is outside the scale.
-        TypeError: It is none of these.
+        ResultError: It is none, or a number outside the scale.
     """
     if isinstance(result, Score | NotScored):
         return result
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))
-    if value is None or not math.isfinite(value):
-        return NotScored(Cause.UNDEFINED, "the evaluator gave no score")
+    if value is None:
+        kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
+        return NotScored(
+            Cause.UNDEFINED, f"The function returned {kind}: no score. {_expected(scale)}"
+        )
+    if not isinstance(value, int | float):
+        raise ResultError(f"The function returned {type(value).__name__}. {_expected(scale)}")
     number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
+    if not scale.low <= number <= scale.high:
+        raise ResultError(
+            f"The function returned {number:g}, outside its scale. {_expected(scale)}"
+        )
     comment = fields.get("comment")
     return scale.score(number, explanation={"comment": str(comment)} if comment else {})
+
+
+def _expected(scale: Scale) -> str:
+    return (
+        f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
+        "or a mapping with `score` and perhaps `comment`."
+    )

@@ -1,0 +1,111 @@
+"""A metric's prompts and value do not depend on the other metrics chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rag_eval_hooks import Outcomes, Sample
+from rag_eval_hooks.evaluation.finding_sources import Sources
+from rag_eval_hooks.evaluation.scorer import Scorer
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.metrics import ALL_METRICS, Metric
+from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.score import Score
+from tests.servers.brain import embedding, truthful_reply
+from tests.support.brain_chat import body
+
+WORDS = ("Varne", "Kell", "Lorne", "opened", "burned", "rye", "1841", "30", "not", "may")
+SENTENCES = st.lists(st.sampled_from(WORDS), min_size=2, max_size=5).map(
+    lambda words: " ".join(words).capitalize() + "."
+)
+TEXTS = st.lists(SENTENCES, min_size=1, max_size=3).map(" ".join)
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> Sample:
+    """Draw a sample, with a reference or without."""
+    chunks = draw(st.lists(TEXTS, max_size=3))
+    return Sample(
+        question=draw(TEXTS),
+        contexts=tuple(Context(text=chunk) for chunk in chunks),
+        answer=draw(TEXTS),
+        reference=draw(st.none() | TEXTS),
+    )
+
+
+_FLAGS = ("useful", "correct", "indistinct", "found", "noncommittal")
+_RATINGS = ("accuracy_ratings", "context_ratings", "groundedness_ratings")
+
+
+class Suggestible:
+    """A model whose verdicts depend on every character of the prompt that it is shown."""
+
+    name = "suggestible"
+
+    def __init__(self) -> None:
+        self.prompts: set[str] = set()
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        self.prompts.add(prompt.asked)
+        seed = hashlib.blake2b(prompt.asked.encode(), digest_size=8).digest()
+        return Completion(json.dumps(_swayed(truthful_reply(body(prompt)), seed)))
+
+    async def aclose(self) -> None: ...
+
+
+def _swayed(node: Any, seed: bytes) -> Any:
+    """Turn what the seed says: usefulness, ratings and steps, which no quote has to prove."""
+    if isinstance(node, list):
+        return [_swayed(part, seed + bytes([at])) for at, part in enumerate(node)]
+    if not isinstance(node, dict):
+        return node
+    drawn = hashlib.blake2b(seed, digest_size=2).digest()
+    turned = {key: _swayed(part, seed + key.encode()) for key, part in node.items()}
+    changes: dict[str, Any] = dict.fromkeys(_FLAGS, drawn[0] % 2 == 0)
+    changes |= dict.fromkeys(_RATINGS, 2 * (drawn[0] % 2)) | {"score": drawn[1] % 99 + 1}
+    changes |= {"value": drawn[0] % 5 + 1} if type(turned.get("value")) is int else {}
+    return turned | {key: changes[key] for key in turned.keys() & changes.keys()}
+
+
+class WordEmbedder:
+    name = "words"
+
+    async def embed(self, texts: list[str]) -> list[list[float]]:
+        return [embedding(text) for text in texts]
+
+    async def aclose(self) -> None: ...
+
+
+def evaluated(sample: Sample, metrics: tuple[Metric, ...]) -> tuple[Outcomes, set[str]]:
+    chat = Suggestible()
+    sources = Sources(judge=LLMJudge(chat, stagger=False), embedder=WordEmbedder())  # type: ignore[arg-type]
+    scorer = Scorer(metrics, sources, 60.0, Incidents(), only_fed=False)
+    return asyncio.run(scorer.score(sample)), chat.prompts
+
+
+def bare(outcome: Any) -> Any:
+    is_score = isinstance(outcome, Score)
+    return (outcome.value, outcome.explanation) if is_score else (outcome.cause, outcome.detail)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(samples(), st.sets(st.sampled_from(range(len(ALL_METRICS))), min_size=1), st.data())
+def test_a_metric_is_the_same_alone_and_in_any_set(
+    sample: Sample, chosen: set[int], data: st.DataObject
+) -> None:
+    """Same value and explanation, and all of its prompts are among those of the set."""
+    metrics = tuple(ALL_METRICS[at] for at in sorted(chosen))
+    together, prompts = evaluated(sample, metrics)
+    metric = data.draw(st.sampled_from(metrics))
+    alone, own = evaluated(sample, (metric,))
+    assert bare(alone[metric.id]) == bare(together[metric.id])
+    assert own <= prompts
