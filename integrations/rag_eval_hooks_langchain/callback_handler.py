@@ -15,7 +15,7 @@ from rag_eval_hooks.evals import checked
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.graphs import with_graph_events
 from rag_eval_hooks_langchain.passing_texts import AsContext
-from rag_eval_hooks_langchain.run_events import RunEvents, run_edge
+from rag_eval_hooks_langchain.run_events import FRAMEWORK, RunEvents, run_edge
 from rag_eval_hooks_langchain.surroundings import SWITCH, current_handlers, current_run_id, key_of
 
 __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
@@ -40,14 +40,18 @@ class _Ignored:
         self._is_said = False
 
     def __get__(self, handler: object, owner: type | None = None) -> bool:
-        """Return whether events are ignored; say once that the class was passed."""
-        if handler is None and not self._is_said:
+        """Return whether events are ignored; log once that the class was passed."""
+        if handler is not None:
+            return False
+        caller = str(sys._getframe(1).f_globals.get("__name__"))
+        # Documentation tools and mocks look at the class, too.
+        if caller.startswith("langchain_core.") and not self._is_said:
             self._is_said = True
             _logger.warning(
-                "callbacks: got the class RagEvalCallbackHandler, which captures nothing; wants an "
-                "object: RagEvalCallbackHandler(evals)"
+                "RagEvalCallbackHandler was passed as a class. "
+                "Pass an instance: RagEvalCallbackHandler(evals)."
             )
-        return handler is None
+        return True
 
 
 class _Inline:
@@ -154,13 +158,17 @@ class RagEvalCallbackHandler(RunEvents):
             The handler.
         """
         handler = cls(evals, **options)
-        evals.recorder.by_hand.everywhere = True
+        cls.disable()
+        evals.recorder.by_hand.everywhere.add(FRAMEWORK)
         SWITCH.set(handler)
         return handler
 
     @staticmethod
     def disable() -> None:
         """Take `enable` back for runs that begin later."""
+        handler = SWITCH.get()
+        if isinstance(handler, RunEvents):
+            handler._recorder.by_hand.everywhere.discard(FRAMEWORK)
         SWITCH.set(None)
 
     @run_edge

@@ -52,8 +52,9 @@ from rag_eval_hooks_langchain.turns import Turns
 from rag_eval_hooks_langchain.vendor_spans import vendor_span
 from rag_eval_hooks_langchain.vocabulary import form_of
 
-__all__ = ["RunEvents", "run_edge"]
+__all__ = ["FRAMEWORK", "RunEvents", "run_edge"]
 
+FRAMEWORK = "langchain"
 _FORMS: dict[type, Form] = {}
 """How objects are copied, by their class."""
 _REFINING = ("RefineDocumentsChain",)
@@ -506,6 +507,7 @@ class RunEvents(BaseCallbackHandler):
             self._instrumentors.note(run, vendor_span)
 
     def _note_outermost(self, run: Run, event: Mapping[str, Any]) -> None:
+        run.interaction.framework = run.interaction.framework or FRAMEWORK
         run.interaction.passed = self is not SWITCH.get()
         run.facts = models.agent_facts(run.name, event.get("metadata") or {})
         if run.parent is None and isinstance(event["run_id"], UUID):

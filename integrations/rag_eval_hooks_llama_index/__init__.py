@@ -14,14 +14,12 @@ except ImportError as error:
     ) from error
 
 from rag_eval_hooks_llama_index.evaluators import SuiteEvaluator, llama_index_metric
-from rag_eval_hooks_llama_index.handler import RagEvalHandler
 from rag_eval_hooks_llama_index.instrumentation import Instrumentation, enable
 from rag_eval_hooks_llama_index.llama_index_judge import LlamaIndexJudge
 
 __all__ = [
     "Instrumentation",
     "LlamaIndexJudge",
-    "RagEvalHandler",
     "SuiteEvaluator",
     "enable",
     "llama_index_metric",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore
+from llama_index.core.workflow import Event
 
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
 from rag_eval_hooks.capture.replies import as_json, found_nothing, json_in, main_part
@@ -22,7 +26,6 @@ __all__ = ["LlamaIndexOptions"]
 _DOCUMENT_KEYS = frozenset(
     {"documents", "docs", "context", "contexts", "nodes", "chunks", "passages"}
 )
-_FRAMEWORKS = ("llama_index.", "workflows.")
 _DEPTH = 4
 _WIDE = 1000
 """Levels of nested values that are looked into, and items of each list."""
@@ -162,7 +165,19 @@ class LlamaIndexOptions(CaptureOptions):
 
 
 def _is_of_framework(value: Any) -> bool:
-    return type(value).__module__.startswith(_FRAMEWORKS)
+    kind: type = type(value)
+    return _is_framework_class(kind)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_framework_class(kind: type) -> bool:
+    """Return whether a class is LlamaIndex's; an application may have a package `workflows`."""
+    name = kind.__module__
+    if name.startswith("llama_index."):
+        return True
+    known = getattr(sys.modules.get(name), "__file__", None) or ""
+    folder = os.path.dirname(sys.modules[Event.__module__].__file__ or "")
+    return name.startswith("workflows.") and known.startswith(folder + os.sep)
 
 
 def _selected(name: str, choice: Choice, value: Any, incidents: Incidents) -> Any:

@@ -27,7 +27,7 @@ from rag_eval_hooks.capture import Choice
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
-from rag_eval_hooks_llama_index.tracker import Tracker
+from rag_eval_hooks_llama_index.tracker import FRAMEWORK, Tracker
 
 __all__ = ["Instrumentation", "enable", "is_enabled"]
 
@@ -55,7 +55,7 @@ class Instrumentation:
         root.add_span_handler(self._spans)
         root.add_event_handler(self._events)
         self.evals.recorder.locators.add(self._tracker.current)
-        self.evals.recorder.by_hand.everywhere = True
+        self.evals.recorder.by_hand.everywhere.add(FRAMEWORK)
 
     def disable(self) -> None:
         """Remove the handlers; open interactions are abandoned at their time limit. Idempotent."""
@@ -63,6 +63,7 @@ class Instrumentation:
         root.span_handlers = [h for h in root.span_handlers if h is not self._spans]
         root.event_handlers = [h for h in root.event_handlers if h is not self._events]
         self.evals.recorder.locators.discard(self._tracker.current)
+        self.evals.recorder.by_hand.everywhere.discard(FRAMEWORK)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
+import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
 from llama_index.core.schema import QueryBundle
-
-from rag_eval_hooks_llama_index.old_versions import frames_of_caller
 
 __all__ = ["is_offline"]
 
@@ -19,6 +18,8 @@ _TOOLS = (
     "llama_index.core.indices.document_summary.base",
 )
 """Beginnings of the names of modules: evaluators, dataset generators, building of summaries."""
+_NEAR = 25
+"""Frames between a tool and a call that nothing encloses: few, as it is the outermost one."""
 _GENERATING = "generate only questions based on the below query"
 """A part of the template by which dataset generators ask for questions."""
 
@@ -44,10 +45,11 @@ def _asks_for_questions(engine: Any) -> bool:
 
 
 def _is_called_by_tool() -> bool:
-    modules = {frame.f_globals.get("__name__") for frame in frames_of_caller()}
-    return any(map(_is_of_tool, modules))
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_of_tool(module: object) -> bool:
-    return isinstance(module, str) and module.startswith(_TOOLS)
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_NEAR):
+        if frame is None:
+            return False
+        if str(frame.f_globals.get("__name__")).startswith(_TOOLS):
+            return True
+        frame = frame.f_back
+    return False

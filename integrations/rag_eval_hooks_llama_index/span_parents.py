@@ -11,10 +11,8 @@ from llama_index.core.workflow import Event
 from rag_eval_hooks.capture import Recorder, Run
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_llama_index.kinds import Role, is_step_of_request, role_of
-from rag_eval_hooks_llama_index.old_versions import outer_span
 from rag_eval_hooks_llama_index.reading import run_being_read
 from rag_eval_hooks_llama_index.streams import Streams
-from rag_eval_hooks_llama_index.tool_threads import ToolThreads
 
 __all__ = ["SpanParents", "remember"]
 
@@ -31,7 +29,6 @@ class SpanParents:
     Args:
         recorder: Knows the runs.
         streams: Those that may be read.
-        tools: Calls of tools whose functions may run in threads.
 
     Attributes:
         aside: Spans of offline tools, and of steps that outlive their workflow.
@@ -40,10 +37,9 @@ class SpanParents:
         workflows: Spans of workflows that run.
     """
 
-    def __init__(self, recorder: Recorder, streams: Streams, tools: ToolThreads) -> None:
+    def __init__(self, recorder: Recorder, streams: Streams) -> None:
         self._recorder = recorder
         self._streams = streams
-        self._tools = tools
         self._lost: dict[str, None] = {}
         self.aside: dict[str | None, None] = {}
         self.parts: dict[str, str] = {}
@@ -90,7 +86,6 @@ class SpanParents:
             remember(self.ended, span_id, None)
             return None
         self.workflows.pop(span_id, None)
-        self._tools.leave(span_id)
         self._lost.pop(span_id, None)
         return self._recorder.get(span_id)
 
@@ -130,15 +125,9 @@ class SpanParents:
         if parent_id is not None:
             parent_id = self.parts.get(parent_id, parent_id)
         if parent_id is None or not self._recorder.knows(parent_id):
-            return self._tools.around() or self._waiting()
+            return None
         alone = parent_id in self.workflows and _stands_alone(role, instance)
         return None if alone else parent_id
-
-    def _waiting(self) -> str | None:
-        """Return the run that waits for what the caller's thread runs for it."""
-        span_id = outer_span()
-        run_id = None if span_id is None else self.parts.get(span_id, span_id)
-        return run_id if run_id is not None and self._recorder.knows(run_id) else None
 
 
 def _stands_alone(role: Role, instance: Any) -> bool:

@@ -27,22 +27,21 @@ from rag_eval_hooks_llama_index.kinds import (
 )
 from rag_eval_hooks_llama_index.model_calls import ModelCalls
 from rag_eval_hooks_llama_index.offline import is_offline
-from rag_eval_hooks_llama_index.old_versions import workflow_error
 from rag_eval_hooks_llama_index.resumed_workflows import ResumedWorkflows
 from rag_eval_hooks_llama_index.run_documents import Call, RunDocuments
 from rag_eval_hooks_llama_index.span_parents import SpanParents, remember
 from rag_eval_hooks_llama_index.streamed_answers import StreamedAnswers
-from rag_eval_hooks_llama_index.tool_threads import ToolThreads
 
-__all__ = ["Tracker"]
+__all__ = ["FRAMEWORK", "Tracker"]
 
 _OPENINFERENCE = "openinference.instrumentation.llama_index."
+FRAMEWORK = "llama_index"
 _OF_WORKFLOWS = ("tags", "init_state")
 """Arguments of a workflow's run that are its own bookkeeping."""
 
 
 class Tracker:
-    """Runs of LlamaIndex, shared by both handlers; one for each `RagEval`.
+    """Runs of LlamaIndex; one for each `RagEval`.
 
     LlamaIndex swallows what handlers raise: here it is counted first.
 
@@ -65,8 +64,7 @@ class Tracker:
         self._incidents = evals.incidents
         self._instrumentors = evals.instrumentors
         self._answers = StreamedAnswers(evals, watch_streams=watch_streams)
-        self._tools = ToolThreads()
-        self._parents = SpanParents(evals.recorder, self._answers.streams, self._tools)
+        self._parents = SpanParents(evals.recorder, self._answers.streams)
         self.models = ModelCalls(evals.recorder, self._parents, evals.incidents)
         self.current = self._parents.current
         self._documents = RunDocuments(evals, options)
@@ -116,6 +114,7 @@ class Tracker:
         run = self._recorder.start(span_id, parent, self._kind(role, parent), name, *root)
         if run is None:
             return
+        run.interaction.framework = run.interaction.framework or FRAMEWORK
         self._instrumentors.note(run, _openinference_span)
         self._begin(run, role, arguments, instance)
         self._note_resumption(run, role, arguments, instance)
@@ -134,7 +133,6 @@ class Tracker:
             arguments = {k: v for k, v in arguments.items() if k not in _OF_WORKFLOWS}
         elif role is Role.TOOL:
             run.description = str(field(instance.metadata, "description") or "")
-            self._tools.enter(span_id, instance, arguments)
             if self._recorder.span_content:
                 self._recorder.for_span(run, arguments=arguments_text(arguments))
         if role is Role.RETRIEVAL or run.outermost:
@@ -203,9 +201,8 @@ class Tracker:
             for outer in run.ancestors():
                 outer.state = True
         elif role is Role.WORKFLOW and result is None and not run.state:
-            # Old versions end the span of a cancelled workflow, or of one that failed, as if all
-            # was well, though no step stopped it.
-            self._recorder.fail(run, workflow_error())
+            # The span of a cancelled workflow ends as if all was well, though no step stopped it.
+            self._recorder.fail(run, asyncio.CancelledError())
             return
         if run.parent is None and _is_no_question(run):
             run.interaction.lists = []

@@ -25,8 +25,8 @@ _REMEMBERED = 60.0
 _PAUSE = 5.0
 """Seconds without a further call after which a request is over, where nothing else tells."""
 _ADVICE = (
-    "a retriever and a model were called one by one, each with a handler: that is no interaction; "
-    "use RagEvalCallbackHandler.enable(evals), or evals.interaction(question) around both"
+    "A retriever and a model were called separately, so the request was not captured. Call "
+    "RagEvalCallbackHandler.enable(evals), or wrap both in evals.interaction(question)."
 )
 
 
@@ -95,17 +95,17 @@ class CallsByHand:
         incidents: Counts what is no interaction because capture is not on everywhere.
 
     Attributes:
-        everywhere: Whether every run of the process is captured. Otherwise nothing is known of
-            calls in between, so that nothing is joined.
+        everywhere: Frameworks of which every run of the process is captured. Calls of others are
+            not joined, because nothing is known of the calls in between.
         joined: Calls of models that are no interaction by themselves, but a part of one.
     """
 
-    everywhere = False
     joined = 0
 
     def __init__(self, on_end: Callable[[Interaction], None], incidents: Incidents) -> None:
         self._on_end = on_end
         self._incidents = incidents
+        self.everywhere: set[str] = set()
         self.forked()
 
     def forked(self) -> None:
@@ -139,7 +139,7 @@ class CallsByHand:
 
         These are the same texts as those of its steps, undivided and with their metadata.
         """
-        if not self.everywhere or interaction.place is None:
+        if interaction.framework not in self.everywhere or interaction.place is None:
             return False
         waiting = [*self._retrievals, *(one for one in list(self._ended) if one.retrieves)]
         return bool(retrievals_shown(HandCall(interaction, interaction.place), waiting))
@@ -204,10 +204,11 @@ class CallsByHand:
         # Searched in every further prompt otherwise.
         used = set(map(id, request.retrievals))
         self._retrievals = [one for one in self._retrievals if id(one) not in used]
-        if not self.everywhere:
+        parts = [*request.calls, *request.retrievals]
+        if not all(part.interaction.framework in self.everywhere for part in parts):
             self._incidents.count(_ADVICE)
             return
-        first = min(call.root.start for call in [*request.calls, *request.retrievals])
+        first = min(call.root.start for call in parts)
         asking = [
             one
             for one in self._loose

@@ -30,7 +30,7 @@ from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_llama_index import RagEvalHandler, SuiteEvaluator, enable
+from rag_eval_hooks_llama_index import SuiteEvaluator, enable
 from tests.support.evaluation import sample
 from tests.support.scripts import run_script
 
@@ -278,7 +278,6 @@ def test_mistakes_with_handlers_say_what_to_write() -> None:
         RagEvalCallbackHandler,
         RagEvalCallbackHandler.enable,
         enable,
-        RagEvalHandler,
         lambda wrong: SuiteEvaluator(wrong, "ragas.faithfulness"),
         lambda wrong: RagEvalSpanProcessor(SpanProcessor(), wrong),
     ]
