@@ -37,6 +37,10 @@ def kind_of(value: object) -> str:
     return value if isinstance(value, str) else type(value).__name__
 
 
+def _end(sentence: str) -> str:
+    return "" if sentence.endswith((".", "?", "!")) else "."
+
+
 class RagEvalError(Exception):
     """Base class of all errors of this package."""
 
@@ -58,7 +62,7 @@ class ConfigError(RagEvalError, ValueError):
         shown = masked(plain)
         source = "" if source == "argument" else source
         place = f" ({source})" if source else ""
-        super().__init__(f"{field}: got {shown}{place}; wants {wants}")
+        super().__init__(f"{field} is {shown}{place}, but must be {wants}{_end(wants)}")
         self.field = field
         self.got = got if shown == plain else shown
         self.wants = wants
@@ -82,7 +86,7 @@ class ConfigError(RagEvalError, ValueError):
         error = cls(field, got, wants)
         if (near := nearest(got, names)) is not None:
             error.args = (
-                f"{field}: got {masked(repr(got))}; did you mean {near!r}? wants {wants}",
+                f"{field} is {masked(repr(got))}; did you mean {near!r}? It must be {wants}.",
             )
             error.advice = f"set {field} to {near!r}, or to {wants}"
         return error
@@ -95,7 +99,7 @@ class ConfigError(RagEvalError, ValueError):
             advice = f"did you mean {near}? {advice}"
         error = cls(name, "an unknown setting", advice, source=source)
         place = f" ({error.source})" if error.source else ""
-        error.args = (f"{name}: there is no such setting{place}; {advice}",)
+        error.args = (f"{name} is not a setting{place}; {advice}.",)
         error.advice = advice
         return error
 

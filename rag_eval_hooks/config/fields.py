@@ -19,7 +19,7 @@ __all__ = [
     "Names",
     "Number",
     "NumberByName",
-    "OptionalPath",
+    "Path",
     "Pattern",
     "Rate",
     "Seconds",
@@ -29,6 +29,7 @@ __all__ = [
     "Url",
     "expected_by",
     "is_secret",
+    "setting",
     "types_in",
 ]
 
@@ -86,11 +87,16 @@ Seconds: TypeAlias = Annotated[float, _NoBool, _Finite, Field(gt=0), Expected("s
 Rate: TypeAlias = Annotated[float, _NoBool, Field(ge=0, le=1), Expected("a number from 0 to 1")]
 Names: TypeAlias = Annotated[tuple[str, ...], ONE_OR_MORE]
 NumberByName: TypeAlias = dict[str, Number]
-OptionalPath: TypeAlias = Annotated[str | None, BeforeValidator(_none)]
+Path: TypeAlias = Annotated[str | None, BeforeValidator(_none), Expected("a path, or 'none'")]
 Pattern: TypeAlias = Annotated[str, AfterValidator(_pattern), Expected("a regular expression")]
 Secret: TypeAlias = Annotated[SecretStr | None, Expected("a key")]
 SecretByName: TypeAlias = Annotated[dict[str, SecretStr], Expected("names and values")]
 Url: TypeAlias = Annotated[Annotated[str, AfterValidator(_url)] | None, Expected(_URL)]
+
+
+def setting(default: Any, description: str) -> Any:
+    """Return a field with its default and description."""
+    return Field(default, description=description)
 
 
 def expected_by(field: FieldInfo) -> str:

@@ -20,8 +20,9 @@ from rag_eval_hooks.config.fields import (
     Count,
     Expected,
     Names,
+    Number,
     NumberByName,
-    OptionalPath,
+    Path,
     Rate,
     Seconds,
     Secret,
@@ -30,6 +31,7 @@ from rag_eval_hooks.config.fields import (
     Url,
     expected_by,
     is_secret,
+    setting,
     types_in,
 )
 from rag_eval_hooks.config.keywords import ArgumentKeywords
@@ -39,14 +41,17 @@ from rag_eval_hooks.errors import ConfigError, masked
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.sink_providers import keys_wanted, sinks_wanted
 
-__all__ = ["BROKER", "REDACTIONS", "RagEvalConfig"]
+__all__ = ["BROKER", "BUDGET", "REDACTIONS", "RagEvalConfig"]
 
 REDACTIONS = (
     "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'; in "
     "code also rules, and functions (text) -> text or (field, text) -> text"
 )
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
-_PATH = Expected("a path, or 'none'")
+BUDGET = (
+    "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; calls_per_second; "
+    "and path, the path of a file or the URL of a Redis"
+)
 _Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
 
@@ -69,187 +74,119 @@ class RagEvalConfig(BaseSettings):
         validate_default=False,
     )
 
-    metrics: Annotated[Names, Expected("names of suites or metrics")] = Field(
+    metrics: Annotated[Names, Expected("names of suites or metrics")] = setting(
         (),
-        description="Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`; `-` before "
-        "a name removes metrics. By default those of `ragas` that a sample can feed: without a "
-        "reference, those that need none.",
+        "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`; `-` before a name removes it. "
+        "By default those of `ragas` that a sample has the inputs for.",
     )
-    judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = Field(
+    judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
         "local",
-        description="`local` (embedded, no network), `nli:<model>` (the same with an entailment "
-        "model on this machine) or `openai:<model>`.",
+        "`local` (embedded, no network), `nli:<model>` (the same with an entailment model on this "
+        "machine) or `openai:<model>`.",
     )
-    judge_base_url: Url = Field(
-        None, description="Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM."
+    judge_base_url: Url = setting(None, "Base URL of an OpenAI-compatible endpoint.")
+    judge_api_key: Secret = setting(None, "Key of that endpoint; never printed.")
+    judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
+    judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
+    judge_concurrency: Count = setting(
+        16, "Samples and judge calls at once; fewer while many get a 429 or a timeout."
     )
-    judge_api_key: Secret = Field(None, description="Key of that endpoint; never printed.")
-    judge_headers: SecretByName = Field(
-        {}, description="Extra HTTP headers for a gateway; values are never printed."
-    )
-    judge_timeout: Seconds = Field(30.0, description="Seconds for one judge call.")
-    judge_concurrency: Count = Field(
-        16,
-        description="Samples evaluated at once, and judge calls in flight at once: fewer while "
-        "many get a 429 or a timeout.",
-    )
-    judge_prices: Annotated[OptionalPath, _PATH] = Field(
-        None,
-        description="TOML file with prices of models, over the list of the extra `prices`.",
-    )
-    embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = Field(
+    judge_prices: Path = setting(None, "TOML file with prices, over those of the extra `prices`.")
+    embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = setting(
         "auto",
-        description="Model for embeddings: `auto`, `none`, `openai:<model>`, or "
-        "`sentence-transformers`, with `:` and a name or path for another model than "
-        "all-MiniLM-L6-v2. `auto` is the judge's endpoint with `text-embedding-3-small` for an "
-        "OpenAI judge; for the local judge it is MiniLM where the `embeddings` extra is installed "
-        "and the model is on disk: nothing is downloaded unasked.",
+        "Model for embeddings. `sentence-transformers` is all-MiniLM-L6-v2. `auto` is the judge's "
+        "endpoint with `text-embedding-3-small` for an OpenAI judge, else MiniLM where the extra "
+        "`embeddings` and the model are on disk: nothing is downloaded unasked.",
     )
     token_scorer: Annotated[
         str, AfterValidator(TOKEN_SCORERS.check), Expected(TOKEN_SCORERS.wanted)
-    ] = Field(
+    ] = setting(
         "none",
-        description="`none` or `bert-score`, with `:` and a name or path for another model than "
-        "microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.",
+        "Model for `graphrag.bert_score_f1`; by default microsoft/deberta-xlarge-mnli.",
     )
-    thresholds: Annotated[
-        NumberByName, Expected("metric ids and numbers in the metric's scale")
-    ] = Field(
-        {},
-        description="Lowest passing values by metric, in its own scale, such as "
-        "`ragas.faithfulness=0.8`.",
+    thresholds: Annotated[NumberByName, Expected("numbers in the metric's scale by metric id")] = (
+        setting({}, "Lowest passing values by metric, such as `ragas.faithfulness=0.8`.")
     )
-    references: Annotated[OptionalPath, _PATH] = Field(
-        None, description="Golden file (JSON lines or CSV). See [sampling.md](sampling.md)."
-    )
-    question_checks: Annotated[OptionalPath, _PATH] = Field(
-        None, description="TOML file with checks by `question_id`."
-    )
-    sample_rate: Rate = Field(
-        1.0, description="Share of requests to evaluate, 0 to 1; consistent by trace id."
-    )
+    references: Path = setting(None, "Golden file, JSONL or CSV; see [sampling](sampling.md).")
+    question_checks: Path = setting(None, "TOML file with checks by `question_id`.")
+    sample_rate: Rate = setting(1.0, "Share of requests to evaluate, consistent by trace id.")
     metric_rates: Annotated[MetricRates, Expected("numbers from 0 to 1 by suite or metric id")] = (
-        Field(
-            {},
-            description="Inclusion probability of suites and metrics, 0 to 1; an id wins over its "
-            "suite, and both over `sample_rate`. For this and the next four see "
-            "[sampling.md](sampling.md).",
-        )
+        setting({}, "Inclusion probability by suite or metric, over `sample_rate`.")
     )
-    rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = Field(
-        (),
-        description="Tables with conditions on a request and a rate; the first that fits counts. "
-        "In a variable, JSON.",
+    rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = setting(
+        (), "Conditions on a request and a rate; the first that fits counts. In a variable, JSON."
     )
     tail: Annotated[
         tuple[TailSettings, ...], Expected("tables, each with one condition and `then`")
-    ] = Field(
-        (),
-        description="Tables with conditions on cheap results or feedback, and the metrics to "
-        "evaluate then. In a variable, JSON.",
-    )
+    ] = setting((), "Conditions on cheap results or feedback, and metrics to evaluate then.")
     rate_limit: Annotated[
         RateLimits, Expected("whole numbers, 1 to 1000000, of 'second' and 'minute'")
-    ] = Field(
-        {}, description="Samples evaluated in any `second` and any `minute`, by this process."
-    )
-    budget: Annotated[
-        Budgets,
-        Expected(
-            "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; "
-            "calls_per_second; and path, the path of a file or the URL of a Redis"
-        ),
-    ] = Field(
+    ] = setting({}, "Samples evaluated in any `second` and any `minute`, by this process.")
+    budget: Annotated[Budgets, Expected(BUDGET)] = setting(
         {},
-        description="Limits of `calls`, `tokens` or `cost` of judge and embedder, each "
-        "`_per_hour` or `_per_day` (UTC); `calls_per_second`, above which calls are delayed; and "
-        "`path`, an SQLite file by which processes share one budget.",
+        "Limits of judge and embedder by UTC hour or day; `calls_per_second`, above which calls "
+        "are delayed; and `path`, a file or a Redis by which processes share one budget.",
     )
-    sample_timeout: Seconds = Field(120.0, description="Seconds for all findings of one sample.")
-    queue_size: Count = Field(
-        1000, description="Queued samples; a further sample is dropped and counted."
-    )
-    exit_timeout: Seconds = Field(
-        5.0, description="Seconds to finish queued samples when the process exits."
-    )
-    max_text_chars: Count = Field(
-        20_000, description="Characters of each context, of the question and of the answer."
-    )
-    hold_timeout: Annotated[
-        float, Field(ge=0, allow_inf_nan=False), Expected("seconds, 0 or more")
-    ] = Field(
-        10.0, description="Seconds for which a RAG span is held for its scores; 0 holds none."
+    sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
+    queue_size: Count = setting(1000, "Queued samples; further ones are dropped and counted.")
+    exit_timeout: Seconds = setting(5.0, "Seconds to finish queued samples at exit.")
+    max_text_chars: Count = setting(20_000, "Characters of each context, question and answer.")
+    hold_timeout: Annotated[Number, Field(ge=0), Expected("seconds, 0 or more")] = setting(
+        10.0, "Seconds for which a RAG span is held for its scores; 0 holds none."
     )
     spans: Annotated[
-        Literal["auto", "all", "sampled", "root", "none"],
-        Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
-    ] = Field(
+        Literal["auto", "all", "root", "none"], Expected("'auto', 'all', 'root' or 'none'")
+    ] = setting(
         "auto",
-        description="Spans of requests: `auto` (none of ours where another instrumentor writes "
-        "its own), `all`, `sampled` (as `auto`, but none for requests that are sampled out when "
-        "they start), `root` (the RAG span alone) or `none`.",
+        "Spans of requests: `auto` (none of ours where another instrumentor writes its own), "
+        "`all`, `root` (the RAG span alone) or `none`.",
     )
     evaluation_span: Annotated[
         Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
-    ] = Field(
+    ] = setting(
         "late",
-        description="Span with all results below the RAG span: `late` (for scores that came too "
-        "late for the RAG span, or cannot be on it), `child` (always), `trace` (always, in a "
-        "trace of its own) or `off`.",
+        "Span with all results: `late` (for scores that miss the RAG span), `child` (always), "
+        "`trace` (always, in a trace of its own) or `off`.",
     )
-    trace_judge: Switch = Field(
-        False,
-        description="Write a span for each call of judge, embedder and token scorer below the "
-        "evaluation span.",
+    trace_judge: Switch = setting(False, "Write spans of judge calls below the evaluation span.")
+    capture_content: Switch = setting(
+        False, "Put questions, messages, documents, tool calls and answers on spans."
     )
-    capture_content: Switch = Field(
-        False, description="Put questions, messages, documents, tool calls and answers on spans."
+    capture_event_content: Switch = setting(False, "Quote the application's texts in log events.")
+    evaluator: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = setting(
+        "thread", "Evaluate in a `thread`, or by `celery` workers; see [fleet](fleet.md)."
     )
-    capture_event_content: Switch = Field(
-        False, description="Let explanations in log events quote the application's texts."
+    broker: Annotated[Secret, Expected(BROKER)] = setting(
+        None, "Broker of the workers, and Redis for limits and counts; never printed."
     )
-    evaluator: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = Field(
-        "thread",
-        description="Evaluation in a `thread` of the application, or by `celery` workers. See "
-        "[fleet.md](fleet.md).",
-    )
-    broker: Annotated[Secret, Expected(BROKER)] = Field(
-        None,
-        description="Broker of the workers: a URL of Redis; or one of RabbitMQ, a comma, and one "
-        "of the Redis that holds limits and counts. Never printed.",
-    )
-    results: Annotated[Literal["worker", "return"], Expected("'worker' or 'return'")] = Field(
+    results: Annotated[Literal["worker", "return"], Expected("'worker' or 'return'")] = setting(
         "worker",
-        description="Scores go from the `worker` to telemetry and sinks alone, or `return` to the "
-        "application too, for held RAG spans and for sinks passed in code.",
+        "Scores go from the `worker` to telemetry and sinks alone, or `return` to the application "
+        "too, for held RAG spans and for sinks passed in code.",
     )
-    sinks: Annotated[Names, Expected(sinks_wanted())] = Field(
-        (), description="Destinations of scores besides the span."
+    sinks: Annotated[Names, Expected(sinks_wanted())] = setting(
+        (), "Destinations of scores besides the span."
     )
-    sink_keys: Annotated[SecretByName, Expected(keys_wanted())] = Field(
-        {}, description="Keys of platforms; never printed."
+    sink_keys: Annotated[SecretByName, Expected(keys_wanted())] = setting(
+        {}, "Keys of platforms; never printed."
     )
-    spool: Annotated[OptionalPath, Expected("a folder, or a path in a folder that exists")] = Field(
+    spool: Annotated[Path, Expected("a folder, or a path in a folder that exists")] = setting(
         None,
-        description="Folder that stores accepted samples and finished scores until they are "
-        "delivered; processes of one machine may share it. See [production.md](production.md).",
+        "Folder that stores samples and scores until they are delivered; processes of one machine "
+        "may share it. See [production](production.md).",
     )
-    redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE, Expected(REDACTIONS)] = Field(
+    redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE, Expected(REDACTIONS)] = setting(
         (),
-        description="Kinds of text removed from samples, and from content on spans, before "
-        "anything leaves: `email`, `phone`, `card`, `iban`, `key` (API keys, tokens, passwords), "
-        "all of these by `all`; besides these `ip` and `presidio`. See [privacy.md](privacy.md).",
+        "Kinds of text removed before anything leaves: `email`, `phone`, `card`, `iban`, `key` "
+        "(all of these: `all`), `ip` and `presidio`. See [privacy](privacy.md).",
     )
     redact_regions: Annotated[
         tuple[_Region, ...],
         ONE_OR_MORE,
         Expected("countries by two capital letters, such as 'DE'"),
-    ] = Field(
-        (),
-        description="Countries whose phone numbers are removed without their `+` prefix, too.",
-    )
-    redact_ids_key: Secret = Field(
-        None, description="Key with which ids of users and sessions are hashed; never printed."
+    ] = setting((), "Countries whose phone numbers are removed without their `+` prefix, too.")
+    redact_ids_key: Secret = setting(
+        None, "Key with which ids of users and sessions are hashed; never printed."
     )
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:

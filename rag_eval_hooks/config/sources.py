@@ -27,7 +27,6 @@ __all__ = [
     "may_be_file",
     "merged",
     "model_environment",
-    "otel_variables",
     "otlp_endpoint",
     "traces_at",
     "unknown_setting",
@@ -186,17 +185,8 @@ def otlp_endpoint() -> str | None:
     return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)
 
 
-def otel_variables() -> dict[str, str]:
-    """Return the variables of OpenTelemetry."""
-    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
-
-
 def model_environment() -> dict[str, str]:
-    """Return the environment of a model's process.
-
-    Variables that would make the child trace, export or run other code at its start are left out;
-    numerical libraries use one thread.
-    """
+    """Return the environment of a model's process, which neither traces nor starts other code."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }

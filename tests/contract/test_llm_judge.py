@@ -334,7 +334,7 @@ async def test_what_failed_was_used_too(error: Exception) -> None:
 def test_a_wrong_option_is_named(option: str, value: object) -> None:
     """A value that cannot be used is refused at start-up, with the option's name."""
     options: Mapping[str, Any] = {option: value}
-    with pytest.raises(ConfigError, match=f"^{option}: got "):
+    with pytest.raises(ConfigError, match=f"^{option} is "):
         LLMJudge(BrainChat(), **options)
 
 

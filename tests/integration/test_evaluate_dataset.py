@@ -284,9 +284,9 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
             "--concurrency: '0' is not accepted. Use a whole number, 1",
         ),
         (("d.jsonl", "--limit", "-1"), "--limit: '-1' is not accepted. Use a whole number, 1"),
-        (("noise.jsonl",), "data: got 'noise.jsonl'; wants a file that can be read"),
-        (("noise.parquet",), "data: got 'noise.parquet'; wants a file that can be read"),
-        (("noise.jsonl.gz",), "data: got 'noise.jsonl.gz'; wants a file that can be read"),
+        (("noise.jsonl",), "data is 'noise.jsonl', but must be a file that can be read"),
+        (("noise.parquet",), "data is 'noise.parquet', but must be a file that can be read"),
+        (("noise.jsonl.gz",), "data is 'noise.jsonl.gz', but must be a file that can be read"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -234,7 +234,7 @@ def test_a_function_of_a_sample_is_a_metric() -> None:
     assert outcomes["own.lambda"].value == outcomes["own.Half"].value == 0.5
     assert RagEval(length).evaluate({"question": "q"}).keys() == {"own.length"}
     for wrong, shown in ((Half, "Half"), (RagEvalConfig(), "RagEvalConfig"), (5, "int")):
-        with pytest.raises(ConfigError, match=f"metrics: got .*{shown}.*; wants .*functions"):
+        with pytest.raises(ConfigError, match=f"metrics is .*{shown}.*, but must be .*functions"):
             RagEval(wrong)  # type: ignore[arg-type]
     for name, cause in (("own.nothing", "undefined"), ("own.wild", "metric_failed")):
         one = outcomes[name]
@@ -262,7 +262,7 @@ def test_a_function_of_a_sample_is_a_metric() -> None:
 )
 def test_a_judge_that_is_none_says_what_to_write(judge: Any, advice: str) -> None:
     """The error for a judge names the way to the model that was meant."""
-    with pytest.raises(ConfigError, match=r"^judge: got .*" + re.escape(advice)):
+    with pytest.raises(ConfigError, match=r"^judge is .*" + re.escape(advice)):
         RagEval(judge=judge)
 
 
@@ -284,7 +284,9 @@ def test_mistakes_with_handlers_say_what_to_write() -> None:
     words = {"RagEvalConfig": RagEvalConfig(), "the class RagEval": RagEval, "x": "x"}
     for shown, wrong in words.items():
         for door in doors:
-            with pytest.raises(ConfigError, match=f"^evals: got '{shown}'; wants a RagEval object"):
+            with pytest.raises(
+                ConfigError, match=f"^evals is '{shown}', but must be a RagEval object"
+            ):
                 door(wrong)
 
 

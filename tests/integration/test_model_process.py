@@ -267,5 +267,5 @@ async def test_auto_is_a_thread_where_no_process_can_be_started(
     assert (await about(make(process="auto")))["pid"] == os.getpid()
     assert len(caplog.records) == 1
     assert "frozen" in caplog.text
-    with pytest.raises(ConfigError, match="process: got True; wants 'auto' or false"):
+    with pytest.raises(ConfigError, match="process is True, but must be 'auto' or false"):
         make(process=True)

@@ -75,7 +75,7 @@ def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -
     assert "claims: 0 of 1 supported" in text
     assert "09:15" in text
     assert "ragas.faithfulness: not scored: undefined" in text
-    assert "assert_scores: got 'faithful'" in text
+    assert "assert_scores is 'faithful'" in text
     assert "out/report.html: 4 samples" in text
     assert len(list(read(tmp_path / "out" / "report.html.jsonl"))) == 4
     assert (tmp_path / "out" / "report.html").read_text("utf-8").startswith("<!DOCTYPE html>")

@@ -205,7 +205,7 @@ def test_a_wrong_value_names_setting_value_and_fix(field: str, value: object) ->
     with pytest.raises(ConfigError) as caught:
         RagEvalConfig(**{field: value})  # type: ignore[arg-type]
     assert caught.value.field == field
-    assert f"{field}: got {value!r}; wants {caught.value.wants}" in str(caught.value)
+    assert f"{field} is {value!r}, but must be {caught.value.wants}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,7 @@ def test_a_wrong_url_is_shown_without_its_secrets(url: str, hidden: str) -> None
 
 def test_a_wrong_value_names_its_variable_or_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_EVAL_SAMPLE_RATE", "ten")
-    with pytest.raises(
-        ConfigError, match=r"sample_rate: got 'ten' \(variable RAG_EVAL_SAMPLE_RATE"
-    ):
+    with pytest.raises(ConfigError, match=r"sample_rate is 'ten' \(variable RAG_EVAL_SAMPLE_RATE"):
         RagEvalConfig()
     monkeypatch.delenv("RAG_EVAL_SAMPLE_RATE")
     for text in ('sample_rate = "ten"\n', "sampel_rate = 1\n"):
@@ -241,7 +239,7 @@ def test_a_wrong_value_names_its_variable_or_file(monkeypatch: pytest.MonkeyPatc
     [
         ({"rules": [{"rate": 1}, {"rate": 5}]}, "rules[1].rate", "from 0 to 1"),
         ({"rules": [{"tag": "beta", "rate": 1}]}, "rules[0].tag", "rules[0].tags?"),
-        ({"rules": [{"tags": "beta"}]}, "rules[0].rate", "got None"),
+        ({"rules": [{"tags": "beta"}]}, "rules[0].rate", "is None"),
         ({"rules": [{"rate": 1, "question": "("}]}, "rules[0].question", "unterminated"),
         ({"tail": [{"then": "ragas"}]}, "tail[0]", "exactly one condition"),
         ({"tail": [{"then": (), "thumbs_down": True}]}, "tail[0].then", "one or more"),
@@ -260,17 +258,17 @@ def test_a_misspelled_setting_stops_with_a_suggestion(name: str, data: st.DataOb
     """Two letters that changed places name the setting that was meant, wherever they stand."""
     at = data.draw(st.integers(1, len(name) - 2).filter(lambda i: name[i] != name[i + 1]))
     wrong = name[:at] + name[at + 1] + name[at] + name[at + 2 :]
-    with pytest.raises(ConfigError, match=rf"^{wrong}: .*did you mean "):
+    with pytest.raises(ConfigError, match=rf"^{wrong} is .*did you mean "):
         RagEvalConfig(**{wrong: 1})  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(f"RAG_EVAL_{wrong.upper()}", "1")
-        with pytest.raises(ConfigError, match=rf"{wrong.upper()}: .*did you mean RAG_EVAL_"):
+        with pytest.raises(ConfigError, match=rf"{wrong.upper()} is .*did you mean RAG_EVAL_"):
             RagEval()
 
 
 def test_an_unlike_variable_stops_without_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_EVAL_DATASET", "golden.csv")
-    with pytest.raises(ConfigError, match=r"RAG_EVAL_DATASET: .*docs/configuration\.md"):
+    with pytest.raises(ConfigError, match=r"RAG_EVAL_DATASET is .*docs/configuration\.md"):
         RagEvalConfig()
 
 

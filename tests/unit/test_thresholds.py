@@ -75,7 +75,7 @@ def test_a_wrong_threshold_is_an_error_at_start_up(limits: dict[str, float]) -> 
 
 def test_a_threshold_of_a_metric_that_is_not_measured_is_an_error() -> None:
     """A threshold that could never apply is a mistake."""
-    with pytest.raises(ConfigError, match=r"thresholds: got 'ragas\.faithfulness'"):
+    with pytest.raises(ConfigError, match=r"thresholds is 'ragas\.faithfulness'"):
         RagEval(metrics="lexical", config=RagEvalConfig(thresholds={"ragas.faithfulness": 0.5}))
 
 
