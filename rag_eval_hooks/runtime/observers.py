@@ -135,12 +135,11 @@ class SpansAndTelemetry(Observer):
         evaluation: Evaluation,
         attributes: Attributes,
         links: Sequence[SpanContext],
-        events: Sequence[Attributes],
     ) -> bool:
         if request.span is None:
             return False
         ending = _attributes(request, Ending.of(evaluation))
-        return self._holder.finish(request.span, {**attributes, **ending}, links, events)
+        return self._holder.finish(request.span, {**attributes, **ending}, links)
 
     def _end(self, span: HeldSpan, attributes: Attributes) -> None:
         # A span of another instrumentor may be held since it ended.

@@ -32,7 +32,7 @@ from rag_eval_hooks.telemetry.attribute_limits import (
     longest_text,
     present,
 )
-from rag_eval_hooks.telemetry.log_events import events_of
+from rag_eval_hooks.telemetry.log_events import Events
 from rag_eval_hooks.telemetry.rag_span import around, context_of, rag_span_of, recorded_span
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class FeedbackSpanSink:
         provider: TracerProvider | None = None,
         logger_provider: LoggerProvider | None = None,
     ) -> None:
-        self._events = events_of(logger_provider)
+        self._events = Events(logger_provider)
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )

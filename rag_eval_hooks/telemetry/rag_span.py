@@ -61,9 +61,8 @@ class SpanHolder:
         held: HeldSpan,
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
-        events: Sequence[Attributes] = (),
     ) -> bool:
-        """Set attributes, links and evaluation events on a span that is still held, and end it.
+        """Set attributes and links on a span that is still held, and end it.
 
         Returns:
             Whether the span has them: not if it had already ended, for whatever reason.
@@ -73,7 +72,7 @@ class SpanHolder:
                 return False
             del self._held[held]
         takes = held.span.is_recording()
-        self.end(held, attributes, links, events)
+        self.end(held, attributes, links)
         return takes
 
     def expire(self) -> None:
@@ -113,13 +112,10 @@ class SpanHolder:
         held: HeldSpan,
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
-        events: Sequence[Attributes] = (),
     ) -> None:
         """End a span that is not held."""
         try:
-            # Viewers hide what is stamped after the end of the trace.
-            named = [(semconv.GEN_AI_EVALUATION_EVENT, event, held.end_time) for event in events]
-            complete(held.span, attributes, links, named)
+            complete(held.span, attributes, links)
             held.span.end(held.end_time)
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
             self._incidents.report("span end", error)

@@ -23,8 +23,8 @@ from rag_eval_hooks.telemetry.thresholds import Thresholds
 
 __all__ = ["Telemetry"]
 
-Finish = Callable[[Attributes, Sequence[SpanContext], Sequence[Attributes]], bool]
-"""Ends the RAG span with attributes, links and events if it is held; returns if it has them."""
+Finish = Callable[[Attributes, Sequence[SpanContext]], bool]
+"""Ends the RAG span with attributes and links if it is held; returns if it has them."""
 
 
 class Telemetry:
@@ -99,7 +99,7 @@ class Telemetry:
         attributes = self._attributes.of(evaluation)
         # First, because the RAG span links to them and takes no link once it has ended.
         spans = [] if self._spans.only_late else self._start(evaluation, attributes)
-        takes = finish(attributes, [span.get_span_context() for span in spans], ())
+        takes = finish(attributes, [span.get_span_context() for span in spans])
         if self._spans.only_late and not takes:
             spans = self._start(evaluation, attributes)
         self._write_calls(evaluation.log, spans)
@@ -111,7 +111,7 @@ class Telemetry:
 
     def finish(self, evaluation: Evaluation, finish: Finish) -> None:
         """Put an evaluation on its RAG span alone: another process sends the other signals."""
-        finish(self._attributes.of(evaluation), (), ())
+        finish(self._attributes.of(evaluation), ())
 
     def publish_late(self, evaluation: Evaluation) -> None:
         """Send an evaluation that a feedback asked for: evaluation spans, log events and metrics.
