@@ -11,16 +11,28 @@ values are shares of an unweighted, unclustered sample.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
-__all__ = ["LEAST_LABELS", "Estimate", "Moments", "mean_of", "predicted_mean", "t_quantile"]
+__all__ = [
+    "LEAST_LABELS",
+    "Estimate",
+    "Moments",
+    "mean_of",
+    "predicted_mean",
+    "rare_variance",
+    "t_quantile",
+]
 
 LEAST_LABELS: Final = 20
 """Labels from which a prediction-powered interval covers what it says."""
 _ALPHA: Final = 0.05
+_RARE: Final = 10
+_MATTERS: Final = 0.05
+"""Samples below which a stratum is rare, and the share of the traffic above which it matters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +119,7 @@ def mean_of(
     moments = Moments(len(values), weights, clusters)
     mean = moments.mean(values)
     is_share = moments.is_plain and all(value in (0.0, 1.0) for value in values)
-    variance = moments.covariance(values, values)
+    variance = moments.covariance(values, values) + rare_variance(weights or ())
     low, high = _interval(mean, variance, moments.effective_clusters, is_share=is_share)
     return Estimate(
         mean=mean,
@@ -116,6 +128,22 @@ def mean_of(
         n=len(values),
         effective_n=1.0 / math.fsum(part * part for part in moments.parts),
         raw=math.fsum(values) / len(values),
+    )
+
+
+def rare_variance(weights: Sequence[float]) -> float:
+    """Return the variance that rare strata may hide; 0 without one.
+
+    A stratum is all samples of one inclusion probability. It is rare if fewer than ten samples
+    stand for over a twentieth of the traffic. Its own values may then be equal by chance, so half
+    a yes and half a no are added to them (Agresti and Coull, 1998).
+    """
+    strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
+    masses = {weight: count * weight / total for weight, count in strata.items()}
+    return math.fsum(
+        0.25 * masses[weight] ** 2 / (count + 1)
+        for weight, count in strata.items()
+        if len(strata) > 1 and count < _RARE and masses[weight] > _MATTERS
     )
 
 
@@ -195,7 +223,7 @@ def _interval(
         return None, None
     spread = mean * (1.0 - mean)
     # Without any variance, as where all are right, the values count as they are.
-    count = spread / variance if variance > 0 and spread > 0 else effective
+    count = max(1e-3, spread / variance) if variance > 0 and spread > 0 else effective
     freedom = math.inf if is_share else min(count, effective) - 1.0
     square = t_quantile(freedom) ** 2
     middle = (mean + square / (2 * count)) / (1 + square / count)

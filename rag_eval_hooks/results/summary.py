@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
-from rag_eval_hooks.results.estimate import Estimate, mean_of
+from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
 from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 
@@ -32,8 +32,6 @@ __all__ = [
 ]
 
 By: TypeAlias = str | Callable[[ResultRow], object] | None
-_RARE: Final = 10
-"""Scores of one inclusion probability below which their part of an interval is unreliable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +150,7 @@ def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> Metric
         scored=len(scored),
         is_estimated=any(one.probability_estimated for one in scores),
         is_screening=any(one.screening for one in ranked),
-        is_rare=_has_rare_stratum(weights),
+        is_rare=rare_variance(weights) > 0,
     )
 
 
@@ -162,13 +160,6 @@ def sessions_of(rows: Sequence[ResultRow]) -> list[object] | None:
     if not any(sessions):
         return None
     return [session or number for number, session in enumerate(sessions)]
-
-
-def _has_rare_stratum(weights: Sequence[float]) -> bool:
-    strata, total = Counter(round(weight, 6) for weight in weights), sum(weights)
-    return len(strata) > 1 and any(
-        count < _RARE and count * weight > total / 20 for weight, count in strata.items()
-    )
 
 
 def band_of(metric: str, normalised: float) -> str | None:

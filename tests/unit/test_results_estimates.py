@@ -203,6 +203,23 @@ def test_intervals_of_alike_requests_in_a_session_hold_the_truth(size: int) -> N
     assert alone / 200 < 0.85
 
 
+@pytest.mark.parametrize(("rare", "common"), [(0.5, 0.8), (0.85, 0.95)])
+def test_intervals_with_a_rare_stratum_hold_the_truth(rare: float, common: float) -> None:
+    """Half of the traffic is drawn at a rate of .01, so that about five values speak for it."""
+    chance = random.Random(f"{SEED} {rare}")
+    hits = 0
+    for _ in range(200):
+        drawn = []
+        for _ in range(1000):
+            level, p = chance.choice([(rare, 0.01), (common, 0.5)])
+            if chance.random() < p:
+                drawn.append((float(chance.random() < level), 1 / p))
+        found = mean_of([value for value, _ in drawn], [weight for _, weight in drawn])
+        assert found is not None
+        hits += found.low <= (rare + common) / 2 <= found.high  # type: ignore[operator]
+    assert hits / 200 >= 0.93
+
+
 def test_few_scores_of_a_low_rate_are_flagged() -> None:
     rows = [row({"m": replace(UNIT.score(1.0), probability=0.5)}) for _ in range(50)]
     assert not summarise(rows)[None].metrics["m"].is_rare
