@@ -12,24 +12,13 @@ from typing import Any, Final
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, LEASE_S
 from rag_eval_hooks.sqlite_file import open_existing
 
-__all__ = ["Health", "WaitingJob", "read_counts", "read_health", "read_results", "waiting_jobs"]
+__all__ = ["WaitingJob", "read_counts", "read_results", "waiting_jobs"]
 
 _PATIENCE_S: Final = 0.5
 _IS_OWNED: Final = (
     "owner IS NOT NULL AND owner IN (SELECT owner FROM owners WHERE lease"
     f" - (julianday('now') - 2440587.5) * 86400.0 BETWEEN 0.0 AND {LEASE_S})"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """State of an outbox's file; `oldest` in seconds since the epoch, `size` in bytes in use."""
-
-    samples: int
-    unclaimed: int
-    oldest: float | None
-    size: int
-    damage: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,34 +52,6 @@ def read_counts(path: Path) -> Mapping[str, int]:
         accepted = sum(counts.values())
         undelivered = db.execute(waiting.format("!="), (EVALUATE,)).fetchone()[0]
     return {"accepted": accepted, **counts} | ({"undelivered": undelivered} if undelivered else {})
-
-
-def read_health(path: Path) -> Health | None:
-    """Return the state of a file, or None without one.
-
-    Raises:
-        sqlite3.Error: The file cannot be read, or is locked.
-    """
-    with _opened(path) as db:
-        if db is None:
-            return None
-        damage = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-        samples, owned, oldest = db.execute(
-            f"SELECT COUNT(DISTINCT coalesce(origin, id)), coalesce(SUM({_IS_OWNED}), 0),"
-            " MIN(accepted) FROM jobs"
-        ).fetchone()
-        jobs = db.execute("SELECT COUNT(*) FROM jobs").fetchone()[0]
-        size = db.execute(
-            "SELECT (page_count - freelist_count) * page_size"
-            " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-        ).fetchone()[0]
-    return Health(
-        samples=samples,
-        unclaimed=jobs - owned,
-        oldest=oldest,
-        size=size,
-        damage=None if damage == "ok" else damage,
-    )
 
 
 def waiting_jobs(path: Path, name: str) -> list[WaitingJob]:

@@ -10,9 +10,9 @@ from typing import Any
 from rag_eval_hooks import JsonlSink, NotScored, Outcome, Sample, Score
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import ResultRow
-from rag_eval_hooks.score import UNIT, Cause
+from rag_eval_hooks.score import Cause
 
-__all__ = ["START", "any_outcome", "evaluation", "row", "rows_of_values", "write_results"]
+__all__ = ["START", "any_outcome", "evaluation", "row", "write_results"]
 
 START = 1_700_000_000_000_000_000
 
@@ -36,14 +36,6 @@ def write_results(path: Path, evaluations: Iterable[Evaluation], **options: Any)
 def row(outcomes: Mapping[str, Outcome], **fields: Any) -> ResultRow:
     """Return a row; keywords are metadata of its sample."""
     return ResultRow(sample=Sample(question="q", metadata=fields), outcomes=outcomes)
-
-
-def rows_of_values(metric: str, values: Iterable[float | Cause | None]) -> list[ResultRow]:
-    """Return one row per value in [0, 1], or per cause of its absence."""
-    return [
-        row({metric: NotScored(v) if isinstance(v, Cause) else UNIT.score(v or 0.0)})
-        for v in values
-    ]
 
 
 def any_outcome(chance: random.Random) -> Outcome:
