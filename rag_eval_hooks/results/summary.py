@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
