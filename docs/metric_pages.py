@@ -49,19 +49,18 @@ FORMULAS = {
 }  # fmt: skip
 NAN = "Not scored (`undefined`) where ragas gives NaN: without claims."
 BOTH_INVALID = "Not scored (`judge_failed`) where ragas gives NaN: both ratings are invalid."
-SHARED = f'{BOTH_INVALID} Ratings of the contexts by one template share a call (`OpenAIJudge(nvidia_calls="independent")`: a call each).'
-RATED = "A chunk is useful by its own rating; in ragas, if a claim of the reference follows from it. ragas adds 1e-10 to the divisor. `undefined` for a refusal without a reference."
+RATED = "ragas adds 1e-10 to the divisor."
 DIFFERENCES = {
     "ragas.answer_relevancy": "A negative mean is 0, in ragas down to -1; without questions `undefined`, in ragas NaN.",
     "ragas.faithfulness": NAN,
-    "ragas.context_precision": RATED,
-    "ragas.context_precision_without_reference": RATED.replace(" without a reference", "").replace("reference", "answer"),
+    "ragas.context_precision": f"{RATED} `undefined` for a refusal without a reference.",
+    "ragas.context_precision_without_reference": f"{RATED} `undefined` for a refusal.",
     "ragas.context_recall": NAN,
     "ragas.context_entity_recall": "Entities are compared without case, accents and spacing, in ragas exactly; without entities `undefined`, in ragas 0.",
-    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too (`parts`: `relevant`, `irrelevant`, `unsupported`); ragas has two modes, `relevant` and `irrelevant`, without these.",
+    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too (`parts`: `relevant`, `irrelevant`, `unsupported`); ragas has two modes, `relevant` and `irrelevant`, without these. A chunk is relevant by its own rating; in ragas, if a claim of the reference follows from it.",
     "nvidia.answer_accuracy": BOTH_INVALID,
-    "nvidia.context_relevance": SHARED,
-    "nvidia.response_groundedness": SHARED,
+    "nvidia.context_relevance": BOTH_INVALID,
+    "nvidia.response_groundedness": BOTH_INVALID,
 }  # fmt: skip
 MARK = "<!-- The rest is written by `python docs/metric_pages.py`. -->\n"
 
@@ -103,7 +102,7 @@ def _section(metric: Metric) -> Iterator[str]:
     yield from ("", f"### {metric.id}", "", f"{metric.summary} Source: {metric.source}.", "")
     yield from (f"Formula: {FORMULAS[metric.id]}.", "")
     if metric.id in DIFFERENCES:
-        yield from (f"Other than ragas 0.4.3: {DIFFERENCES[metric.id]}", "")
+        yield from (f"Differs from ragas 0.4.3: {DIFFERENCES[metric.id]}", "")
     yield from ("```text", *(line.removeprefix("  ") for line in worked(metric)), "```")
 
 

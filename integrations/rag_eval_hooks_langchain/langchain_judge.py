@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, Unpack
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langsmith.run_helpers import tracing_context
@@ -56,6 +58,9 @@ class LangChainChat(ChatAdapter):
         is_chat_model = isinstance(self._model, BaseChatModel)
         modes = tuple(OutputMode) if is_chat_model else (OutputMode.TEXT,)
         super().__init__(Caller(f"langchain:{_model_name(model)}"), modes, limits)
+        # Without secrets; of a model that cannot be serialized it is the repr.
+        written = dumps(self._model).encode("utf-8", "replace")
+        self.memo_scope = hashlib.blake2b(written, digest_size=16).hexdigest()
 
     async def aclose(self) -> None:
         """End the threads of a model that is not async; leave the model alone."""

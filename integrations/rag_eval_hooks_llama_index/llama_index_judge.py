@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Sequence
@@ -50,6 +51,9 @@ class LlamaIndexChat(ChatAdapter):
         if isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model:
             modes.insert(0, OutputMode.TOOL)
         super().__init__(Caller(f"llama-index:{_model_name(llm)}"), modes, limits)
+        options = [f"{name}={value!r}" for name, value in llm if name != "callback_manager"]
+        written = " ".join(options).encode("utf-8", "replace")
+        self.memo_scope = hashlib.blake2b(written, digest_size=16).hexdigest()
 
     async def aclose(self) -> None:
         """End the threads of an LLM that is not async; leave the LLM alone."""

@@ -190,7 +190,6 @@ class SentenceElement(ReplyElement):
     claims: list[NonEmptyText]
 
     def content(self, _view: View) -> tuple[str, ...]:
-        """Return the claims."""
         return tuple(self.claims)
 
 
@@ -201,7 +200,6 @@ class StanceElement(ReplyElement):
     indistinct: Flag
 
     def content(self, _view: View) -> bool:
-        """Return the flag."""
         return self.indistinct
 
 
@@ -228,7 +226,6 @@ class EntityList(ReplyElement):
         return tuple(dict.fromkeys(item.text for item in ordered))
 
     def content(self, _view: View) -> Any:
-        """Return the texts."""
         return self.texts()
 
 
@@ -258,7 +255,6 @@ class AgreementElement(ReplyElement):
     verdict: VerdictWord
 
     def content(self, view: View) -> Any:
-        """Return whether the text states the claim."""
         verdict = Verdict(self.verdict == "supported", self.reason)
         flaw = self._flaw(view.quoted(self.quote))
         return Flawed(verdict, flaw) if flaw else verdict
@@ -391,7 +387,6 @@ class EntityElement(ReplyElement):
     found: Flag
 
     def content(self, _view: View) -> Verdict:
-        """Return the verdict."""
         return Verdict(self.found, self.reason)
 
 
@@ -402,7 +397,6 @@ class DirectnessElement(ReplyElement):
     value: Quarter
 
     def content(self, _view: View) -> float:
-        """Return the degree."""
         return float(self.value)
 
 
@@ -413,7 +407,6 @@ class StepElement(ReplyElement):
     value: OneToFive
 
     def content(self, _view: View) -> Rating:
-        """Return the rating."""
         return Rating(float(self.value), self.reason)
 
 
@@ -424,7 +417,6 @@ class ClassElement(ReplyElement):
     correct: Flag
 
     def content(self, _view: View) -> Verdict:
-        """Return the verdict."""
         return Verdict(self.correct, self.reason)
 
 

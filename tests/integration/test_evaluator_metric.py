@@ -30,6 +30,41 @@ def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
     return {"key": "undecided", "score": None}
 
 
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ("high", "The function returned str. Return a number from 0 to 1, True or False"),
+        ([0.5], "The function returned list."),
+        (7, "The function returned 7, outside its scale."),
+        (float("nan"), "The function returned nan, outside its scale."),
+        (None, "The function returned None: no score."),
+        ({"value": None}, "a mapping without `score`"),
+    ],
+)
+def test_what_is_no_result_is_told_what_to_return(returned: Any, words: str) -> None:
+    """One sentence without content; the host sees nothing."""
+
+    def own(_sample: Sample) -> Any:
+        return returned
+
+    with RagEval(metrics=[own], judge="local") as evals:
+        outcome = evals.evaluate(SAMPLE)["own.own"]
+    assert isinstance(outcome, NotScored)
+    assert words in outcome.detail
+    assert "True or False" in outcome.detail
+
+
+def test_a_traceback_of_a_users_metric_is_shown_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    """Their line and message at DEBUG only; the class always."""
+    caplog.set_level("DEBUG", "rag_eval_hooks")
+    with RagEval(metrics=[evaluator_metric(broken)], judge="local") as evals:
+        evals.evaluate(SAMPLE)
+    shown = [one for one in caplog.records if one.exc_info and one.levelname == "DEBUG"]
+    assert any("ValueError: the answer" in (one.exc_text or "") for one in shown)
+    warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert any("ValueError" in line and "the answer" not in line for line in warned)
+
+
 @pytest.mark.parametrize(("evaluator", "value"), [(exact, 1.0), (thorough, 0.25)])
 def test_a_result_is_a_score(evaluator: Any, value: float) -> None:
     """A boolean, and a mapping with a score, become the metric's value."""

@@ -15,7 +15,7 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.globals import set_llm_cache
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
@@ -33,9 +33,11 @@ from langsmith import Client
 from rag_eval_hooks import Outcomes, RagEval, Sample
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler
+from rag_eval_hooks_langchain.langchain_judge import LangChainChat
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
@@ -440,3 +442,12 @@ async def test_a_sink_that_retrieves_is_not_captured_by_a_global_handler() -> No
     finally:
         _configure_hooks.pop()
         evals.shutdown(1)
+
+
+def test_a_memo_tells_models_of_one_name_apart() -> None:
+    """Other parameters give another scope, equal ones the same, in any process."""
+    scopes = [
+        LangChainChat(FakeListChatModel(responses=responses), CallLimits()).memo_scope
+        for responses in (["a"], ["b"], ["a"])
+    ]
+    assert scopes[0] == scopes[2] != scopes[1]

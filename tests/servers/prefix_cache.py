@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,9 @@ class PrefixCache:
 
     @staticmethod
     def _blocks(body: Mapping[str, Any]) -> list[tuple[int, bytes]]:
-        text = "\n".join(message["content"] for message in body.get("messages", ()))
+        # A provider puts the schema before the messages.
+        shape = json.dumps(body.get("response_format", ""))
+        text = "\n".join([shape, *(message["content"] for message in body.get("messages", ()))])
         digest = hashlib.blake2b(digest_size=8)
         blocks = []
         for start in range(0, len(text) - _BLOCK + 1, _BLOCK):
