@@ -79,7 +79,11 @@ def _report(interaction: Interaction) -> str | None:
     said = {run.text for run in interaction.runs if run.kind is RunKind.MODEL and run.text}
     distinct = [text for text in said - asked if is_distinctive(fold(text))]
     for text in interaction.written:
-        parts = [one for one in distinct if one in text]
+        # A summary or a title that quotes the answer is no report.
+        held = [one for one in distinct if one in text and one != text]
+        parts = [one for one in held if not any(one in o for o in held if o != one)]
+        if text in distinct:
+            continue
         if len(parts) > 1 and 2 * sum(map(len, parts)) >= len(text):
             return text
     return None

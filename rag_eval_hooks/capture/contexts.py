@@ -165,8 +165,9 @@ class _Search:
         rest = p.folded
         for text in sorted(held, key=len, reverse=True):
             rest = rest.replace(text, "\0")
-        least = max(_MIN_PROSE, min(map(width, held)))
-        return any(width(part.strip()) >= least for part in rest.split("\0"))
+        parts = [width(part.strip()) for part in rest.split("\0")]
+        prose = sum(part for part in parts if part >= _MIN_PROSE)
+        return 2 * prose >= min(map(width, held))
 
     def _without_filtered_out(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
         """Drop documents that the last filter removed: a quoted grader's prompt may hold them."""

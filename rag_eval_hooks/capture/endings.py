@@ -150,9 +150,11 @@ class Endings:
         if span.is_valid:
             self._traces.append(format_trace_id(span.trace_id))
         if self._passed_over == 1:
-            _logger.info(
-                "A request was answered without retrieved text that capture can see; counted as "
-                "stats().without_retrieval. See docs/capture.md, 'I see no sample'."
+            _logger.warning(
+                "A request was answered without retrieved text that capture can see, so it was not "
+                "evaluated. If it did retrieve, name its search tools in retrieval_tools=, or call "
+                "record_contexts(documents) where it searches. stats().without_retrieval counts "
+                "such requests; see docs/capture.md, 'I see no sample'."
             )
 
     def name_parent(self, root: Run, parent_id: Hashable, held: Callable[[], object]) -> None:

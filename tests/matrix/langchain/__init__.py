@@ -8,6 +8,7 @@ from tests.matrix.langchain import (
     beside,
     classic,
     conversations,
+    evidence,
     graphs,
     interrupts,
     kept,
@@ -37,5 +38,6 @@ SHAPES = (
     *team_graphs.SHAPES,
     *tutorials.SHAPES,
     *beside.SHAPES,
+    *evidence.SHAPES,
     *trouble.SHAPES,
 )

@@ -1,0 +1,269 @@
+"""What is evidence and what is not: tools that act, personas, a model's own words, wider texts."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import StructuredTool
+
+from rag_eval_hooks_langchain.question_answer import message_text
+from tests.matrix.langchain.agents import asks, pick
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.kit import ASKED, FOUND, GRAPH_WAYS, SAID, SHOWN, Chat, shape, store
+from tests.matrix.langchain.tutorials import graph_of
+from tests.matrix.shape import Shape
+from tests.support.variation import Variation, run_seed
+
+__all__ = ["SHAPES"]
+
+GROUP = "evidence"
+DRAWN = Variation(run_seed() + 11)
+NAME, NUMBER = DRAWN.name(), DRAWN.chance.randint(1000, 9999)
+TEXT, OTHER, THIRD = DRAWN.passages(3)
+QUESTION, ANSWER = DRAWN.question(), DRAWN.sentence()
+SUBJECT = DRAWN.sentence(6)
+PART = TEXT[: len(TEXT) // 2]
+"""An answer that is taken from the first text."""
+
+Tool = tuple[str, str, Callable[[str], Any]]
+
+
+def tools_of(*tools: Tool) -> list[StructuredTool]:
+    def made(name: str, description: str, gives: Callable[[str], Any]) -> StructuredTool:
+        def run(query: str) -> Any:
+            return gives(query)
+
+        return StructuredTool.from_function(run, name=name, description=description)
+
+    return [made(*tool) for tool in tools]
+
+
+def in_turn(*replies: AIMessage | str) -> Chat:
+    """A model that says these in turn, by the replies in its prompt since the last question."""
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        last = max((n for n, m in enumerate(messages) if isinstance(m, HumanMessage)), default=0)
+        done = sum(isinstance(m, AIMessage) for m in messages[last:])
+        return replies[min(done, len(replies) - 1)]
+
+    return Chat(reply=reply)
+
+
+def says(text: str) -> Chat:
+    return Chat(reply=lambda _: text)
+
+
+def agentic(*tools: Tool, said: str, asked: str = "") -> Callable[[], Any]:
+    """An agent that calls each tool once, one after another, and then says something."""
+    picks = [pick((tool[0], asked or f"{NAME} {n}")) for n, tool in enumerate(tools)]
+    return lambda: agent(in_turn(*picks, said), tools_of(*tools))
+
+
+def steps(*nodes: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
+    """A graph of nodes one after another."""
+    return lambda: graph_of(
+        (ASKED, FOUND, SHOWN, SAID), *((f"{NAME}{n}", node) for n, node in enumerate(nodes))
+    )
+
+
+def put(key: str, value: Any) -> Callable[[Any], dict[str, Any]]:
+    return lambda state: {key: value}
+
+
+def tell(said: str, *keys: str) -> Callable[[Any], dict[str, Any]]:
+    """A node that shows the model values of the state beside the question."""
+
+    def node(state: Any) -> dict[str, Any]:
+        parts = [state[key] for key in keys]
+        texts = [p if isinstance(p, str) else "\n".join(map(str, p)) for p in parts]
+        prompt = [SystemMessage("\n\n".join(texts)), HumanMessage(state[ASKED])]
+        return {SAID: message_text(says(said).invoke(prompt))}
+
+    return node
+
+
+def drafting(state: Any) -> dict[str, Any]:
+    return {SHOWN: message_text(says(OTHER).invoke(f"Draft: {state[ASKED]}"))}
+
+
+def documents(*texts: str) -> list[Document]:
+    return [Document(text, id=f"d{n}") for n, text in enumerate(texts)]
+
+
+BOOK: Tool = ("book_room", "Books a room.", lambda q: f"Room {NUMBER} is booked for {q}: {OTHER}")
+MAIL: Tool = ("send_mail", "Sends a mail.", lambda q: f"Mail {NUMBER} to {q} was sent: {OTHER}")
+CLOCK: Tool = ("get_current_time", "", lambda q: "It is Wednesday the 25th, 14:30 in the city.")
+SUM: Tool = (NAME, "Calculates a sum.", lambda q: f"The sum of all the numbers is {NUMBER}.")
+HAND: Tool = (f"transfer_to_{NAME}", "", lambda q: f"Successfully transferred the talk to {NAME}.")
+TICKET: Tool = (
+    "createTicket",
+    "Opens a ticket.",
+    lambda q: json.dumps({"id": NUMBER, "state": "open", "title": OTHER}, ensure_ascii=False),
+)
+TODO: Tool = ("write_todos", "", lambda q: f"Updated the list of things to do: {OTHER}")
+SAVE: Tool = (NAME, "Saves a preference of the user.", lambda q: f"Saved for {q}: {OTHER}")
+NOTHING: Tool = ("search_docs", "", lambda q: f"No results found for {q}.")
+BROKEN: Tool = ("search_docs", "", lambda q: "Error: connection to the index timed out, try again.")
+SEARCH: Tool = (NAME, "Searches the handbook.", lambda q: TEXT)
+DESK: Tool = (f"{NAME}_desk", "", lambda q: TEXT)
+
+
+def expert(joins: Callable[[str], str]) -> Tool:
+    """A tool whose text is what a model in it said, with something around."""
+    return ("ask_expert", "Asks the expert.", lambda q: joins(message_text(says(OTHER).invoke(q))))
+
+
+def rules_beside(state: Any) -> dict[str, Any]:
+    """Retrieves nothing, and hands on a rule."""
+    return {FOUND: store(()).as_retriever().invoke(state[ASKED]), SHOWN: OTHER}
+
+
+def planned(state: Any) -> dict[str, Any]:
+    plan = message_text(says(f"{TEXT}\n{OTHER}").invoke(f"Plan: {state[ASKED]}"))
+    return {SHOWN: plan.splitlines()}
+
+
+def summed(state: Any) -> dict[str, Any]:
+    return {SHOWN: message_text(says(THIRD).invoke(f"Sum up: {OTHER}"))}
+
+
+def feedback(state: Any) -> dict[str, Any]:
+    return {SHOWN: f"Your reply was: {state[SHOWN]}\n\nMake it shorter, please."}
+
+
+NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
+    "a booking": agentic(BOOK, said=f"Room {NUMBER} is yours."),
+    "a mail": agentic(MAIL, said=f"I sent the mail {NUMBER}."),
+    "the time": agentic(CLOCK, said="It is 14:30."),
+    "a sum": agentic(SUM, said=f"It is {NUMBER}."),
+    "a clock and a sum": agentic(CLOCK, SUM, said=f"It is 14:30 and {NUMBER}."),
+    "a transfer": agentic(HAND, said=ANSWER),
+    "a ticket as JSON": agentic(TICKET, said=f"Ticket {NUMBER} is open."),
+    "a list of things to do": agentic(TODO, said=ANSWER),
+    "a saved preference": agentic(SAVE, said=ANSWER),
+    "a tool of unknown kind that is not used": agentic(DESK, said=ANSWER),
+    "a search that finds nothing": agentic(NOTHING, said="I found nothing, sorry."),
+    "a search that fails": agentic(BROKEN, said="I cannot search now, sorry."),
+    "an expert's own words": agentic(expert(str), said=OTHER),
+    "an expert's words under a heading": agentic(
+        expert(lambda text: f"Response 1:\n{text}\n\n---\nEnd of replies."), said=OTHER
+    ),
+    "a persona": steps(put(SHOWN, OTHER), tell(ANSWER, SHOWN)),
+    "a scene of a game": steps(put(SHOWN, f"{NAME}: {OTHER}"), tell(ANSWER, SHOWN)),
+    "a profile": steps(put(FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, FOUND)),
+    "lines of a plan": steps(planned, tell(ANSWER, SHOWN)),
+    "a summary by a model": steps(summed, tell(ANSWER, SHOWN)),
+    "a draft and feedback": steps(drafting, feedback, tell(OTHER[:-1], SHOWN)),
+    "a draft that is translated": steps(drafting, tell(ANSWER, SHOWN)),
+}
+
+
+def stitched(state: Any) -> dict[str, Any]:
+    """Fetches the neighbors of the chunk that was found."""
+    return {SHOWN: f"{OTHER} {state[FOUND][0].page_content} {THIRD}"}
+
+
+def replies_beside(query: str) -> str:
+    return f"Response 1: {message_text(says(OTHER).invoke(TEXT))}\nResponse 2: I do not know."
+
+
+def in_form(write: Callable[[list[str]], str]) -> Callable[[], Any]:
+    """A chain whose prompt writes documents in a form."""
+    found: Any = RunnableLambda(lambda _: documents(TEXT, ODD))
+    shown: Any = found | (lambda listed: write([d.page_content for d in listed]))
+    template = ChatPromptTemplate.from_template(f"{{{SHOWN}}}\n-- {{{ASKED}}}")
+    inputs: Any = {SHOWN: shown, ASKED: RunnablePassthrough()}
+    return lambda: inputs | template | says(ANSWER) | StrOutputParser()
+
+
+ODD = f'{OTHER}\n"{THIRD}" & <{NAME}>\tü 水'
+
+
+def as_yaml(texts: Sequence[str]) -> str:
+    """As YAML writes texts in double quotes: lines end in a backslash, letters are escaped."""
+    written = [json.dumps(text)[1:-1].replace(" ", " \\\n    ", 1) for text in texts]
+    return "\n".join(f'- "{text}"' for text in written)
+
+
+RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
+    "a search and a booking": (agentic(SEARCH, BOOK, said=PART), PART, [TEXT]),
+    "a search and the time": (agentic(CLOCK, SEARCH, said=PART), PART, [TEXT]),
+    "a search that finds nothing, then one that does": (
+        agentic(NOTHING, SEARCH, said=PART),
+        PART,
+        [TEXT],
+    ),
+    "a tool of unknown kind that is used": (agentic(DESK, said=PART), PART, [TEXT]),
+    "a concise answer of a search": (
+        agentic(
+            (NAME, "Searches.", lambda q: f"{q} {NUMBER} {NAME}"),
+            said=str(NUMBER),
+            asked=SUBJECT,
+        ),
+        str(NUMBER),
+        [f"{SUBJECT} {NUMBER} {NAME}"],
+    ),
+    "a stitched passage": (
+        steps(put(FOUND, documents(TEXT)), stitched, tell(ANSWER, SHOWN)),
+        ANSWER,
+        [f"{OTHER} {TEXT} {THIRD}"],
+    ),
+    "an empty retrieval beside rules": (steps(rules_beside, tell(ANSWER, SHOWN)), ANSWER, []),
+    "documents as JSON": (in_form(json.dumps), ANSWER, [TEXT, ODD]),
+    "documents as YAML": (in_form(as_yaml), ANSWER, [TEXT, ODD]),
+    "documents as HTML": (in_form(lambda t: html.escape("\n".join(t))), ANSWER, [TEXT, ODD]),
+    "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
+    "a lone passage that is a whole message": (
+        steps(put(SHOWN, [TEXT]), tell(PART, SHOWN)),
+        PART,
+        [TEXT],
+    ),
+}
+
+
+def made() -> Iterator[Shape]:
+    for number, (name, build) in enumerate(NOT_RETRIEVED.items()):
+        yield of(name, build, number, "", None)
+    for number, (name, (build, said, contexts)) in enumerate(RETRIEVED.items()):
+        yield of(name, build, number, said, contexts)
+
+
+def of(
+    name: str, build: Callable[[], Any], number: int, said: str, contexts: list[str] | None
+) -> Shape:
+    is_chain = name.startswith("documents as")
+    kind = build.__qualname__.partition(".")[0]
+    asked: Callable[[str], Any] = str if is_chain else lambda question: {ASKED: question}
+    made = shape(
+        GROUP,
+        name,
+        build,
+        contexts=lambda _: contexts,
+        answer=lambda _: said,
+        spans=None,
+        ways=GRAPH_WAYS[:7],
+        inputs=asks if kind == "agentic" else asked,
+        questions=[QUESTION],
+        missing=AGENTS_MISSING if kind == "agentic" else None if is_chain else GRAPHS_MISSING,
+    )
+    if contexts is not None:
+        return made
+    return Shape(
+        group=GROUP,
+        name=name,
+        ways=made.ways,
+        run=made.run,
+        expected=lambda way: [],
+        missing=made.missing,
+    )
+
+
+SHAPES = tuple(made())
