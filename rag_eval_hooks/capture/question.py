@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive
+from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, words
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Rewritten", "condensed_question", "queries", "question_of", "stages"]
+__all__ = ["Rewritten", "condensed_question", "most_alike", "queries", "question_of", "stages"]
 
 _RETRIEVED = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES)
 _MAX_STAGES = 8
@@ -130,7 +130,7 @@ def stages(
         texts = tuple(context.text for context in found.contexts)
         if found.origin in _RETRIEVED and texts not in seen and not last.issuperset(texts):
             seen.add(texts)
-            kept.append((found.run.name, rewritten.of(found.contexts)))
+            kept.append((found.run.name, rewritten.of(found)))
     return kept[:_MAX_STAGES]
 
 
@@ -145,28 +145,34 @@ class Rewritten:
     """
 
     def __init__(self, interaction: Interaction) -> None:
-        self._latest: dict[str, str] = {}
+        self._latest: dict[str, list[tuple[Run, str]]] = {}
         self._bare: list[dict[str, Context]] = []
         for found in reversed(interaction.lists):
             if found.origin in _RETRIEVED:
-                self._note(found.contexts)
+                self._note(found)
 
-    def of(self, contexts: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Return documents with the last text of each."""
-        return tuple(replace(context, text=self._text(context)) for context in contexts)
+    def of(self, found: DocumentList) -> tuple[Context, ...]:
+        """Return the documents of a list with the last text of each."""
+        return tuple(replace(one, text=self._text(one, found.run)) for one in found.contexts)
 
-    def _note(self, contexts: tuple[Context, ...]) -> None:
-        named = [context for context in contexts if context.id is not None]
-        shared = {n for n, times in Counter(c.id for c in named).items() if times > 1}
-        for context in named:
-            if context.id is not None and context.id not in shared:
-                self._latest.setdefault(context.id, context.text)
-        self._bare.append({c.text: c for c in contexts if c.id is None})
+    def _note(self, found: DocumentList) -> None:
+        named = Counter(context.id for context in found.contexts)
+        for context in found.contexts:
+            if context.id is not None and named[context.id] == 1:
+                self._latest.setdefault(context.id, []).append((found.run, context.text))
+        self._bare.append({c.text: c for c in found.contexts if c.id is None})
 
-    def _text(self, context: Context) -> str:
+    def _text(self, context: Context, run: Run) -> str:
         text = context.text
-        if context.id is not None and self._latest.get(context.id, text) != text:
-            return self._latest[context.id]
+        known = self._latest.get(context.id or "", ())
+        # Another store may number its documents alike.
+        others = {one for by, one in known if by.kind is RunKind.RETRIEVER and _is_apart(by, run)}
+        for later, written in known:
+            if later is run:
+                break
+            is_given = later.kind is not RunKind.RETRIEVER or later in run.ancestors()
+            if is_given and written not in others:
+                return written if text == most_alike(others | {text}, written) else text
         for bare in self._bare:
             if text in bare:
                 return text
@@ -175,8 +181,23 @@ class Rewritten:
         return text
 
 
+def _is_apart(one: Run, other: Run) -> bool:
+    return one is not other and one not in other.ancestors() and other not in one.ancestors()
+
+
+def most_alike(texts: Collection[str], text: str) -> str:
+    """Return the text that shares the largest fraction of its words with another one."""
+    known = runs_of(text) | set(words(text))
+
+    def shared(one: str) -> float:
+        own = runs_of(one) | set(words(one))
+        return len(own & known) / max(1, len(own))
+
+    return max(texts, key=shared)
+
+
 def _are_alike(one: Context, other: Context) -> bool:
     if one.metadata != other.metadata:
         return False
-    words, others = set(one.text.split()), set(other.text.split())
-    return len(words & others) >= _MIN_SHARED * max(1, len(words | others))
+    own, others = set(one.text.split()), set(other.text.split())
+    return len(own & others) >= _MIN_SHARED * max(1, len(own | others))

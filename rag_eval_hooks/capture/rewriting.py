@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from rag_eval_hooks.capture.question import most_alike
 from rag_eval_hooks.capture.records import DocumentList, Run, RunKind
 from rag_eval_hooks.sample import Context
 
@@ -32,7 +33,7 @@ def replace_rewritten(
     """
     interaction = run.interaction
     latest = _latest_texts(contexts)
-    earlier = _earlier_texts(interaction.lists, latest)
+    earlier = _earlier_texts(interaction.lists, latest, given)
     for name, text in given.items():
         if text and text not in latest.get(name, text):
             earlier.setdefault(name, set()).add(text)
@@ -68,13 +69,24 @@ def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
     return latest
 
 
-def _earlier_texts(lists: Sequence[DocumentList], latest: dict[str, str]) -> dict[str, set[str]]:
-    """Return by id the texts that its latest text no longer holds."""
+def _earlier_texts(
+    lists: Sequence[DocumentList], latest: dict[str, str], given: Mapping[str, str]
+) -> dict[str, set[str]]:
+    """Return by id the texts that its latest text no longer holds, of documents that were given.
+
+    Two stores may number their documents alike: an id alone does not tell which one it was.
+    """
+    known = [context for found in lists for context in found.contexts]
     earlier: dict[str, set[str]] = {}
-    for found in lists:
-        for context in found.contexts:
-            if context.id in latest and context.text not in latest[context.id]:
-                earlier.setdefault(context.id, set()).add(context.text)
+    for context in known:
+        name = context.id
+        if name is None or name not in latest or context.text in latest[name]:
+            continue
+        others = {c.text for c in known if c.id == name and c.text not in latest[name]}
+        is_given = given.get(name) == context.text
+        is_changed = given.get(name, latest[name]) in latest[name]
+        if is_given or (is_changed and context.text == most_alike(others, latest[name])):
+            earlier.setdefault(name, set()).add(context.text)
     return earlier
 
 
@@ -92,7 +104,7 @@ def _replaced(
 ) -> list[Context]:
     return [
         _without(replace(context, text=latest[context.id]), earlier[context.id])
-        if context.id in earlier
+        if context.id in earlier and context.text in earlier[context.id]
         else context
         for context in contexts
         if context.id not in lost

@@ -217,14 +217,14 @@ class SpanWriter:
         parents = _Parents(interaction, root_span)
         content = content and self._content
         rewritten = Rewritten(interaction) if content else None
-        documents = {found.run: found.contexts for found in interaction.lists if content}
+        documents = {found.run: found for found in interaction.lists if content}
         for run in interaction.runs[1:]:
             form = _FORMS.get(run.kind)
             if form is None:
                 continue
             span = self._start_child(run, form, parents.around(run))
             if rewritten is not None:
-                found = rewritten.of(documents.get(run, ()))
+                found = rewritten.of(documents[run]) if run in documents else ()
                 self._set(span, redact(content_of(run, found, attribute_room(span))))
             # Times are explicit, so a span can be ended before its children begin.
             span.end(run.end)
