@@ -2,8 +2,8 @@
 
     pip install "rag-eval-hooks[celery]"
     export RAG_EVAL_BROKER=redis://localhost:6379/0
-    RAG_EVAL_SINKS=jsonl:scores.jsonl celery -A rag_eval_hooks.distributed worker     (a worker)
-    python examples/celery_fleet.py                                                   (here)
+    RAG_EVAL_SINKS=jsonl:scores.jsonl celery -A rag_eval_hooks_celery.tasks worker     (a worker)
+    python examples/celery_fleet.py                                                      (here)
 
 Judge, metrics and sinks are settings of the worker: here is neither a key nor a model.
 """

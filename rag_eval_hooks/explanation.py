@@ -29,7 +29,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "interrupted": "its graph waited for somebody, and was not resumed within ten minutes",
     "rate_limit": "more samples were chosen than rate_limit lets through",
     "budget": "the budget of judge calls left it no metric: raise budget, or lower the rates",
-    "shipped": "a worker evaluates it: ask the workers' trace, or `rag-eval-hooks doctor --fleet`",
+    "shipped": "a worker evaluates it: look into the worker's telemetry and sinks",
     "broker": "the broker did not accept it for a minute; set spool to keep such samples",
     "spooled": "the process ended first; the next one that opens the spool evaluates it",
     "gave_up": "its evaluation was begun ten times by processes that died: it may be the cause",

@@ -160,6 +160,7 @@ class Request:
         accepted_at: Seconds since the epoch.
         decision: The sampler's decision; None before it, and where the status is not evaluated.
         is_final: Whether another process decided for good.
+        is_shipped: Whether it was sent to workers.
         by_feedback: Whether a feedback asked for this evaluation of an ended request.
         accepted: Whether the request was queued.
         ending: Its end, once it is settled.
@@ -184,6 +185,7 @@ class Request:
     decision: Decision | None = None
     is_final: bool = False
     by_feedback: bool = False
+    is_shipped: bool = False
     accepted: bool = False
     ending: Ending | None = None
     evaluated: frozenset[str] = frozenset()

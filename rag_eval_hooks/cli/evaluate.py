@@ -109,7 +109,7 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
     # Every row counts, whatever is drawn of live traffic.
     every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
     if arguments.workers is not None:
-        every |= {"evaluator": arguments.workers, "results": "return", "hold_timeout": _PATIENCE_S}
+        every |= {"evaluator": arguments.workers}
     return RagEvalConfig(**every, **chosen)
 
 

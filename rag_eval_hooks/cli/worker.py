@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 
 __all__ = ["register"]
 
 _DESCRIPTION = """\
-Evaluates the samples that applications ship: `celery -A rag_eval_hooks.distributed worker`, with
+Evaluates the samples that applications ship: `celery -A rag_eval_hooks_celery.tasks worker`, with
 the settings of this process. Further options are Celery's own."""
 
 
@@ -21,7 +22,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from rag_eval_hooks.distributed.celery import app
-
+    app = import_module("rag_eval_hooks_celery.tasks").app
     app.worker_main(["worker", "-l", "INFO", "--without-mingle", *arguments.options])
     return 0

@@ -45,7 +45,6 @@ class SettingKeywords(TypedDict, total=False):
     capture_content: bool
     capture_event_content: bool
     broker: _Secret | None
-    results: Literal["worker", "return"]
     sink_keys: Mapping[str, _Secret]
     spool: str | None
     redact_regions: _Names

@@ -157,12 +157,7 @@ class RagEvalConfig(BaseSettings):
         "thread", "Evaluate in a `thread`, or by `celery` workers; see [fleet](fleet.md)."
     )
     broker: Annotated[Secret, Expected(BROKER)] = setting(
-        None, "Broker of the workers, and Redis for limits and counts; never printed."
-    )
-    results: Annotated[Literal["worker", "return"], Expected("'worker' or 'return'")] = setting(
-        "worker",
-        "Scores go from the `worker` to telemetry and sinks alone, or `return` to the application "
-        "too, for held RAG spans and for sinks passed in code.",
+        None, "Broker of the workers, and Redis for results and the budget; never printed."
     )
     sinks: Annotated[Names, Expected(sinks_wanted())] = setting(
         (), "Destinations of scores besides the span."

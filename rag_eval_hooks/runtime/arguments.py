@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -13,7 +14,6 @@ from rag_eval_hooks.delivery import SinkSpec, sink_list
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evaluation.finding_sources import Sources
 from rag_eval_hooks.evaluation.function_metric import metric_of
-from rag_eval_hooks.fleet.broker import Broker
 from rag_eval_hooks.judges import (
     Embedder,
     Judge,
@@ -31,6 +31,7 @@ from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import RedactSpec, choose_redactor
 from rag_eval_hooks.runtime.build import Parts, Providers, parts_of
+from rag_eval_hooks.runtime.shipping import RemoteFleet
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["MetricSpec", "chosen_metrics", "finding_sources", "metric_options", "parts_from"]
@@ -69,7 +70,7 @@ def parts_from(
         token_scorer=token_scorer,
         evaluator=evaluator,
     )
-    broker = _broker(config, evaluator)
+    fleet = _fleet(config, evaluator)
     available = build(metric_options(config))
     return parts_of(
         config,
@@ -78,9 +79,9 @@ def parts_from(
         chosen=chosen_metrics(metrics, config, available),
         sources=finding_sources(config, chosen_judge, embedder, token_scorer),
         # Those of the settings are the workers'.
-        sinks=sink_list(() if broker and sinks is None else sinks, config),
+        sinks=sink_list(() if fleet and sinks is None else sinks, config),
         providers=providers,
-        broker=broker,
+        fleet=fleet,
     )
 
 
@@ -171,8 +172,8 @@ def metric_options(config: RagEvalConfig) -> MetricOptions:
     return MetricOptions(question_checks=_question_checks(config.question_checks))
 
 
-def _broker(config: RagEvalConfig, evaluator: object) -> Broker | None:
-    """Return the broker of the workers, or None if this process evaluates.
+def _fleet(config: RagEvalConfig, evaluator: object) -> RemoteFleet | None:
+    """Return the workers that evaluate, or None if this process does.
 
     Raises:
         ConfigError: There is none that can be used, or the evaluator is no application of Celery.
@@ -184,7 +185,9 @@ def _broker(config: RagEvalConfig, evaluator: object) -> Broker | None:
     if app is not None and not hasattr(app, "send_task"):
         wants = "'thread', 'celery' or an application of Celery"
         raise ConfigError("evaluator", type(app).__name__, wants)
-    return Broker.of(config, app)
+    # Above the core: it builds on the pipeline.
+    fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app)
+    return fleet
 
 
 def _question_checks(path: str | None) -> tuple[Check, ...]:

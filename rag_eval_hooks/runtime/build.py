@@ -23,13 +23,13 @@ from rag_eval_hooks.evaluation.finding_sources import Source, Sources
 from rag_eval_hooks.evaluation.golden_references import References, references_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
-from rag_eval_hooks.fleet.broker import Broker
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.metrics import Metric, chosen_by_default
 from rag_eval_hooks.redaction import Redactor
+from rag_eval_hooks.runtime.shipping import RemoteFleet
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
@@ -60,7 +60,7 @@ class Parts:
         sinks: Where evaluations go besides telemetry.
         tracer_provider: Provider of the RAG spans, or None for the global one.
         judges: Judge, embedder and token scorer, closed at shutdown.
-        broker: Broker of the workers that evaluate in place of this process, or None.
+        fleet: Workers that evaluate in place of this process, or None.
     """
 
     config: RagEvalConfig
@@ -74,15 +74,14 @@ class Parts:
     sinks: Sequence[AnySink]
     tracer_provider: TracerProvider | None
     judges: Sequence[Source]
-    broker: Broker | None
+    fleet: RemoteFleet | None
 
     def forked(self) -> None:
         """Replace locks and counts that a child must not inherit."""
         self.incidents.forked()
         self.telemetry.forked()
-        for part in (self.budget, self.broker):
-            if part is not None:
-                part.forked()
+        if self.budget is not None:
+            self.budget.forked()
 
     async def close(self) -> None:
         """Close the budget, the judge and the models. In the evaluator's loop, at its end."""
@@ -159,7 +158,7 @@ def parts_of(
     providers: Providers,
     sinks: Sequence[AnySink],
     redactor: Redactor,
-    broker: Broker | None,
+    fleet: RemoteFleet | None,
 ) -> Parts:
     """Return the parts of a pipeline; `chosen` is None for those of `ragas` that a sample can feed.
 
@@ -190,7 +189,7 @@ def parts_of(
         sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
         tracer_provider=providers.tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
-        broker=broker,
+        fleet=fleet,
     )
 
 

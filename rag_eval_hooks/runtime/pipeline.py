@@ -25,7 +25,6 @@ from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import Clock, ExitHook
 from rag_eval_hooks.runtime.observers import Observers, SpansAndTelemetry
 from rag_eval_hooks.runtime.process import Processor, evaluate_inline
-from rag_eval_hooks.runtime.shipping import shipper_of
 from rag_eval_hooks.runtime.spooled import Spooled
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare
@@ -123,12 +122,13 @@ class Pipeline:
         self._holder = SpanHolder(
             hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=parts.incidents
         )
-        self._shipper = shipper_of(parts)
+        fleet, mark = parts.fleet, parts.redactor.mark
+        self._remote = None if fleet is None else fleet.publisher(parts.incidents, mark)
         self._worker = Worker(
             on_close=parts.close,
             queue_size=config.queue_size,
             queue_chars=limits.QUEUE_CHARS,
-            concurrency=limits.SHIPPED_SAMPLES if self._shipper else config.judge_concurrency,
+            concurrency=limits.SHIPPED_SAMPLES if self._remote else config.judge_concurrency,
             incidents=parts.incidents,
         )
         self._spooled = Spooled(
@@ -142,7 +142,7 @@ class Pipeline:
         observers = (spans, self._desk, self._spooled, self._books)
         self._observers = Observers(observers, parts.incidents)
         self._processor = Processor(
-            parts, self._observers, self._books, self._spooled, self._shipper
+            parts, self._observers, self._books, self._spooled, self._remote
         )
         self._requests = Handler(self._processor.process, self._processor.end)
         self._gauges: dict[str, Gauge] = {
@@ -283,7 +283,7 @@ class Pipeline:
 
     def _capacity(self) -> int:
         """Return how many samples of the spool may wait: none while the broker is down."""
-        is_down = self._shipper is not None and self._shipper.is_down
+        is_down = self._remote is not None and self._remote.is_down
         return 0 if is_down else self._worker.capacity()
 
     def _resume(self, request: Request) -> bool:
@@ -412,8 +412,8 @@ class Pipeline:
         self._spooled.drain(_STOP_TIMEOUT)
         self._worker.stop(_STOP_TIMEOUT)
         self._delivery.close()
-        if self._shipper is not None:
-            self._shipper.close()
+        if self._remote is not None:
+            self._remote.close()
         self._spooled.stop(_STOP_TIMEOUT)
         self._clock.call(_STOP_TIMEOUT)
         self._clock.stop()

@@ -12,14 +12,13 @@ from rag_eval_hooks.books import Books
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.fleet.wire import Shipped
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
 from rag_eval_hooks.outcome_view import OutcomeTable
 from rag_eval_hooks.request import Column, Ending, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.observers import Observers
-from rag_eval_hooks.runtime.shipping import BROKER_DOWN, Shipper
+from rag_eval_hooks.runtime.shipping import BROKER_DOWN, RemoteEvaluator
 from rag_eval_hooks.runtime.spooled import Spooled
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
@@ -43,7 +42,7 @@ class Processor:
         observers: Follow every request.
         books: Count decisions.
         spooled: Keeps outcomes on disk before they are published.
-        shipper: Sends samples to the workers of a fleet, or None if they are evaluated here.
+        remote: Evaluates on other machines, or None if this process evaluates.
     """
 
     def __init__(
@@ -52,13 +51,13 @@ class Processor:
         observers: Observers,
         books: Books,
         spooled: Spooled,
-        shipper: Shipper | None,
+        remote: RemoteEvaluator | None,
     ) -> None:
         self._parts = parts
         self._observers = observers
         self._books = books
         self._spooled = spooled
-        self._shipper = shipper
+        self._remote = remote
         self._limit = RateLimit(parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
@@ -84,8 +83,13 @@ class Processor:
     def end(self, request: Request) -> None:
         """Settle a request that was cancelled before its end."""
         if request.ending is None:
-            reason = "spooled" if self._spooled.holds(request) else "shutdown"
-            self._observers.settle(request, Ending.dropped(reason))
+            if self._spooled.holds(request):
+                ending = Ending.dropped("spooled")
+            else:
+                ending = (
+                    Ending(Column.SHIPPED) if request.is_shipped else Ending.dropped("shutdown")
+                )
+            self._observers.settle(request, ending)
 
     async def evaluate_asked(self, ended: Request, asked: AskedMetrics) -> Evaluation | None:
         """Evaluate what a feedback asks for, as a request of its own.
@@ -131,33 +135,27 @@ class Processor:
         decision = request.decision
         if ending is not None or decision is None:
             self._observers.settle(request, ending or Ending.dropped(request.status.value))
-        elif request.outcomes is not None:
-            now = time.time_ns()
-            await self._publish_known(request, sample, decision, now, now)
-        elif self._shipper is not None:
-            await self._ship(self._shipper, request, sample, decision)
+        elif self._remote is not None:
+            await self._ship(self._remote, request, sample, decision)
         else:
             await self._publish(request, await _evaluate(self._parts, sample, decision))
 
     async def _decide_after_sample(self, request: Request, sample: Sample) -> Ending | None:
         """Let tail rules decide, where they do; return the end of a refused request."""
         selection, decision = self._parts.selection, request.decision
-        is_known = request.is_final or request.outcomes is not None
-        if decision is None or is_known or not selection.is_open(request):
+        if decision is None or request.is_final or not selection.is_open(request):
             return None
         request.decision = await selection.decide_after_sample(sample, decision)
         return self.admit(request, request.decision)
 
     async def _ship(
-        self, shipper: Shipper, request: Request, sample: Sample, decision: Decision
+        self, remote: RemoteEvaluator, request: Request, sample: Sample, decision: Decision
     ) -> None:
-        item = Shipped(sample=sample, decision=decision, accepted_at=request.accepted_at)
-        result = await shipper.result(item, urgent=decision.because.startswith("tail:"))
-        if result is None:
-            self._observers.settle(request, Ending(Column.SHIPPED))
-        elif isinstance(result, str):
-            is_safe = result == BROKER_DOWN and self._spooled.set_aside(request)
-            self._observers.settle(request, Ending.dropped("spooled" if is_safe else result))
+        request.is_shipped = True
+        result = await remote.evaluate(sample, decision, request.accepted_at)
+        if isinstance(result, Ending):
+            is_safe = result.reason == BROKER_DOWN and self._spooled.set_aside(request)
+            self._observers.settle(request, Ending.dropped("spooled") if is_safe else result)
         else:
             # The worker has published it; the span that waits and the sinks here lack it.
             request.outcomes = result.outcomes

@@ -126,7 +126,7 @@ class Spooled(Observer):
 
     async def begun(self, work: Request) -> None:
         """Count on disk that the evaluation of a recovered sample begins."""
-        if work.entry is not None and work.is_recovered and self._parts.broker is None:
+        if work.entry is not None and work.is_recovered and self._parts.fleet is None:
             await self._within_patience(self._outbox.begin(work.entry))
 
     async def keep(self, work: Request, evaluation: Evaluation) -> bool:

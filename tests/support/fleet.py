@@ -7,19 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from rag_eval_hooks import RagEval, RagEvalConfig
-from tests.servers.brokers import RabbitServer, RedisServer
 from tests.support.scripts import environment
 from tests.waiting import PATIENCE, until
 
-__all__ = ["WorkerProcess", "lines", "results", "scores", "working"]
+__all__ = ["WorkerProcess", "lines", "results", "scores"]
 
 
 class WorkerProcess:
@@ -37,7 +32,7 @@ class WorkerProcess:
         folder: Path,
         broker: str,
         *,
-        arguments: str = "celery -A rag_eval_hooks.distributed worker -l INFO",
+        arguments: str = "celery -A rag_eval_hooks_celery.tasks worker -l INFO",
         **settings: object,
     ) -> None:
         self.folder = folder
@@ -100,42 +95,6 @@ class WorkerProcess:
     def __exit__(self, *_: object) -> None:
         """Kill it: a test that wants it to end well ends it."""
         self.kill()
-
-
-@contextmanager
-def working(server: RedisServer | RabbitServer, evals: RagEval) -> Iterator[None]:
-    """Evaluate what is in the queues by a worker in a thread of this process."""
-    # The extra may be missing.
-    from rag_eval_hooks.distributed.worker import Worker
-    from rag_eval_hooks.fleet.broker import Broker
-
-    broker = Broker.of(RagEvalConfig(broker=server.url))
-    worker = Worker(evals, broker)
-    ended = threading.Event()
-
-    def work() -> None:
-        queues = broker.app.conf.task_queues
-        with broker.app.connection_for_read() as connection:
-
-            def take(body: Any, message: Any) -> None:
-                worker.process(str(message.headers["id"]), str(body[0][0]))
-                message.ack()
-
-            with connection.Consumer(queues, callbacks=[take], accept=["json"]):
-                while not ended.is_set():
-                    try:
-                        connection.drain_events(timeout=0.2)
-                    except TimeoutError:
-                        continue
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        worker.stop(1.0)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

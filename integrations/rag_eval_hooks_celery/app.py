@@ -1,0 +1,149 @@
+"""Celery applications of both sides: the queue, its timeouts, and the result backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.config.settings import BROKER, RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from rag_eval_hooks_celery.publish import Publisher
+
+__all__ = ["QUEUE", "TASK", "Fleet", "fleet_of", "visibility_timeout"]
+
+TASK: Final = "rag_eval_hooks.evaluate"
+QUEUE: Final = "rag_eval"
+_TIMEOUT_S: Final = 10.0
+"""Seconds for one reply of the broker or the result backend."""
+_KEEP_S: Final = 86_400
+"""Seconds for which a result waits for its application, as results wait for sinks."""
+_REDIS: Final = ("redis", "rediss", "sentinel")
+_AMQP: Final = ("amqp", "amqps", "pyamqp")
+
+
+def visibility_timeout(config: RagEvalConfig) -> float:
+    """Return the seconds after which a sample without a result is sent and evaluated again.
+
+    Longer than the slowest evaluation: a sample takes `sample_timeout`, and sinks take
+    `SINK_RETRY_SECONDS`.
+    """
+    return config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Broker and result backend of the workers, by URL."""
+
+    broker: str
+    backend: str
+    config: RagEvalConfig
+
+    def app(self, *, with_backend: bool = True) -> Celery:
+        """Return a new Celery application; one without a backend only sends tasks.
+
+        Raises:
+            ImportError: The extra is not installed.
+        """
+        try:
+            from celery import Celery
+        except ImportError as error:
+            raise ImportError(
+                f'evaluator="celery" needs Celery ({error}): pip install "rag-eval-hooks[celery]"'
+            ) from error
+        # Sending by an application with a Redis backend subscribes to each task's result.
+        backend = self.backend if with_backend else "disabled://"
+        app = Celery("rag_eval_hooks", backend=backend, set_as_current=False)
+        seconds = visibility_timeout(self.config)
+        sockets = {"socket_timeout": _TIMEOUT_S, "socket_connect_timeout": _TIMEOUT_S}
+        app.conf.update(
+            # Celery prefers its own variables to `broker_url`, which may name another broker.
+            broker_read_url=self.broker,
+            broker_write_url=self.broker,
+            broker_transport_options=(
+                {"confirm_publish": True, "write_timeout": _TIMEOUT_S}
+                if self.is_amqp
+                else {"visibility_timeout": seconds, "unacked_restore_interval": 5, **sockets}
+            ),
+            broker_connection_timeout=_TIMEOUT_S,
+            broker_connection_retry_on_startup=True,
+            broker_connection_max_retries=None,
+            result_backend_transport_options=sockets,
+            result_expires=_KEEP_S,
+            result_compression="zlib" if with_backend else None,
+            task_queues=[self._queue()],
+            task_default_queue=QUEUE,
+            task_serializer="json",
+            result_serializer="json",
+            accept_content=["json"],
+            task_acks_late=True,
+            task_reject_on_worker_lost=True,
+            worker_pool="threads",
+            worker_concurrency=self.config.judge_concurrency,
+            worker_prefetch_multiplier=1,
+            worker_hijack_root_logger=False,
+            worker_enable_remote_control=False,
+            worker_send_task_events=False,
+        )
+        return app
+
+    @property
+    def is_amqp(self) -> bool:
+        """True for RabbitMQ."""
+        return _kind(self.broker) in _AMQP
+
+    def priority(self, *, urgent: bool) -> int:
+        """Return the priority of a task: Redis serves 0 first, RabbitMQ 9."""
+        if self.is_amqp:
+            return 9 if urgent else 3
+        return 0 if urgent else 6
+
+    def publisher(self, incidents: Incidents, mark: str) -> Publisher:
+        """Return what ships the samples of one process; a forked child gets another one.
+
+        Args:
+            incidents: Counts failures.
+            mark: Mark of the redaction that was applied to the samples.
+        """
+        from rag_eval_hooks_celery.publish import Publisher
+
+        return Publisher(self, incidents, mark)
+
+    def _queue(self) -> Any:
+        from kombu import Queue
+
+        arguments = {"x-max-priority": 9} if self.is_amqp else None
+        return Queue(QUEUE, routing_key=QUEUE, queue_arguments=arguments)
+
+
+def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
+    """Return the fleet that settings name, or that a Celery application of the user's names.
+
+    Raises:
+        ConfigError: Broker or result backend is missing or cannot be used.
+        ImportError: The extra is not installed.
+    """
+    if app is not None:
+        broker, backend = str(app.conf.broker_write_url), str(app.conf.result_backend or "")
+    elif config.broker is None:
+        raise ConfigError("broker", None, BROKER)
+    else:
+        broker, _, backend = map(str.strip, config.broker.get_secret_value().partition(","))
+    if not backend and _kind(broker) in _REDIS:
+        backend = broker
+    if _kind(broker) not in (*_REDIS, *_AMQP) or _kind(backend) not in _REDIS:
+        wants = BROKER if app is None else "a broker, and with RabbitMQ a result_backend: Redis"
+        raise ConfigError("broker", "**********", wants)
+    fleet = Fleet(broker, backend, config)
+    # A missing extra is named at start-up.
+    fleet.app()
+    return fleet
+
+
+def _kind(url: str) -> str:
+    return url.partition(":")[0]

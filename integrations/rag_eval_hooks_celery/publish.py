@@ -1,0 +1,172 @@
+"""The application's side: sends samples, and waits for their results in the result backend."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from concurrent.futures import Future
+from typing import Any, Final
+
+from rag_eval_hooks.backoff import Backoff
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.decision import Decision
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import Ending
+from rag_eval_hooks.runtime.shipping import BROKER_DOWN, RemoteResult
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.threads import DaemonExecutor
+from rag_eval_hooks_celery.app import QUEUE, TASK, Fleet, visibility_timeout
+from rag_eval_hooks_celery.wire import Shipped, result_from_text
+
+__all__ = ["Publisher"]
+
+_POLL_S: Final = 0.1
+_PAUSE_S: Final = 1.0
+"""Seconds between two looks for results, and after a look that failed."""
+_STORED_S: Final = 2.0
+"""Seconds after which the outbox has stored a sample, so that it need not wait in memory."""
+_NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
+
+
+class Publisher:
+    """Ships the samples of one process. Its coroutines run in one event loop.
+
+    Args:
+        fleet: Broker and result backend.
+        incidents: Counts failures.
+        mark: Mark of the redaction that was applied to the samples.
+    """
+
+    def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
+        self._fleet = fleet
+        self._incidents = incidents
+        self._mark = mark
+        self._resend_after = visibility_timeout(fleet.config)
+        has_spool = fleet.config.spool is not None
+        self._patience = _STORED_S if has_spool else limits.SINK_RETRY_SECONDS
+        self._app = fleet.app(with_backend=False)
+        self._sender = DaemonExecutor("rag-eval-hooks-ship")
+        self._backoff = Backoff()
+        self._retry_at = 0.0
+        self._waiting: dict[str, Future[RemoteResult | Ending]] = {}
+        self._awaited = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_down(self) -> bool:
+        """True if the broker failed, until it is tried again."""
+        return time.monotonic() < self._retry_at
+
+    async def evaluate(
+        self, sample: Sample, decision: Decision, accepted: float
+    ) -> RemoteResult | Ending:
+        """Send a sample and wait for its result, for as long as that takes.
+
+        A sample without a result is sent again after the visibility timeout. Its task id is the
+        same in every process, so a result that is there already is found.
+
+        Returns:
+            The result, or the end of a sample without one: `dropped` as `broker` if the broker
+            did not accept it.
+        """
+        shipped = Shipped(sample=sample, decision=decision, accepted=accepted, mark=self._mark)
+        task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
+        urgent = decision.because.startswith("tail:")
+        self._start()
+        result = self._waiting[task_id] = Future()
+        try:
+            text = shipped.text()
+            while True:
+                if not await self._sent(task_id, text, urgent=urgent):
+                    return Ending.dropped(BROKER_DOWN)
+                self._awaited.set()
+                try:
+                    async with asyncio.timeout(self._resend_after):
+                        return await asyncio.shield(asyncio.wrap_future(result))
+                except TimeoutError:
+                    continue
+        finally:
+            self._waiting.pop(task_id, None)
+
+    async def _sent(self, task_id: str, text: str, *, urgent: bool) -> bool:
+        until = time.monotonic() + self._patience
+        while True:
+            if not self.is_down:
+                sent = self._sender.submit(self._send, task_id, text, urgent)
+                if await asyncio.wrap_future(sent):
+                    return True
+            left = until - time.monotonic()
+            if left <= 0.0:
+                return False
+            await asyncio.sleep(min(left, max(0.0, self._retry_at - time.monotonic())))
+
+    def _send(self, task_id: str, text: str, urgent: bool) -> bool:
+        """Send a task; return once the broker has confirmed it."""
+        if self.is_down:
+            return False
+        try:
+            self._app.send_task(
+                TASK,
+                args=(text,),
+                task_id=task_id,
+                queue=QUEUE,
+                compression="zlib",
+                priority=self._fleet.priority(urgent=urgent),
+                retry=False,
+                # The text would stand in a header of the message.
+                argsrepr="",
+                kwargsrepr="",
+            )
+        except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
+            self._incidents.report("fleet", error)
+            self._retry_at = time.monotonic() + self._backoff.failed()
+            return False
+        self._backoff.succeeded()
+        return True
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._read, name="rag-eval-hooks-results", daemon=True
+            )
+            self._thread.start()
+
+    def _read(self) -> None:
+        """Read the results that came. In a thread of its own."""
+        backend: Any = self._fleet.app().backend
+        while self._awaited.wait() and not self._is_closed:
+            self._awaited.clear()
+            try:
+                for task_id, meta in backend.get_many(
+                    set(self._waiting), interval=_POLL_S, max_iterations=1
+                ):
+                    self._finish(task_id, meta)
+                    # A repeated task must still find the result.
+                    backend.expire(backend.get_key_for_task(task_id), round(self._resend_after))
+            except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
+                self._incidents.report("fleet results", error)
+                time.sleep(_PAUSE_S)
+            if self._waiting:
+                self._awaited.set()
+
+    def _finish(self, task_id: str, meta: dict[str, Any]) -> None:
+        result = self._waiting.get(task_id)
+        if result is None or result.done():
+            return
+        try:
+            result.set_result(result_from_text(meta["result"]))
+        except Exception as error:  # noqa: BLE001 - a failed task, or one of another version
+            self._incidents.report("fleet results", error)
+            result.set_result(Ending.dropped("worker_failed"))
+
+    def close(self) -> None:
+        """End the threads and close the connections. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._awaited.set()
+        self._sender.submit(self._app.close)
+        self._sender.shutdown()

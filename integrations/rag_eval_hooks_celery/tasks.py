@@ -1,0 +1,119 @@
+"""Worker: `celery -A rag_eval_hooks_celery.tasks worker`, with the settings of the process."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from typing import Any, Final
+
+from celery import Task, signals, states
+from celery.exceptions import Reject
+
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config.sources import otlp_endpoint
+from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.redaction import choose_redactor
+from rag_eval_hooks.request import Ending, Request
+from rag_eval_hooks.telemetry.tracing import setup_tracing
+from rag_eval_hooks_celery.app import TASK, Fleet, fleet_of, visibility_timeout
+from rag_eval_hooks_celery.wire import Shipped, result_to_text
+
+__all__ = ["app", "worker_settings"]
+
+_MOST_TRIES: Final = 3
+"""Workers that may end during the evaluation of a sample before it is given up."""
+_LEFT: Final = ("shutdown", "spooled")
+
+
+def worker_settings() -> tuple[RagEvalConfig, Fleet]:
+    """Return the settings of this process as a worker has them, and its fleet.
+
+    A worker evaluates, and all workers share the budget by Redis.
+    """
+    config = RagEvalConfig(evaluator="thread")
+    fleet = fleet_of(config)
+    if config.budget and config.budget_path is None:
+        config = config.model_copy(update={"budget_path": fleet.backend})
+    return config, fleet
+
+
+_config, _fleet = worker_settings()
+app = _fleet.app()
+_one_suspect = threading.Lock()
+
+
+@functools.cache
+def _evals() -> RagEval:
+    return RagEval(config=_config)
+
+
+@app.task(name=TASK, bind=True)
+def evaluate(task: Task[Any, Any], text: str) -> str:
+    """Evaluate a sample, unless its result is there already; returns once sinks have it too."""
+    task_id = str(task.request.id)
+    meta = task.backend.get_task_meta(task_id, cache=False)
+    if meta["status"] == states.SUCCESS:
+        return str(meta["result"])
+    tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
+    try:
+        shipped = Shipped.of(text)
+    except Exception as error:  # noqa: BLE001 - anything may have written it
+        _evals().incidents.report("fleet", error)
+        return result_to_text(Ending.dropped("unreadable"))
+    if not tries:
+        return _evaluate(task, shipped, tries)
+    # It may have ended a worker: alone in evaluation, it is alone suspected.
+    with _one_suspect:
+        if tries >= _MOST_TRIES:
+            return result_to_text(Ending.dropped("gave_up"))
+        return _evaluate(task, shipped, tries)
+
+
+def _evaluate(task: Task[Any, Any], shipped: Shipped, tries: int) -> str:
+    task.update_state(state=states.STARTED, meta={"tries": tries + 1})
+    request = _request(shipped)
+    accepted = _evals().take(request)
+    until = time.monotonic() + visibility_timeout(_config)
+    while accepted and not _evals().flush(1.0):
+        if time.monotonic() >= until and request.ending is not None:
+            # A sink hangs; its losses are counted by itself.
+            break
+    if request.ending is None or request.ending.reason in _LEFT:
+        # The worker ends, and another one evaluates the sample.
+        task.update_state(state=states.STARTED, meta={"tries": tries})
+        raise Reject("shutdown", requeue=True)
+    return result_to_text(request.ending)
+
+
+def _request(shipped: Shipped) -> Request:
+    sample, redactor = shipped.sample, choose_redactor(_config, None)
+    if redactor.active and shipped.mark != redactor.mark:
+        sample = redactor.again(sample)
+    request = Request.of(sample)
+    request.decision = shipped.decision
+    request.is_final = True
+    request.accepted_at = shipped.accepted
+    return request
+
+
+@signals.worker_init.connect
+def _begin(**_: object) -> None:
+    if otlp_endpoint() is not None:
+        # An instrumentor may have set providers.
+        with contextlib.suppress(RuntimeError, ImportError):
+            setup_tracing(service_name="rag-eval-worker")
+    # A wrong setting ends the worker at its start.
+    _evals()
+
+
+@signals.worker_process_init.connect
+def _begin_child(**_: object) -> None:
+    _evals.cache_clear()
+
+
+@signals.worker_shutdown.connect
+def _end(**_: object) -> None:
+    if _evals.cache_info().currsize:
+        _evals().shutdown(_config.exit_timeout)

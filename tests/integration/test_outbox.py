@@ -1,0 +1,196 @@
+"""Laws of the outbox under kills, freezes and full disks: no loss, and nothing counted twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from rag_eval_hooks.delivery import outbox, outbox_file
+from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE
+from rag_eval_hooks.delivery.outbox_reader import read_counts
+from rag_eval_hooks.incidents import Incidents
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and limits of a file")
+SINK = "sink"
+
+
+class Node:
+    """A process with an outbox, which obeys commands until it is killed."""
+
+    def __init__(self, folder: Path) -> None:
+        commands, self._commands = os.pipe()
+        self._answers, answers = os.pipe()
+        self.is_frozen = False
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                _serve(folder, commands, answers)
+            finally:
+                os._exit(0)
+        os.close(commands)
+        os.close(answers)
+        self._reader = os.fdopen(self._answers)
+
+    def ask(self, *command: Any) -> Any:
+        os.write(self._commands, (json.dumps(command) + "\n").encode())
+        return json.loads(self._reader.readline())
+
+    def send(self, sign: signal.Signals) -> None:
+        os.kill(self.pid, sign)
+        self.is_frozen = sign == signal.SIGSTOP
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self._reader.close()
+        os.close(self._commands)
+
+
+def _serve(folder: Path, commands: int, answers: int) -> None:
+    # Leases of a second would be waited for at each kill.
+    outbox_file.LEASE_S, outbox._POLL_S = 0.5, 0.05  # type: ignore[misc]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    own = Outbox(folder, max_bytes=10_000_000, incidents=Incidents())
+    held: dict[str, list[Job]] = {EVALUATE: [], SINK: []}
+
+    def take(job: Job) -> bool:
+        held[job.consumer].append(job)
+        return True
+
+    for name in held:
+        own.consume(name, Consumer(lambda: 5, take))
+    own.start()
+    for line in os.fdopen(commands):
+        kind, *rest = json.loads(line)
+        os.write(answers, (json.dumps(_obey(own, held, kind, *rest)) + "\n").encode())
+
+
+def _obey(own: Outbox, held: dict[str, list[Job]], kind: str, *rest: Any) -> Any:
+    if kind == "put":
+        text = json.dumps({"sample": {"sample_id": rest[0]}})
+        job = Job(EVALUATE, text, lambda: text)
+        own.put(job)
+        own.drain(30)
+        held[EVALUATE].append(job)
+        return job.is_stored
+    if kind == "fill":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (rest[0], resource.RLIM_INFINITY))
+        return True
+    if kind == "close":
+        own.close(30)
+        return True
+    jobs = held[rest[0]]
+    if not jobs:
+        return None
+    job = jobs.pop(0)
+    then = [Job(SINK, job.payload, lambda: job.payload)] if rest[0] == EVALUATE else []
+    is_ours = own.done(job, f"ended:{rest[0]}", then).result(30)
+    if is_ours and then:
+        held[SINK] += then
+    return [json.loads(job.payload)["sample"]["sample_id"], is_ours]
+
+
+class Machine(RuleBasedStateMachine):
+    """Processes that share an outbox, of which any may be killed, frozen or without disk."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "spool"
+        self.nodes = [Node(self.path), Node(self.path)]
+        self.number = 0
+        self.stored: set[str] = set()
+        self.ended: dict[str, Counter[str]] = {EVALUATE: Counter(), SINK: Counter()}
+
+    @property
+    def awake(self) -> list[Node]:
+        return [node for node in self.nodes if not node.is_frozen]
+
+    def node(self, index: int) -> Node:
+        return self.awake[index % len(self.awake)]
+
+    @precondition(lambda self: self.awake)
+    @rule(index=st.integers(0, 3))
+    def put(self, index: int) -> None:
+        self.number += 1
+        name = f"s{self.number}"
+        if self.node(index).ask("put", name):
+            self.stored.add(name)
+
+    @precondition(lambda self: self.awake)
+    @rule(index=st.integers(0, 3), consumer=st.sampled_from([EVALUATE, SINK]))
+    def end(self, index: int, consumer: str) -> None:
+        answer = self.node(index).ask("done", consumer)
+        if answer is not None and answer[1]:
+            self.ended[consumer][answer[0]] += 1
+
+    @rule(index=st.integers(0, 3))
+    def kill(self, index: int) -> None:
+        self.nodes.pop(index % len(self.nodes)).kill()
+        self.nodes.append(Node(self.path))
+
+    @rule(index=st.integers(0, 3), seconds=st.sampled_from([0.0, 0.8]))
+    def freeze(self, index: int, seconds: float) -> None:
+        self.nodes[index % len(self.nodes)].send(signal.SIGSTOP)
+        time.sleep(seconds)
+
+    @rule()
+    def thaw(self) -> None:
+        for node in self.nodes:
+            node.send(signal.SIGCONT)
+
+    @precondition(lambda self: self.awake)
+    @rule(index=st.integers(0, 3), size=st.sampled_from([0, 40_000, 10_000_000]))
+    def limit_disk(self, index: int, size: int) -> None:
+        self.node(index).ask("fill", size)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "nodes"):
+            return
+        for node in self.nodes:
+            node.kill()
+        last = Node(self.path)
+        try:
+            if self.stored:
+                until(lambda: self._is_done(last))
+            # A sample that could not be stored may be counted, too; a stored one is, once.
+            for consumer, ended in self.ended.items():
+                assert set(ended.values()) <= {1}, (consumer, ended)
+                assert self.stored <= ended.keys()
+            last.ask("close")
+        finally:
+            last.kill()
+            self.folder.cleanup()
+
+    def _is_done(self, last: Node) -> bool:
+        for consumer in (EVALUATE, SINK):
+            while (answer := last.ask("done", consumer)) is not None:
+                if answer[1]:
+                    self.ended[consumer][answer[0]] += 1
+        counts = read_counts(self.path / outbox_file.NAME)
+        return counts.get("pending", 0) == 0 and "undelivered" not in counts
+
+
+TestOutbox = Machine.TestCase
+TestOutbox.settings = settings(
+    max_examples=12,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
