@@ -52,28 +52,29 @@ def _row(cells: Sequence[object]) -> str:
 
 def _worst_first(outcomes: Mapping[str, Outcome]) -> list[tuple[str, Outcome]]:
     """Return the outcomes by name: undecided ones, scores, other absences."""
-    return sorted(
-        outcomes.items(),
-        key=lambda item: _rank(item[1]),
-    )
+    return sorted(outcomes.items(), key=lambda item: _rank(item[1]))
 
 
 def _rank(outcome: Outcome) -> float:
     if isinstance(outcome, Score):
         return outcome.normalised
+    if outcome.risk is not None:
+        return -outcome.risk
     return -1.0 if outcome.undecided else 2.0
 
 
 def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
-    """Return name, value, label and reason, without what cannot be printed."""
+    """Return name, value, label with risk, and reason, without what cannot be printed."""
     if isinstance(outcome, Score):
         reason = "" if outcome.normalised >= GOOD else _reason(outcome)
-        words = (outcome.label, "screening" if outcome.screening else None)
-        cells = name, f"{outcome.value:.2f}", ", ".join(filter(None, words)), reason
+        value = f"{outcome.value:.2f}"
+        words = [outcome.label, "screening" if outcome.screening else None]
     else:
-        word = "undecided" if outcome.undecided else outcome.cause.value
-        cells = name, "-", word, outcome.detail
-    return tuple(map(encodable, cells))
+        value, reason = "-", outcome.detail
+        words = ["undecided" if outcome.undecided else outcome.cause.value]
+    if outcome.risk is not None:
+        words.append(f"risk {outcome.risk:.2f}")
+    return tuple(map(encodable, (name, value, ", ".join(filter(None, words)), reason)))
 
 
 def _reason(score: Score) -> str:

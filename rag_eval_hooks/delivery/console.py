@@ -82,7 +82,7 @@ def _lines(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     if refuses:
         yield f"    {_REFUSAL}", ""
     for text, outcome in outcome_lines(evaluation.outcomes):
-        if isinstance(outcome, Score) or outcome.is_missing:
+        if isinstance(outcome, Score) or outcome.is_missing or outcome.risk is not None:
             yield text, "dim" if refuses else _style(outcome)
     yield "", ""
 

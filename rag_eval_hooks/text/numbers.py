@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from importlib.resources import files
 from typing import Final, NamedTuple
 
 from rag_eval_hooks.text.folding import SPACED
@@ -139,81 +141,15 @@ def _read(match: re.Match[str]) -> Number | None:
     return Number(value, match["percent"] is not None)
 
 
-def _words(words: str) -> list[str]:
-    return words.split()
+def _table(name: str) -> dict[str, int]:
+    return {word: int(value) for value, words in _DATA[name].items() for word in words.split("|")}
 
 
-_EN = _words(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
+_DATA: Final = tomllib.loads(
+    files("rag_eval_hooks.text").joinpath("number_words.toml").read_text("utf-8")
 )
-_DE = _words(
-    "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
-    "fünfzehn sechzehn siebzehn achtzehn neunzehn"
-)
-_FR = _words(
-    "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze "
-    "seize dix-sept dix-huit dix-neuf"
-)
-_ES = _words(
-    "cero un dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince "
-    "dieciséis diecisiete dieciocho diecinueve"
-)
-_EN_TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
-_DE_TENS = _words("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
-_FR_TENS = _words("vingt trente quarante cinquante soixante soixante quatre-vingt quatre-vingt")
-_ES_TENS = _words("veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa")
-_ES_TWENTIES = _words(
-    "veintiún veintidós veintitrés veinticuatro veinticinco veintiséis veintisiete veintiocho "
-    "veintinueve"
-)
-_ES_HUNDREDS = _words(
-    "doscientos trescientos cuatrocientos quinientos seiscientos setecientos ochocientos "
-    "novecientos"
-)
-
-MAGNITUDES: Final = {
-    "hundred": 100, "hundert": 100, "cent": 100, "cents": 100, "cien": 100, "ciento": 100,
-    "thousand": 1000, "tausend": 1000, "mille": 1000, "mil": 1000,
-    "million": 10**6, "millions": 10**6, "millionen": 10**6, "millón": 10**6, "millones": 10**6,
-    "billion": 10**9, "billions": 10**9, "milliarde": 10**9, "milliarden": 10**9,
-    "milliard": 10**9, "milliards": 10**9,
-}  # fmt: skip
-
-
-def _french(ten: int, unit: int) -> Iterator[str]:
-    head = _FR_TENS[ten - 2]
-    if ten in (7, 9):
-        unit += 10
-    if unit == 0:
-        yield head + ("s" if ten == 8 else "")
-    else:
-        yield f"{head}-{_FR[unit]}"
-        yield f"{head} et {_FR[unit]}"
-        yield f"{head}-et-{_FR[unit]}"
-
-
-def _table() -> dict[str, int]:
-    table = {"dozen": 12, "dutzend": 12, "douzaine": 12, "docena": 12, "eins": 1, "zwo": 2}
-    for value in range(2, 20):
-        table.update((words[value], value) for words in (_EN, _DE, _FR, _ES))
-    for ten in range(2, 10):
-        for unit in range(10):
-            value = 10 * ten + unit
-            table.update((word, value) for word in _french(ten, unit))
-            german = _DE_TENS[ten - 2]
-            table[f"{_DE[unit]}und{german}" if unit else german] = value
-            table[f"{_EN_TENS[ten - 2]}-{_EN[unit]}" if unit else _EN_TENS[ten - 2]] = value
-            table[f"{_ES_TENS[ten - 2]} y {_ES[unit]}" if unit else _ES_TENS[ten - 2]] = value
-    table.update((word, 21 + i) for i, word in enumerate(_ES_TWENTIES))
-    table.update((word, 200 + 100 * i) for i, word in enumerate(_ES_HUNDREDS))
-    for value in range(2, 10):
-        table[f"{_DE[value]}hundert"] = 100 * value
-        table[f"{_DE[value]}tausend"] = 1000 * value
-    return table
-
-
-_VALUES: Final = _table()
+_VALUES: Final = _table("values")
+MAGNITUDES: Final = _table("magnitudes")
 # Words that mean something else in English.
 _FOREIGN: Final = frozenset(("once", "elf", "null", "dos", "seize", "sept", "mil", "cent", "cents"))
 _ONE: Final = frozenset(("one", "ein", "eine", "einen", "einem", "einer", "un", "une", "una", "a"))

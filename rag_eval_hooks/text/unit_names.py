@@ -3,100 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Final
 
 __all__ = ["CODES", "LOOSE", "MONTHS", "UNITS", "may_hold_part", "part_spans"]
 
 
-def _units(*rows: str) -> dict[str, tuple[str, float]]:
-    found: dict[str, tuple[str, float]] = {}
-    for row in rows:
-        base, factor, names = row.split(maxsplit=2)
-        found.update((name, (base, float(factor))) for name in names.split())
-    return found
-
-
-UNITS: Final = _units(
-    "m 1 m metre metres meter meters metern mètre mètres metro metros",
-    "m 1000 km kilometre kilometres kilometer kilometers kilometern kilomètre kilomètres "
-    "kilómetro kilómetros",
-    "m 0.01 cm centimetre centimetres centimeter centimeters zentimeter centimètre centimètres "
-    "centímetro centímetros",
-    "m 0.001 mm millimetre millimetres millimeter millimeters millimètres milímetros",
-    "m 1609.344 mile miles mi meile meilen milla millas",
-    "m 0.3048 foot feet ft fuß pied pieds pie pies",
-    "m 0.0254 inch inches zoll pouce pouces pulgada pulgadas",
-    "m 0.9144 yard yards yd yds",
-    "g 1 g gram grams gramm gramme grammes gramo gramos",
-    "g 1000 kg kilo kilos kilogram kilograms kilogramm kilogramme kilogrammes kilogramo kilogramos",
-    "g 0.001 mg milligram milligrams milligramm milligrammes miligramos",
-    "g 1000000 tonne tonnes ton tons tonnen tonelada toneladas",
-    "g 28.3495 ounce ounces oz",
-    "s 1 second seconds sec secs sekunde sekunden seconde secondes segundo segundos",
-    "s 60 minute minutes min mins minuten minuto minutos",
-    "s 3600 hour hours hr hrs h stunde stunden heure heures hora horas",
-    "s 86400 day days tag tage tagen jour jours día días",
-    "s 604800 week weeks woche wochen semaine semaines semana semanas",
-    "month 1 month months monat monate monaten mois mes meses",
-    "month 12 year years yr yrs jahr jahre jahren an ans année années año años",
-    "month 120 decade decades jahrzehnt jahrzehnte décennie décennies década décadas",
-    "month 1200 century centuries jahrhundert jahrhunderte siècle siècles siglo siglos",
-    "l 1 litre litres liter liters litern litro litros",
-    "l 0.001 ml millilitre millilitres milliliter milliliters mililitros",
-    "l 3.785 gallon gallons",
-    "b 1e3 kb kilobyte kilobytes",
-    "b 1e6 mb megabyte megabytes",
-    "b 1e9 gb gigabyte gigabytes",
-    "b 1e12 tb terabyte terabytes",
-    "usd 1 usd",
-    "cad 1 cad",
-    "aud 1 aud",
-    "dollar 1 $ dollar dollars dólar dólares",
-    "euro 1 € euro euros eur",
-    "gbp 1 £ gbp",
-    "g 453.592 lb lbs",
-    "pound 1 pound pounds pfund livre livres libra libras",
-    "yen 1 ¥ yen jpy",
-    "krone 1 krone kroner kronen kronor krona",
-    "nok 1 nok",
-    "sek 1 sek",
-    "dkk 1 dkk",
-    "chf 1 chf",
-    "franc 1 franc francs franken franco francos",
-    "cent 1 cent cents centime centimes céntimos",
-    "% 1 % percent prozent percentage",
-    "°c 1 °c celsius",
-    "°f 1 °f fahrenheit",
-    "volt 1 volt volts",
-    "watt 1 w watt watts",
-    "watt 1000 kw kilowatt kilowatts",
-)
-"""For each name of a unit its base unit, and how many of those it is."""
-LOOSE: Final = {
-    "dollar": {"usd": 1.0, "cad": 1.0, "aud": 1.0},
-    "pound": {"gbp": 1.0, "g": 453.592},
-    "krone": {"nok": 1.0, "sek": 1.0, "dkk": 1.0},
-    "franc": {"chf": 1.0},
+_DATA: Final = tomllib.loads(files("rag_eval_hooks.text").joinpath("units.toml").read_text("utf-8"))
+UNITS: Final[Mapping[str, tuple[str, float]]] = {
+    name: (base, float(factor))
+    for base, sizes in _DATA["units"].items()
+    for factor, names in sizes.items()
+    for name in names.split("|")
 }
+"""For each name of a unit its base unit, and how many of those it is."""
+LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]
 """For each name of several units what one of it is in each."""
 CODES: Final = ("usd", "eur", "gbp", "cad", "aud", "chf", "nok", "sek", "dkk", "jpy")
 """Codes of currencies, which may stand before a sum."""
 MONTHS: Final = {
-    name: at
-    for at, names in enumerate(
-        (
-            "january januar janvier enero jan", "february februar février febrero feb",
-            "march märz mars marzo mar", "april avril abril apr", "may mai mayo",
-            "june juni juin junio jun", "july juli juillet julio jul",
-            "august août agosto aug", "september septembre septiembre sep sept",
-            "october oktober octobre octubre oct okt", "november novembre noviembre nov",
-            "december dezember décembre diciembre dec dez",
-        ),
-        1,
-    )
-    for name in names.split()
-}  # fmt: skip
+    name: int(number) for number, names in _DATA["months"].items() for name in names.split("|")
+}
 """For each name of a month its number."""
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rag_eval_hooks import RagEval
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, made
 from rag_eval_hooks.judges.base import Embedder, Judge
 from rag_eval_hooks.judges.heuristic import LocalJudge
@@ -17,7 +18,7 @@ from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS
 from rag_eval_hooks.judges.heuristic.ratings import classification, indistinct
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.score import NotScored, outcome_from_dict, outcome_to_dict
 from tests.support.scripts import run_script
 
 NAMES = st.sampled_from(
@@ -347,3 +348,21 @@ def test_scores_do_not_depend_on_the_hash_seed(tmp_path: Any) -> None:
     seeds = ("0", "1", "77")
     printed = {run_script(tmp_path, code, PYTHONHASHSEED=seed) for seed in seeds}
     assert len(printed) == 1
+
+
+@settings(max_examples=5)
+@given(facts())
+def test_risk_stands_beside_scores_and_in_place_of_undecided_ones(
+    fact: tuple[str, str, str, int],
+) -> None:
+    form, a, b, n = fact
+    sentence = form.format(a=a, b=b, n=n)
+    with RagEval("ragas.faithfulness", embedder="none") as evals:
+        asked = {"question": "What is it?", "contexts": [passage(sentence)]}
+        scored = evals.evaluate({**asked, "answer": sentence})["ragas.faithfulness"]
+        open_ = evals.evaluate({**asked, "answer": "Divers found a sunken bell near the pier."})
+    undecided = open_["ragas.faithfulness"]
+    assert scored.value == 1.0
+    assert undecided.value is None
+    assert 0.0 <= (scored.risk or 0.0) < (undecided.risk or 0.0) <= 1.0
+    assert outcome_from_dict(outcome_to_dict(undecided)) == undecided

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rag_eval_hooks import Cause, NotScored, RagEval, Score, Stats
 from rag_eval_hooks.delivery.console import ConsoleSink
-from rag_eval_hooks.outcome_view import OutcomeTable
+from rag_eval_hooks.outcome_view import OutcomeTable, outcome_lines
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcome
 from tests.support.evaluation import sample
@@ -121,3 +123,14 @@ def test_a_refusal_is_shown_as_one(answer: str) -> None:
     done = Evaluation(sample=asked, outcomes=outcomes, probability=None, start=0, end=1)
     ConsoleSink(shown).deliver(done)
     assert ("a refusal" in shown.getvalue()) is not answer.startswith("Yes")
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_outcome_lines_of_an_undecided_score_stand_before_a_perfect_one(
+    risk: float, other: float
+) -> None:
+    undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=risk)
+    perfect = Score(value=1.0, normalised=1.0, risk=other)
+    lines = [text for text, _ in outcome_lines({"a": perfect, "b": undecided})]
+    assert "undefined" in lines[0]
+    assert f"risk {risk:.2f}" in lines[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -146,3 +147,10 @@ def test_another_scale_has_its_normalised_value(name: str) -> None:
     ]
     assert len(ours) == 1
     assert seen[ours[0]] == score.value
+
+
+@pytest.mark.parametrize("metric", GROUNDED)
+def test_attributes_of_an_undecided_answer_hold_its_risk(metric: str) -> None:
+    undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=0.62)
+    assert attributes({metric: undecided})["rag.eval.risk"] == 0.62
+    assert attributes({metric: replace(undecided, risk=None)}).get("rag.eval.risk") is None

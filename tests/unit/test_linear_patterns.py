@@ -1,0 +1,83 @@
+"""Patterns and functions over application text take time in line with its length."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import rag_eval_hooks.judges.heuristic
+import rag_eval_hooks.text
+from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.text.folding import collapse_runs, tokens
+from rag_eval_hooks.text.key_terms import entities, keywords
+from rag_eval_hooks.text.measures import measures
+from rag_eval_hooks.text.numbers import numbers
+from rag_eval_hooks.text.refusals import refusal
+from rag_eval_hooks.text.sentences import sentences
+
+LENGTH = 20_000
+GROWTH = 2.5**3  # of three doublings
+FLOOR = 0.05  # seconds of CPU; less is no measurement
+RUNS = (" ", "\t", "\n", "1", ".", '"', "'", "a", "中", "\u0301", "of ")
+
+
+def values(holder: Any) -> Iterator[Any]:
+    if isinstance(holder, dict):
+        holder = tuple(holder.values())
+    if isinstance(holder, tuple | list):
+        for one in holder:
+            yield from values(one)
+    else:
+        yield holder
+
+
+def patterns() -> dict[str, re.Pattern[str]]:
+    found: dict[str, tuple[str, re.Pattern[str]]] = {}
+    for package in (rag_eval_hooks.text, rag_eval_hooks.judges.heuristic):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for name, holder in vars(importlib.import_module(module.name)).items():
+                for at, value in enumerate(values(holder)):
+                    if isinstance(value, re.Pattern):
+                        found.setdefault(value.pattern, (f"{module.name}.{name}[{at}]", value))
+    return dict(found.values())
+
+
+def spent(call: Callable[[str], Any], text: str) -> float:
+    times = []
+    for _ in range(3):
+        start = time.thread_time()
+        call(text)
+        times.append(time.thread_time() - start)
+        if times[-1] < FLOOR:
+            break
+    return min(times)
+
+
+def is_linear(call: Callable[[str], Any], run: str, length: int = LENGTH) -> bool:
+    text = run * (length // len(run))
+    long = spent(call, f"{text}\x00")
+    return long <= FLOOR or long <= GROWTH * spent(call, f"{text[: length // 8]}\x00")
+
+
+@pytest.mark.parametrize(("name", "pattern"), patterns().items())
+def test_pattern_over_a_run_takes_linear_time(name: str, pattern: re.Pattern[str]) -> None:
+    # A table of number words takes long at each character, at any length.
+    length = LENGTH if len(pattern.pattern) < 3000 else LENGTH // 10
+
+    def find(text: str) -> Any:
+        return list(pattern.finditer(text))
+
+    assert not [run for run in RUNS if not is_linear(find, run, length)], name
+
+
+@pytest.mark.parametrize(
+    "read", [tokens, sentences, numbers, measures, keywords, entities, refusal, claims]
+)
+def test_reading_a_collapsed_run_takes_linear_time(read: Callable[[str], Any]) -> None:
+    assert not [run for run in RUNS if not is_linear(lambda text: read(collapse_runs(text)), run)]
