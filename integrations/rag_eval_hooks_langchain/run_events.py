@@ -6,7 +6,7 @@ import asyncio
 import functools
 import weakref
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -130,6 +130,14 @@ class RunEvents(BaseCallbackHandler):
         self._instrumentors = evals.instrumentors
         self._options = options
         self._own_readers = self._readers_of(options)
+
+    def __copy__(self) -> Self:
+        """Return the handler itself: a copied config captures into the same evaluator."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the handler itself."""
+        return self
 
     def _readers_of(self, options: CaptureOptions) -> Readers:
         documents = Documents(options.document_keys, options.as_context)

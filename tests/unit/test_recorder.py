@@ -397,3 +397,42 @@ def test_late_children_in_threads_begin_nothing_of_their_own(log: Log) -> None:
         sys.setswitchinterval(interval)
     assert len(log.recorder) == 0
     assert not any(log.recorder.knows(name) for name in names)
+
+
+ANSWERS = st.lists(
+    st.sampled_from(["ferry", "quay", "nine", "harbor", "leaves", "Skarn", "north"]), min_size=4
+)
+
+
+@given(ANSWERS, st.booleans(), st.integers(0, 2))
+def test_model_that_runs_on_closes_a_request_only_if_it_may_be_answering(
+    words: list[str], background: bool, cut: int
+) -> None:
+    """A title that is still being written is not the answer; a stream that nobody reads on is."""
+    log, answer = Log(), " ".join(words)
+    root = log.start("root")
+    log.retrieve("r", "root")
+    if background:
+        answering = log.start("answering", "root", "model")
+        log.recorder.answer(answering, answer)
+        log.recorder.end(answering)
+    log.start("running", "root", "model")
+    log.recorder.answer(root, answer if background else answer[: -1 - cut])
+    log.recorder.end(root)
+    (ended,) = log
+    assert ended.status is (Status.OK if background else Status.CLOSED)
+    assert not ended.left_out
+
+
+def test_texts_of_all_open_requests_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_eval_hooks.capture.recorder._MAX_OPEN_CHARS", 10_000)
+    log = Log()
+    for number in range(20):
+        root = log.start(f"{number}")
+        log.retrieve(f"r{number}", f"{number}")
+        log.recorder.prompt(log.start(f"m{number}", f"{number}", "model"), ["x" * 1000])
+        assert root.end is None
+    log.recorder.sweep()
+    assert len(log.recorder) <= 10
+    assert {it.status for it in log} == {Status.ABANDONED}
+    assert [it.root.id for it in log] == [f"{number}" for number in range(len(log))]

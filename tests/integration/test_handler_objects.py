@@ -1,0 +1,64 @@
+"""Handlers as objects: copied, looked at, enabled and disabled."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_llama_index import enable
+from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
+
+
+def test_handler_copied_deeply_is_the_same_handler() -> None:
+    """Applications copy their configs."""
+    evals = RagEval(sinks=[])
+    handler = RagEvalCallbackHandler(evals)
+    assert copy.deepcopy({"callbacks": [handler]})["callbacks"] == [handler]
+    assert copy.copy(handler) is handler
+    evals.shutdown()
+
+
+def test_looking_at_the_handler_class_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        names = [name for name, _ in inspect.getmembers(RagEvalCallbackHandler)]
+    assert "ignore_chain" in names
+    assert caplog.records == []
+
+
+def test_disable_takes_back_that_calls_by_hand_are_joined() -> None:
+    """Calls of a framework are joined while every run of it is seen."""
+    evals, other = RagEval(sinks=[]), RagEval(sinks=[])
+    everywhere = evals.recorder.by_hand.everywhere
+    RagEvalCallbackHandler.enable(evals)
+    registration = enable(evals)
+    assert everywhere == {"langchain", "llama_index"}
+    registration.disable()
+    assert everywhere == {"langchain"}
+    RagEvalCallbackHandler.enable(other)
+    assert everywhere == set()
+    RagEvalCallbackHandler.disable()
+    assert other.recorder.by_hand.everywhere == set()
+    evals.shutdown()
+    other.shutdown()
+
+
+@given(st.sampled_from(["workflows", "workflow", "app.workflows"]), st.from_regex(r"[a-z]{1,9}"))
+def test_documents_of_an_application_package_are_read_whatever_its_name(
+    package: str, module: str
+) -> None:
+    @dataclass
+    class Found:
+        documents: list[str]
+
+    Found.__module__ = f"{package}.{module}"
+    text = "The ferry to Skarn leaves at nine from the north quay."
+    (found,) = LlamaIndexOptions().documents_in(Found([text]))
+    assert [context.text for context in found.contexts] == [text]
