@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 from typing import Any, Self
 
@@ -14,7 +14,6 @@ from rag_eval_hooks.capture.scopes import enclosing_scopes
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.graphs import with_graph_events
-from rag_eval_hooks_langchain.passing_texts import AsContext
 from rag_eval_hooks_langchain.run_events import FRAMEWORK, RunEvents, run_edge
 from rag_eval_hooks_langchain.surroundings import SWITCH, current_handlers, current_run_id, key_of
 
@@ -129,7 +128,7 @@ class RagEvalCallbackHandler(RunEvents):
         root: str | None = None,
         document_keys: Collection[str] | None = None,
         retrieval_tools: Collection[str] | None = None,
-        as_context: AsContext | None = None,
+        as_context: Callable[[Any], Any] | None = None,
     ) -> None:
         options = CaptureOptions(
             question=question,

@@ -18,7 +18,7 @@ from rag_eval_hooks_langchain.document_search import (
     is_no_container,
     lists_in,
 )
-from rag_eval_hooks_langchain.passing_texts import AsContext, rows_in
+from rag_eval_hooks_langchain.passing_texts import rows_in
 from rag_eval_hooks_langchain.structured import entries, update_of
 
 __all__ = ["DOCUMENT_KEYS", "Documents"]
@@ -41,13 +41,11 @@ class Documents:
     Args:
         keys: Names under which an empty list, one of texts or of mappings, is a retrieval; None
             for the usual ones, under which an empty one may be a reset.
-        as_context: Reads objects of the application's own; may raise.
     """
 
-    def __init__(self, keys: Collection[str] | None, as_context: AsContext | None = None) -> None:
+    def __init__(self, keys: Collection[str] | None) -> None:
         self._keys = frozenset(DOCUMENT_KEYS if keys is None else keys)
         self._is_default = keys is None
-        self._as_context = as_context
 
     def found_in(
         self,
@@ -83,7 +81,7 @@ class Documents:
             return found
         named = ((entries(inputs) or {}).get(key) for key in self._keys)
         tables = (v for v in named if isinstance(v, list) and v and isinstance(v[0], Mapping))
-        return [rows for table in tables for rows in rows_in(table, self._as_context)]
+        return [rows for table in tables for rows in rows_in(table)]
 
     def passing(self, value: Any) -> Lists:
         """Return all other texts in an output that may be documents, by the lists they are in."""
@@ -96,7 +94,7 @@ class Documents:
 
     def rows(self, value: Any) -> Iterator[tuple[Context, ...]]:
         """Yield all other texts in one value of an output, by the lists they are in."""
-        return rows_in(value, self._as_context)
+        return rows_in(value)
 
     def text_in(self, outputs: Any, given: Any = None) -> Context | None:
         """Return the text under one of the names: documents that a step of a graph has joined."""
@@ -118,7 +116,7 @@ class Documents:
         try:
             return tuple(c for item in value[:WIDE] for c in contexts_in(item))
         except TypeError:
-            rows = [row for found in rows_in(value, self._as_context) for row in found]
+            rows = [row for found in rows_in(value) for row in found]
             return tuple(rows) or None
 
 

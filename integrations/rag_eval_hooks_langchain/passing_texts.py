@@ -22,10 +22,7 @@ from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.structured import entries
 
-__all__ = ["AsContext", "input_texts", "rows_in"]
-
-AsContext: TypeAlias = Callable[[Any], Any]
-"""From an object of the application's to its text, or None."""
+__all__ = ["input_texts", "rows_in"]
 
 _DEEP = 5
 _WIDE = 1000
@@ -34,24 +31,23 @@ _SKIPPED = (Document, PromptValue, bytes, int, float, type(None))
 Lists: TypeAlias = Iterator[tuple[Context, ...]]
 
 
-def rows_in(value: Any, as_context: AsContext | None = None, depth: int = _DEEP) -> Lists:
+def rows_in(value: Any, depth: int = _DEEP) -> Lists:
     """Yield the texts of a value that are long enough to be recognised, those of one list together.
 
     Args:
-        value: Any output. Documents and messages of models and users are left out.
-        as_context: Reads objects of the application's own.
+        value: A copy of any output. Documents and messages of models and users are left out.
         depth: Levels that are looked into.
     """
     if depth == 0 or isinstance(value, _SKIPPED):
         return
     if isinstance(value, str):
-        yield from _in_text(value, as_context)
+        yield from _in_text(value)
     elif isinstance(value, BaseMessage):
-        yield from rows_in(_content_of(value), as_context, depth - 1)
+        yield from rows_in(_content_of(value), depth - 1)
     elif isinstance(value, list | tuple):
-        yield from _in_list(value, as_context, depth)
+        yield from _in_list(value, depth)
     else:
-        yield from _in_object(value, as_context, depth)
+        yield from _in_object(value, depth)
 
 
 def _content_of(message: BaseMessage) -> Any:
@@ -60,31 +56,29 @@ def _content_of(message: BaseMessage) -> Any:
     return message.content if is_tool else None
 
 
-def _in_object(value: Any, as_context: AsContext | None, depth: int) -> Lists:
+def _in_object(value: Any, depth: int) -> Lists:
     if isinstance(value, Context):
         yield (value,)
-    elif as_context is not None and (row := _own(value, as_context)) is not None:
-        yield (row,)
     elif (lone := lone_row(value)) is not None:
         yield lone
     elif (held := entries(value)) is not None and not is_message(held):
-        yield from _in_values(held, as_context, depth)
+        yield from _in_values(held, depth)
 
 
-def _in_values(held: Mapping[str, Any], as_context: AsContext | None, depth: int) -> Lists:
+def _in_values(held: Mapping[str, Any], depth: int) -> Lists:
     for item in islice(held.values(), _WIDE):
-        yield from rows_in(item, as_context, depth - 1)
+        yield from rows_in(item, depth - 1)
 
 
-def _in_text(text: str, as_context: AsContext | None) -> Lists:
+def _in_text(text: str) -> Lists:
     held = json_in(text)
     if found_nothing(held):
         return
     found: list[tuple[Context, ...]] = []
     if isinstance(held, list):
-        found = list(_in_list(held, as_context, _DEEP, as_json))
+        found = list(_in_list(held, _DEEP, as_json))
     elif held is not None and lone_row(held) is None:
-        found = list(_in_object(main_part(held), as_context, _DEEP))
+        found = list(_in_object(main_part(held), _DEEP))
     if found:
         yield from found
     elif is_distinctive_text(text):
@@ -93,14 +87,13 @@ def _in_text(text: str, as_context: AsContext | None) -> Lists:
 
 def _in_list(
     items: Sequence[Any],
-    as_context: AsContext | None,
     depth: int,
     write: Callable[[Any], str] = repr,
 ) -> Lists:
     items = items[:_WIDE]
     if items and isinstance(items[0], int | float):
         return
-    rows = [_row(item, as_context) for item in items]
+    rows = [_row(item) for item in items]
     found = tuple(row for row in rows if row is not None and is_distinctive_text(row.text))
     is_table = 2 * len(found) < len(items) and not isinstance(items[0], BaseMessage | Document)
     table = table_rows(items, write) if is_table else None
@@ -111,12 +104,12 @@ def _in_list(
     for item, row in zip(items, rows, strict=True):
         if row is None and not isinstance(item, str):
             if table is None:
-                yield from rows_in(item, as_context, depth - 1)
+                yield from rows_in(item, depth - 1)
             else:
-                yield from _in_values(entries(item) or {}, as_context, depth - 1)
+                yield from _in_values(entries(item) or {}, depth - 1)
 
 
-def _row(item: Any, as_context: AsContext | None) -> Context | None:
+def _row(item: Any) -> Context | None:
     """Return an item of a list with its main text: under a usual name, else the longest."""
     if isinstance(item, Context):
         return item
@@ -124,15 +117,8 @@ def _row(item: Any, as_context: AsContext | None) -> Context | None:
         return Context(text=item)
     if isinstance(item, BaseMessage | Document | list | tuple):
         return None
-    if as_context is not None and (own := _own(item, as_context)) is not None:
-        return own
     held = entries(item)
     return None if held is None else row_of(held)
-
-
-def _own(item: Any, as_context: AsContext) -> Context | None:
-    text = as_context(item)
-    return text if isinstance(text, Context) else Context(text=text) if text else None
 
 
 def input_texts(value: Any, depth: int = _DEEP) -> Iterator[str]:

@@ -140,7 +140,7 @@ class RunEvents(BaseCallbackHandler):
         return self
 
     def _readers_of(self, options: CaptureOptions) -> Readers:
-        documents = Documents(options.document_keys, options.as_context)
+        documents = Documents(options.document_keys)
         choices = Choices(options.question, options.contexts, options.answer)
         parts = self._recorder, documents, choices, self._incidents
         return Readers(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.runnables import RunnableLambda
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -62,3 +63,35 @@ def test_documents_of_an_application_package_are_read_whatever_its_name(
     text = "The ferry to Skarn leaves at nine from the north quay."
     (found,) = LlamaIndexOptions().documents_in(Found([text]))
     assert [context.text for context in found.contexts] == [text]
+
+
+class Told:
+    """An object of the application's own."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_as_context_gets_the_application_objects_and_no_copies(kinds: list[int]) -> None:
+    seen: list[object] = []
+
+    def read(value: object) -> str | None:
+        seen.append(value)
+        return value.text if isinstance(value, Told) else None
+
+    text = "The ferry to Skarn leaves at nine from the north quay."
+    values = [[Told(text), {"n": 1}, "text", 7][kind] for kind in kinds]
+    evals = RagEval(sinks=[])
+    handler = RagEvalCallbackHandler(evals, as_context=read)
+
+    def step(_: str) -> dict[str, object]:
+        return {"values": values}
+
+    chain = RunnableLambda(step) | RunnableLambda(str)
+    chain.invoke("When?", {"callbacks": [handler]})
+    assert evals.flush(60)
+    assert all(type(value) in (Told, dict) for value in seen)
+    assert sum(isinstance(value, Told) for value in seen) >= kinds.count(0)
+    assert evals.stats().incidents == {}
+    evals.shutdown()
