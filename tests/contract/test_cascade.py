@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import random
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rag_eval_hooks import Cascade, NotScored, RagEval, Sample, Score
 from rag_eval_hooks.errors import ConfigError, JudgeError
@@ -17,7 +19,6 @@ from rag_eval_hooks.testing import JudgeCall, ScriptedJudge
 from tests.servers.judge_server import JudgeServer
 from tests.support.judge_task import JudgeTask
 
-SEEDS = range(40)
 ALL = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT, Finding.ENTITIES_FOUND})
 
 
@@ -39,15 +40,6 @@ def yes(call: JudgeCall) -> Findings:
     return Findings(**{kind.value: yeses[kind.value] for kind in call.wanted})
 
 
-def first(rng: random.Random, count: int) -> Findings:
-    kinds = [ClaimVerdict.NOT_STATED, ClaimVerdict.UNSURE]
-    return Findings(
-        answer_support=tuple(Support((False,), verdict=rng.choice(kinds)) for _ in range(count)),
-        answer_agreement=tuple(Verdict(False, sure=rng.random() < 0.7) for _ in range(count)),
-        entities_found=tuple(Verdict(False, sure=rng.random() < 0.7) for _ in range(count)),
-    )
-
-
 def task_of(count: int, seed: int = 0) -> JudgeTask:
     items = tuple(f"item {seed} {number}" for number in range(count))
     return JudgeTask(
@@ -55,44 +47,35 @@ def task_of(count: int, seed: int = 0) -> JudgeTask:
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_only_what_is_unsure_is_sent_on(seed: int) -> None:
-    """Sure verdicts stay, unsure ones are the second's; each says who gave it and how likely."""
-    rng = random.Random(seed)
-    count = rng.randint(1, 8)
-    script = first(rng, count)
+KINDS = st.sampled_from([ClaimVerdict.NOT_STATED, ClaimVerdict.UNSURE])
+SUPPORTS = st.builds(Support, st.just((False,)), verdict=KINDS, probability=st.floats(0, 1))
+VERDICTS = st.builds(Verdict, st.just(False), sure=st.booleans())
+
+
+@given(st.lists(st.tuples(SUPPORTS, VERDICTS, VERDICTS), min_size=1, max_size=8), st.data())
+def test_only_what_is_doubtful_is_sent_on(
+    rows: list[tuple[Support, Verdict, Verdict]], data: st.DataObject
+) -> None:
+    """Unsure verdicts, and probabilities in the band, are the second's; each says who gave it."""
+    support, agreement, found = zip(*rows, strict=True)
+    script = Findings(answer_support=support, answer_agreement=agreement, entities_found=found)
+    band = data.draw(st.none() | st.tuples(st.floats(0, 0.5), st.floats(0.5, 1)))
     model = Model(yes)
-    cascade = Cascade(ScriptedJudge(script), model, floor=0.0)
-    findings = await task_of(count, seed).by(cascade)
+    cascade = Cascade(ScriptedJudge(script), model, unsure=band or True, floor=0.0)
+    findings = asyncio.run(task_of(len(rows)).by(cascade))
+    low, high = band or (0.0, 0.0)
+    doubts = 0
     for kind in ALL:
         for before, after in zip(getattr(script, kind), getattr(findings, kind), strict=True):
-            if not before.sure:
+            chance = before.probability
+            doubtful = not before.sure or (chance is not None and low < chance < high)
+            doubts += doubtful
+            if doubtful:
                 assert (after.reason, after.judge, after.sent_on) == ("model", "model", 1.0)
             elif after.judge:
                 assert (after.judge, after.sent_on) == ("scripted", 0.0)
             assert after.sure
-    unsure = any(not one.sure for kind in ALL for one in getattr(script, kind))
-    assert len(model.calls) == unsure
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_a_band_of_probabilities_decides_what_is_sent_on(seed: int) -> None:
-    """Unsure verdicts and those between the two probabilities are the second's."""
-    rng = random.Random(seed)
-    low, high = sorted((rng.random(), rng.random()))
-    kinds = [ClaimVerdict.NOT_STATED, ClaimVerdict.UNSURE]
-    said = tuple(
-        Support((False,), verdict=rng.choice(kinds), probability=rng.random())
-        for _ in range(rng.randint(1, 8))
-    )
-    script = replace(first(rng, len(said)), answer_support=said)
-    cascade = Cascade(ScriptedJudge(script), Model(yes), unsure=(low, high), floor=0.0)
-    findings = await task_of(len(said), seed).by(cascade)
-    assert not isinstance(findings.answer_support, NotScored)
-    for before, after in zip(said, findings.answer_support, strict=True):
-        assert before.probability is not None
-        expected = not before.sure or low < before.probability < high
-        assert (after.judge == "model") is expected
+    assert len(model.calls) == bool(doubts)
 
 
 @pytest.mark.parametrize("band", [(0.7, 0.2), (-0.1, 0.5), (0.1,), "half", 0.5])

@@ -1,16 +1,9 @@
-"""Corrupt replies: over all findings and all metrics, none makes a wrong one.
-
-    python -m tests.contract.test_fuzz
-
-prints a table: one row a corruption, shown in one reply of a task or sample or in all of them.
-"""
+"""Corrupt replies: over all findings and all metrics, none makes a wrong one."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -258,23 +251,3 @@ def test_no_corruption_makes_a_wrong_score() -> None:
     tally = over_metrics(RUNS)
     assert {name.partition(".")[0] for name in tally.seen} > {"ragas", "graphrag", "whitepaper"}
     check(tally)
-
-
-def rows(title: str, tally: Tally) -> list[str]:
-    """A table: one row a corruption."""
-    table = [f"| {title} | shown | right | absent: judge_failed | wrong |", "|---|---|---|---|---|"]
-    for (kind, lasting), counts in sorted(tally.counts.items()):
-        numbers = " | ".join(str(counts[verdict]) for verdict in ("right", "absent", "wrong"))
-        table.append(f"| {kind} | {'in all replies' if lasting else 'once'} | {numbers} |")
-    return table
-
-
-def main() -> None:
-    """Prints the table."""
-    findings = rows(f"{RUNS} corruptions over findings", asyncio.run(over_findings(RUNS)))
-    metrics = rows(f"{RUNS} corruptions over metrics", over_metrics(RUNS))
-    sys.stdout.write("\n".join([*findings, "", *metrics, ""]))
-
-
-if __name__ == "__main__":
-    main()
