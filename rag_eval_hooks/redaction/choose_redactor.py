@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hmac
+import importlib
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
@@ -19,8 +20,16 @@ RedactSpec: TypeAlias = (
 )
 _ALL: Final = ("key", "email", "iban", "card", "phone")
 """Rules of `all`: neither IP addresses, which look like versions, nor Presidio, which is slow."""
-_NAMES: Final = (*_ALL, "ip", "presidio")
-"""Names of rules, in order of precedence."""
+_FINDERS: Final = {
+    "key": "keys:keys",
+    "email": "addresses:emails",
+    "iban": "numbers:ibans",
+    "card": "numbers:cards",
+    "phone": "phones:Phones",
+    "ip": "addresses:ip_addresses",
+    "presidio": "presidio:Presidio",
+}
+"""Functions and classes by name, in order of precedence."""
 
 
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:
@@ -34,7 +43,7 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     chosen = config.redact if redact is None else _as_list(redact)
     names = {name for each in chosen if isinstance(each, str) for name in _expanded(each)}
     finders: list[Finder] = [each.matches for each in chosen if isinstance(each, Rule)]
-    finders += [_finder(name, config) for name in _NAMES if name in names]
+    finders += [_finder(name, config) for name in _FINDERS if name in names]
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
     ids_key = None if key is None else key.get_secret_value().encode()
@@ -43,26 +52,12 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
 
 
 def _finder(name: str, config: RagEvalConfig) -> Finder:
-    # Late: some need a package of the extra, and each compiles long expressions.
-    if name in ("card", "iban"):
-        from rag_eval_hooks.redaction import numbers
-
-        return numbers.cards if name == "card" else numbers.ibans
-    if name in ("email", "ip"):
-        from rag_eval_hooks.redaction import addresses
-
-        return addresses.emails if name == "email" else addresses.ip_addresses
+    # Late: some modules need a package of the extra, and each compiles long expressions.
+    module, _, attribute = _FINDERS[name].partition(":")
+    found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
     if name == "phone":
-        from rag_eval_hooks.redaction.phones import Phones
-
-        return Phones(config.redact_regions).matches
-    if name == "presidio":
-        from rag_eval_hooks.redaction.presidio import Presidio
-
-        return Presidio().matches
-    from rag_eval_hooks.redaction.keys import keys
-
-    return keys
+        return cast(Finder, found(config.redact_regions).matches)
+    return cast(Finder, found().matches if name == "presidio" else found)
 
 
 def _mark(names: Iterable[str], chosen: Iterable[Any], key: bytes | None) -> str:
@@ -94,7 +89,7 @@ def _expanded(name: str) -> tuple[str, ...]:
         return ()
     if name == "all":
         return _ALL
-    if name not in _NAMES:
+    if name not in _FINDERS:
         raise ConfigError("redact", name, REDACTIONS)
     return (name,)
 

@@ -99,11 +99,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def mapping(self, field: str, values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-        """Return metadata with its keys and values redacted, down to any depth.
-
-        Raises:
-            RedactionError: As for `text`, or the metadata is nested too deep.
-        """
+        """Return metadata with its keys and values redacted; raise if it is nested too deep."""
         return {
             self.text(field, str(key)): self.value(f"{field}.{key}", value, depth)
             for key, value in values.items()
@@ -179,15 +175,11 @@ class Session:
 class Redactor:
     """Redacts samples by rules, functions and hashing of ids.
 
-    Attributes:
-        rules: Rules in order of precedence.
-        mark: Digest of the settings; equal settings have equal marks.
-
     Args:
         rules: Rules in order of precedence.
         functions: Applied to every text after the rules.
         ids_key: Key for hashing ids of users and sessions; None treats them as texts.
-        mark: Digest of the settings.
+        mark: Digest of the settings; equal settings have equal marks.
     """
 
     def __init__(
@@ -225,10 +217,6 @@ class Redactor:
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
         """Return a sample with its texts, metadata, tags and ids redacted.
 
-        Args:
-            sample: Sample to redact.
-            session: Session of the sample's spans; default: a new one.
-
         Raises:
             RedactionError: A rule or function failed; the sample must not be used.
         """
@@ -256,10 +244,7 @@ class Redactor:
         """Redact a sample that was redacted under other settings.
 
         Placeholders in it stay, and new ones are numbered after them. Functions and the hash of
-        ids may thus be applied a second time.
-
-        Raises:
-            RedactionError: A rule or function failed; the sample must not be used.
+        ids may be applied a second time.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))

@@ -47,16 +47,9 @@ Finder: TypeAlias = Callable[[str], Iterable[Match]]
 
 
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Merge the matches of several rules into matches that do not overlap.
+    """Return non-empty matches in the order of the text, each with a value.
 
-    Overlapping matches become one that covers them all, so that no part of either remains.
-
-    Args:
-        text: Text in which the rules searched.
-        by_rule: Matches of each rule. Where matches overlap, the earlier rule's kind is used.
-
-    Returns:
-        Non-empty matches in the order of the text, each with a value.
+    Overlapping matches become one that covers them all, of the earlier rule's kind.
     """
     ranked = [(match, rank) for rank, matches in enumerate(by_rule) for match in matches]
     ranked.sort(key=lambda each: (each[0].start, each[1]))
