@@ -38,7 +38,7 @@ class AnsweringCalls:
 
 
 def answering_calls(
-    interaction: Interaction, answer: str, retrieved: Sequence[str]
+    interaction: Interaction, answer: str, retrieved: Sequence[str], documents: Collection[str]
 ) -> AnsweringCalls:
     """Return the calls that made the answer and those that fed them, in order.
 
@@ -46,6 +46,7 @@ def answering_calls(
         interaction: An ended one.
         answer: What the user got.
         retrieved: Folded texts that were retrieved.
+        documents: Those of them that are documents.
     """
     engines = {found.run for found in interaction.lists_of(Origin.SOURCES)}
     calls = [
@@ -57,8 +58,6 @@ def answering_calls(
     prompts = {run: " ".join([folded[text] for text in run.prompt]) for run in calls}
     distinctive = [text for text in retrieved if is_distinctive(text)]
     answering = _last_calls(calls, fold(answer), prompts, distinctive)
-    lists = interaction.lists_of(Origin.DOCUMENTS)
-    documents = {fold(context.text) for found in lists for context in found.contexts}
     made = _Quotes(prompts, distinctive, documents).calls_behind(answering)
     fresh = [
         " ".join([folded[text] for n, text in enumerate(run.prompt) if n not in run.earlier])
@@ -148,6 +147,8 @@ class _Quotes:
             place = -1 if self._is_document(said) else self._prompts[reader].find(output)
             is_own = place >= 0 and output in self._prompts[call]
             return -1 if is_own and output in self._without_retrieved(call) else place
+        if contains_word(self._prompts[reader], said) < 0:
+            return -1
         place = contains_word(self._without_retrieved(reader), said)
         is_own = place >= 0 and said in self._without_retrieved(call)
         return -1 if is_own else place

@@ -131,7 +131,8 @@ class _Search:
             return Found(_union(stated), ContextSource.RECORDED)
         ranked = [p for p in (self._documents, self._tools) if p]
         retrieved = [p.folded for passages in ranked for p in passages]
-        self._calls = answering_calls(interaction, self._answer, retrieved)
+        documents = {p.folded for p in self._documents}
+        self._calls = answering_calls(interaction, self._answer, retrieved, documents)
         for texts in (self._calls.fresh, self._calls.prompts):
             prompts = self._prompts_of(texts)
             for passages in ranked:

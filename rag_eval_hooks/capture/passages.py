@@ -228,7 +228,8 @@ def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
         ]
         if not any(place.end <= at.end and p.folded in text for text, at in around):
             kept[p] = place
-            around.append((fold(place.context.text), place))
+            shown = place.context
+            around.append((p.folded if shown is p.context else fold(shown.text), place))
     return kept
 
 

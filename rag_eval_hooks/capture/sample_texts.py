@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.capture.text_forms import fold, words
+from rag_eval_hooks.capture.text_forms import words
 from rag_eval_hooks.redaction import MARGIN, Session
 from rag_eval_hooks.sample import Context
 
@@ -159,8 +159,8 @@ def _likeliest(
     """
     if contexts is None or len(contexts) <= most or answer is None:
         return contexts if contexts is None else contexts[:most]
-    said = set(words(fold(answer)))
-    held = [said.intersection(words(fold(context.text))) for context in contexts]
+    said = set(words(answer))
+    held = [said.intersection(words(context.text)) for context in contexts]
     times = Counter(word for words_held in held for word in words_held)
     weights = [sum(1 / times[word] for word in words_held) for words_held in held]
     ranked = sorted(range(len(contexts)), key=lambda index: (weights[index], index))

@@ -42,8 +42,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _FIRST_WIDE = "\u3040"
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
-_NAMES = (("null", "None"), ("true", "True"), ("false", "False"))
-"""Names of values in JSON and in Python."""
+_NAMES = re.compile(r"(?<=[:,\[] )(?:null|true|false)\b|(?<=[:,\[])(?:null|true|false)\b")
+_PYTHON_NAMES = {"null": "None", "true": "True", "false": "False"}
+"""Names of values in JSON, and in Python."""
 
 
 def fold(text: str) -> str:
@@ -63,8 +64,8 @@ def fold(text: str) -> str:
     if _MARKED.search(text) is not None:
         text = _MARKS.sub(" ", _LINK.sub(r"\1", text) if "](" in text else text)
     text = text.replace('"', "'").replace("''", "'")
-    for other, name in _NAMES:
-        text = text.replace(other, name)
+    if ":" in text or "[" in text:
+        text = _NAMES.sub(lambda name: _PYTHON_NAMES[name[0]], text)
     return " ".join(text.split())
 
 
@@ -145,6 +146,8 @@ def width(text: str) -> int:
 
 def contains_word(text: str, word: str) -> int:
     """Return where a short text stands in another one by itself; -1 for nowhere."""
+    if word not in text:
+        return -1
     edges = (r"(?<!\w)", r"(?!\w)") if word.isascii() else ("", "")
     match = re.search(f"{edges[0]}{re.escape(word)}{edges[1]}", text)
     return -1 if match is None else match.start()
