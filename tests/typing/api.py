@@ -50,7 +50,6 @@ from rag_eval_hooks import (
     RagEvalError,
     RagEvalSpanProcessor,
     RedactionError,
-    Resumable,
     RuleSettings,
     Sample,
     Scale,
@@ -155,7 +154,7 @@ async def deliver(sample: Sample, outcomes: Outcomes) -> None:
 
 
 class OwnSink:
-    """A sink that takes feedback, and that tells what it holds."""
+    """A sink that takes feedback."""
 
     place = "own"
 
@@ -166,14 +165,6 @@ class OwnSink:
     def feedback(self, feedback: Feedback) -> None:
         """Take one feedback."""
         assert_type(feedback.score, float | None)
-
-    def position(self) -> int:
-        """Return the number of results so far."""
-        return 0
-
-    def holds(self, result_id: str, since: int) -> bool:
-        """Tell whether a result is there."""
-        return False
 
     def close(self) -> None:
         """Release nothing."""
@@ -203,7 +194,6 @@ def protocols(url: str) -> None:
     langfuse = LangfuseSink(url, public_key="p", secret_key="s")
     platforms = (langfuse, MlflowSink(url, token="t"), PhoenixSink(url, api_key="k"))
     taking: FeedbackSink = OwnSink()
-    resumable: Resumable = OwnSink()
     findings = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
     judges: list[Judge] = [ScriptedJudge(findings), OpenAIJudge("m"), CallableJudge(str)]
     judges.append(LocalJudge(calibration="made.json"))
@@ -219,7 +209,7 @@ def protocols(url: str) -> None:
     RagEval([metric, asked], judges[0], 1.0, own, embedder=embedder, token_scorer=scorer)
     RagEval(redact=OwnRule())
     RagEval(sinks=[OwnSinkOfTwoArguments(), OwnSink(), *platforms])
-    assert [taking, resumable]
+    assert taking
 
 
 def fail() -> str:
