@@ -369,6 +369,11 @@ class Outbox:
                 job.row = job.row if job.is_stored else None
         with self._lock:
             self._writes.extendleft(reversed(batch))
+        if not (is_moved or is_busy(error)):
+            # Nobody waits for a disk that fails; what must be on disk stays queued.
+            self.is_stalled = True
+            for write in batch:
+                write.resolve()
         pause = 0.0 if is_moved else _BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S
         self._retry_at = time.monotonic() + pause
         if is_moved or is_damage(error):

@@ -30,30 +30,25 @@ for name in ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGALRM", "SIGCHLD", "pthread_sigm
 """
 
 
-def test_all_but_the_spool_works_without_posix(tmp_path: Path) -> None:
-    """Import, evaluation, files, budget, signals and `doctor` need nothing of it."""
+def test_everything_works_without_posix(tmp_path: Path) -> None:
+    """Import, evaluation, files, spool, budget, signals and `doctor` need nothing of it."""
     printed = run_script(
         tmp_path,
         """
-        from rag_eval_hooks import ConfigError, RagEval
+        from rag_eval_hooks import RagEval
         from rag_eval_hooks.cli.main import main
         from rag_eval_hooks.instrumentor import finish_at_sigterm
 
         asked = {"question": "How long?", "contexts": ["It is 2."], "answer": "It is 5."}
         settings = {"embedder": "none", "budget": {"calls_per_day": 5, "path": "budget.db"}}
-        with RagEval(sinks=["jsonl:scores.jsonl"], **settings) as evals:
+        with RagEval(sinks=["jsonl:scores.jsonl"], spool="spool", **settings) as evals:
             assert evals.offer(asked)
             assert evals.flush(300)
             assert evals.stats().scored == 1
+            assert evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0}
             assert not evals.incidents.counts()
             assert evals.evaluate(asked)["ragas.faithfulness"].value == 0.0
             assert finish_at_sigterm(evals)
-        try:
-            RagEval(spool="spool", embedder="none")
-        except ConfigError as error:
-            assert "POSIX file locks" in str(error)
-        else:
-            raise AssertionError("a spool without locks")
         assert main(["doctor", "--set", "embedder=none"]) == 0
         """,
         prelude=PRELUDE,
