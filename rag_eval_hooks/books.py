@@ -18,6 +18,7 @@ __all__ = ["Books", "Stats"]
 
 _PER_TRACE: Final = 8
 """Requests of one trace that `explain` remembers."""
+_BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 
 
@@ -104,12 +105,11 @@ class Books(Observer):
         # Numbers of accepted items, in rising order.
         self._pending: dict[object, int] = {}
         self._numbered = 0
-        self._pending_feedback = 0
+        self._feedback: set[object] = set()
         # Locks that `wait` has taken, each with the number that it waits for.
         self._waiters: dict[threading.Lock, int] = {}
-        self._columns: Counter[Column] = Counter()
-        self._dropped: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
+        # By column and reason.
+        self._counts: dict[tuple[str, str], int] = {}
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
         self._traces: OrderedDict[str, OrderedDict[int, _Entry]] = OrderedDict()
         self._keys: dict[str, str] = {}
@@ -136,36 +136,37 @@ class Books(Observer):
 
     def settled(self, request: Request, ending: Ending) -> None:
         """Enter the end of a request, accepted or not."""
-        missing = ending.missing
+        missing, counts = ending.missing, self._counts
+        key = ending.column.value, ending.reason if ending.column in _BY_REASON else ""
         with self._lock:
-            if ending.column is Column.DROPPED:
-                self._dropped[ending.reason] += 1
-            elif ending.column is Column.FAILED:
-                self._failed[ending.reason] += 1
-            else:
-                self._columns[ending.column] += 1
-            for name, one in missing.items():
-                if one.cause.is_failure:
-                    self._notes["failures"][f"{name}: {one.cause.value}"] += 1
-                if one.cause is Cause.OVER_BUDGET:
-                    self._notes["refused"][BUDGET] += 1
             entry = self._enter(self._pending.get(request) or self._next_number(), request)
             entry.outcome, entry.reason = ending.column.value, ending.reason
             entry.missing, entry.probability = missing, ending.probability
+            if not request.is_counted:
+                self._note_missing(missing)
+                # No signal handler runs between the two stores: an end that it interrupts is
+                # entered again, and counted once.
+                counts[key], request.is_counted = counts.get(key, 0) + 1, True
             self._end(request)
+
+    def _note_missing(self, missing: Mapping[str, NotScored]) -> None:
+        for name, one in missing.items():
+            if one.cause.is_failure:
+                self._notes["failures"][f"{name}: {one.cause.value}"] += 1
+            if one.cause is Cause.OVER_BUDGET:
+                self._notes["refused"][BUDGET] += 1
 
     def begin_feedback(self, feedback: object) -> None:
         """Enter a feedback: `wait` waits for it, the columns do not show it."""
         with self._lock:
-            self._pending_feedback += 1
+            self._feedback.add(feedback)
             self._begin(feedback)
 
     def end_feedback(self, feedback: object) -> None:
         """Remove a feedback, once."""
         with self._lock:
-            if feedback in self._pending:
-                self._pending_feedback -= 1
-                self._end(feedback)
+            self._end(feedback)
+            self._feedback.discard(feedback)
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
         """Return the explanation of a sample's id, or those of all samples of a trace, in order."""
@@ -209,18 +210,18 @@ class Books(Observer):
     ) -> Stats:
         """Return the statistics at this moment."""
         with self._lock:
-            columns = {name.value: self._columns[name] for name in Column}
-            columns |= {"dropped": sum(self._dropped.values())}
-            columns |= {"failed": sum(self._failed.values())}
-            pending = len(self._pending) - self._pending_feedback
+            by_column: dict[str, dict[str, int]] = {column.value: {} for column in Column}
+            for (column, reason), count in self._counts.items():
+                by_column[column][reason] = count
+            pending = len(self._pending.keys() - self._feedback)
             notes = {name: dict(counts) for name, counts in self._notes.items()}
             return Stats(
-                offered=pending + sum(columns.values()),
-                scored=columns["scored"],
-                sampled_out=columns["sampled_out"],
-                dropped=dict(self._dropped),
-                failed=dict(self._failed),
-                shipped=columns["shipped"],
+                offered=pending + sum(self._counts.values()),
+                scored=sum(by_column["scored"].values()),
+                sampled_out=sum(by_column["sampled_out"].values()),
+                dropped=by_column["dropped"],
+                failed=by_column["failed"],
+                shipped=sum(by_column["shipped"].values()),
                 pending=pending,
                 incidents=incidents,
                 recovered=recovered,

@@ -164,6 +164,7 @@ class Request:
         by_feedback: Whether a feedback asked for this evaluation of an ended request.
         accepted: Whether the request was queued.
         ending: Its end, once it is settled.
+        is_counted: Whether the books have its end.
         evaluated: Ids of the metrics that a feedback need not ask for again.
         probability: Inclusion probability when a process that has ended accepted it, or None.
         reason: Reason of that choice.
@@ -188,6 +189,7 @@ class Request:
     is_shipped: bool = False
     accepted: bool = False
     ending: Ending | None = None
+    is_counted: bool = False
     evaluated: frozenset[str] = frozenset()
     probability: float | None = None
     reason: str = ""
@@ -273,4 +275,7 @@ class Observer:
         """React to the evaluation of a request. Worker's thread."""
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """React to the end of a request, exactly once. Either thread; never blocks."""
+        """React to the end of a request. Either thread; never blocks.
+
+        Called a second time only if a signal handler of the application interrupted the first call.
+        """

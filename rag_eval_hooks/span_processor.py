@@ -45,7 +45,9 @@ class RagEvalSpanProcessor(SpanProcessor):
 
     def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
         self._inner = inner
-        self._others = checked(evals).others
+        # A collected evaluator is closed.
+        self._evals = checked(evals)
+        self._others = evals.others
         self._incidents = evals.incidents
         self._wait = evals.config.hold_timeout
         self._buffer = SpanBuffer(lambda span, addition: inner.on_end(_with(span, addition)))

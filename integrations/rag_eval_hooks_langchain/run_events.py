@@ -124,6 +124,8 @@ class RunEvents(BaseCallbackHandler):
     """
 
     def __init__(self, evals: RagEval, options: CaptureOptions) -> None:
+        # A collected evaluator is closed.
+        self._evals = evals
         self._recorder = evals.recorder
         self._left_out = evals.recorder.left_out
         self._incidents = evals.incidents

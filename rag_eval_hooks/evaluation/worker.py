@@ -193,9 +193,15 @@ class Worker:
             thread.join(timeout)
 
     def revive(self) -> None:
-        """Start the thread again if items wait and there is none. Called by a timer."""
-        if self._queue and self._thread is None:
+        """Make sure that waiting items are worked on. Called by a timer."""
+        if not self._queue:
+            return
+        if self._thread is None:
             self._start()
+        with self._lock:
+            # A signal handler of the application may have interrupted the last call.
+            self._woken = False
+            self._wake()
 
     def _start(self) -> bool:
         """Start the thread unless it runs; return False if the system has none left."""

@@ -100,11 +100,14 @@ class FeedbackDesk(Observer):
             self._books.note("feedback", "unknown")
             return False
         item = FeedbackItem(feedback, request)
-        self._books.begin_feedback(item)
-        reason = is_closed() or self._queue(item)
-        if reason is not None:
-            self._books.end_feedback(item)
-        self._books.note("feedback", reason or "joined")
+        reason: str | None = "cancelled"
+        try:
+            self._books.begin_feedback(item)
+            reason = is_closed() or self._queue(item)
+        finally:
+            if reason is not None:
+                self._books.end_feedback(item)
+            self._books.note("feedback", reason or "joined")
         return reason is None
 
     def _queue(self, item: FeedbackItem) -> str | None:

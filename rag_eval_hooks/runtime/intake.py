@@ -90,10 +90,10 @@ class Intake:
                 span = application_span(interaction.otel)
             else:
                 span = self._spans.begin(interaction, redact)
+            self._waiting.append((interaction, session, span))
         except BaseException as error:  # noqa: BLE001 - the host's edge: its objects and processors
             self._count(error)
             return
-        self._waiting.append((interaction, session, span))
         try:
             # The span of another instrumentor waits for the decision.
             if not self._pipeline.watch() or span.is_foreign:
@@ -118,8 +118,11 @@ class Intake:
         self._pipeline.watch()
 
     def _submit_left_out(self) -> None:
-        while self._left_out:
-            left = self._left_out.popleft()
+        while True:
+            try:
+                left = self._left_out.popleft()
+            except IndexError:
+                return
             traits = Traits(tags=left.tags, metadata=left.metadata)
             ids = (left.trace_id or id_of(left.id), id_of(left.id))
             request = Request(
@@ -197,21 +200,21 @@ class Intake:
     ) -> None:
         """Submit a request, or refuse it for a reason."""
         interaction, session, span = taken
+        request = None
         try:
             request = self._request(interaction, session, span)
             if reason is None and interaction.status is Status.OK:
                 reason = None if question_of(interaction)[0].strip() else "no_question"
+            if reason is None:
+                self._pipeline.submit(request)
+            else:
+                self._pipeline.refuse(reason, request)
         except BaseException as error:  # noqa: BLE001 - the host's edge: its objects
-            self._count(error)
-            return
-        if reason is None:
-            self._pipeline.submit(request)
-        else:
-            self._pipeline.refuse(reason, request)
+            self._count(error, request)
 
-    def _count(self, error: BaseException) -> None:
-        """Count a request that could not be read."""
-        self._pipeline.refuse("capture_failed")
+    def _count(self, error: BaseException, request: Request | None = None) -> None:
+        """Count a request that could not be read, unless it has ended."""
+        self._pipeline.refuse("capture_failed", request)
         self._incidents.report("capture", error)
 
     def _request(self, interaction: Interaction, session: Session, span: RequestSpan) -> Request:

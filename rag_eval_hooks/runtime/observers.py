@@ -43,7 +43,8 @@ class Observers:
     def accepted(self, request: Request) -> None:
         """Announce a request that has its slot in the queue."""
         request.accepted = True
-        self._call(iter(self._accepted), request)
+        for accepted in self._accepted:
+            self._call(accepted, request)
 
     async def begun(self, request: Request) -> None:
         """Announce a request whose sample is evaluated next."""
@@ -59,19 +60,22 @@ class Observers:
             if request.ending is not None:
                 return
             request.ending = ending
-        self._call(iter(self._settled), request, ending)
-
-    def _call(self, moments: Iterable[Callable[..., None]], *arguments: Any) -> None:
         try:
-            for moment in moments:
-                try:
-                    moment(*arguments)
-                except Exception as error:  # noqa: BLE001 - a later observer must see the request
-                    self._incidents.report("observer", error)
+            self._end(request, ending)
         except BaseException:
-            # A signal handler of the application raised. The iterator goes on behind that point.
-            self._call(moments, *arguments)
+            # A signal handler of the application raised; observers take an end twice.
+            self._end(request, ending)
             raise
+
+    def _end(self, request: Request, ending: Ending) -> None:
+        for settled in self._settled:
+            self._call(settled, request, ending)
+
+    def _call(self, moment: Callable[..., None], *arguments: Any) -> None:
+        try:
+            moment(*arguments)
+        except Exception as error:  # noqa: BLE001 - a later observer must see the request
+            self._incidents.report("observer", error)
 
     async def _await(self, moments: Iterable[Callable[..., Any]], *arguments: Any) -> None:
         for moment in moments:

@@ -38,6 +38,7 @@ from rag_eval_hooks.threads import at_fork
 
 __all__ = ["Pipeline"]
 
+_POLL_S: Final = 0.25
 _STOP_TIMEOUT: Final = 2.0
 """Seconds for cancelled work and for the closing of sinks and judges."""
 
@@ -45,8 +46,8 @@ _STOP_TIMEOUT: Final = 2.0
 class Pipeline:
     """Everything behind `RagEval`. Thread-safe.
 
-    Locks, threads and queues are made at the first use in each process: a forked child needs its
-    own, and gevent may replace them between the import and the first request.
+    A forked child makes its own locks and queues at the first use, because gevent may replace them
+    between the fork and the first request. Threads start at the first use in any process.
 
     Args:
         parts: Decide, evaluate, publish.
@@ -98,11 +99,9 @@ class Pipeline:
         self._building = threading.Lock()
         parts.telemetry.watch(self._read_state)
         at_fork(before=self._before_fork, in_child=self._after_fork)
-        # A spool may hold samples of earlier processes; the platform sink of another RagEval is a
-        # wrong setting, which must raise at the start.
-        if config.spool is not None or any(hasattr(sink, "claim") for sink in parts.sinks):
-            self._ready()
-            self._spooled.look_back()
+        # At once, because a sink may turn out to be a wrong setting.
+        self._ready()
+        self._spooled.look_back()
 
     def _ready(self) -> None:
         """Build what belongs to this process, once."""
@@ -200,8 +199,8 @@ class Pipeline:
         Returns:
             Whether it will be evaluated.
         """
-        self._ready()
         try:
+            self._ready()
             ending = self._decide(request) or self._queue(request)
         except BaseException as error:  # noqa: BLE001 - the host's edge: a signal handler may raise
             self._observers.settle(request, Ending.dropped("cancelled"))
@@ -433,5 +432,7 @@ class Pipeline:
             threading.Thread(target=self._finish, name="rag-eval-hooks-close", daemon=True).start()
 
     def _finish(self) -> None:
+        while len(self.recorder):
+            time.sleep(_POLL_S)
         self.flush(self.parts.config.exit_timeout)
         self.shutdown(0.0)

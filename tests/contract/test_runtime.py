@@ -1,0 +1,186 @@
+"""Runtime under trouble: raising observers, no descriptors, no threads, collection, first use."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import RagEval, RagEvalConfig
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import Column, Ending, Observer, Request
+from rag_eval_hooks.runtime.observers import Observers
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+from tests.support.evaluation import FAITHFUL, faithful_judge, record_request, sample, total
+from tests.support.scripts import environment
+from tests.waiting import PATIENCE, until
+
+Shut = Callable[[RagEval], RagEval]
+
+
+class _Follower(Observer):
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+        self.moments: list[str] = []
+
+    def _note(self, moment: str) -> None:
+        self.moments.append(moment)
+        if self.error is not None:
+            raise self.error
+
+    def accepted(self, request: Request) -> None:
+        self._note("accepted")
+
+    async def begun(self, request: Request) -> None:
+        self._note("begun")
+
+    def settled(self, request: Request, ending: Ending) -> None:
+        self._note("settled")
+
+
+@given(raises=st.lists(st.booleans(), min_size=1, max_size=6))
+def test_observer_that_raises_is_counted_and_skips_none(raises: list[bool]) -> None:
+    followers = [_Follower(ValueError() if one else None) for one in raises]
+    incidents = Incidents()
+    observers, request = Observers(followers, incidents), Request(key="", build=None)
+    observers.accepted(request)
+    asyncio.run(observers.begun(request))
+    for _ in range(2):
+        observers.settle(request, Ending(Column.SCORED))
+    assert [one.moments for one in followers] == [["accepted", "begun", "settled"]] * len(raises)
+    counted = {"observer: ValueError": 3 * sum(raises)} if any(raises) else {}
+    assert incidents.counts() == counted
+
+
+def test_exception_in_an_asked_evaluation_is_a_failure_not_a_shutdown(
+    shut_down_after: Shut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = RagEvalConfig(sample_rate=0.0, tail=[{"thumbs_down": True, "then": "all"}])
+    memory = MemorySink()
+    evals = shut_down_after(
+        RagEval("ragas.faithfulness", faithful_judge(), sinks=[memory], config=config)
+    )
+
+    async def broken(*_: Any) -> Any:
+        raise KeyError
+
+    monkeypatch.setattr(evals._parts.scorer, "score", broken)
+    evals.offer(one := sample())
+    assert evals.feedback(one.sample_id, score=0)
+    assert evals.flush(PATIENCE)
+    stats = evals.stats()
+    assert (stats.failed, stats.dropped) == ({"metric_failed": 1}, {})
+    assert stats.incidents == {"evaluation: KeyError": 1}
+    assert len(memory.feedbacks) == 1
+
+
+def _ours() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name.startswith("rag-eval-hooks")}
+
+
+def test_nothing_starts_before_the_first_use() -> None:
+    before = _ours()
+    evals = RagEval("ragas.faithfulness", faithful_judge(), sinks=[MemorySink()])
+    assert _ours() <= before
+    evals.offer(sample())
+    assert _ours() - before
+    evals.shutdown()
+
+
+@pytest.mark.parametrize("pending", [0, 3])
+def test_abandoned_object_finishes_and_frees_its_threads(pending: int) -> None:
+    before, memory = _ours(), MemorySink()
+    evals = RagEval("ragas.faithfulness", ScriptedJudge(FAITHFUL, latency=0.1), sinks=[memory])
+    record_request(evals)
+    evals.flush(PATIENCE)
+    for _ in range(pending):
+        evals.offer(sample())
+    del evals
+
+    def is_free() -> bool:
+        gc.collect()
+        return _ours() <= before
+
+    until(is_free)
+    assert len(memory.results) == 1 + pending
+
+
+def test_handler_keeps_its_evaluator(shut_down_after: Shut) -> None:
+    from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+    handler = RagEvalCallbackHandler(RagEval("ragas.faithfulness", faithful_judge()))
+    gc.collect()
+    evals = shut_down_after(handler._evals)
+    assert evals.offer(sample())
+
+
+def test_intake_that_two_threads_empty_at_once_loses_and_raises_nothing(
+    shut_down_after: Shut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rag_eval_hooks.runtime import intake
+
+    monkeypatch.setattr(intake, "_MOST_WAITING", 0)
+    evals = shut_down_after(RagEval("ragas.faithfulness", faithful_judge()))
+
+    def serve(name: str) -> None:
+        for number in range(100):
+            record_request(evals, f"{name} {number}")
+
+    threads = [threading.Thread(target=serve, args=(name,)) for name in "abcdef"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert evals.flush(PATIENCE)
+    stats = evals.stats()
+    assert stats.offered == total(stats) == 600
+    assert stats.incidents == {}
+
+
+def test_samples_wait_for_descriptors_and_need_no_further_sample(tmp_path: Path) -> None:
+    """Without descriptors at the first sample there is one line, and the timer tries again."""
+    pytest.importorskip("resource")
+    script = """
+        import os, resource, time
+        from rag_eval_hooks import RagEval, Sample
+
+        evals = RagEval(metrics=[lambda sample: 1.0])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        taken = []
+        try:
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass
+        for number in range(50):
+            evals.offer(Sample(question="q", contexts=("c",), answer=str(number)))
+        time.sleep(1.5)
+        stats = evals.stats()
+        assert (stats.pending, stats.scored) == (50, 0), stats
+        assert stats.incidents["worker: OSError"] >= 2, stats
+        for one in taken:
+            os.close(one)
+        assert evals.flush(60)
+        print(evals.stats().scored)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+        cwd=tmp_path,
+        env=environment(),
+    )
+    assert done.stdout == "50\n"
+    assert len(done.stderr.splitlines()) <= 3, done.stderr
