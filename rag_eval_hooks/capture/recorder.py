@@ -33,6 +33,7 @@ _LOOKED_AT = 20
 """Open interactions whose tasks are looked at when one more starts."""
 _PATIENCE_S = 2.0
 """Seconds for which one thread waits for another that sweeps."""
+_POLL_S = 0.001
 _MAX_RUNS = 10_000
 """Runs of one interaction; one more, and it is abandoned as one that never ends."""
 _MAX_OPEN_CHARS = 400_000_000
@@ -91,6 +92,7 @@ class Recorder(Notes):
     def forked(self) -> None:
         """Forget everything open: the parent of a forked process reports it."""
         self._sweeping = threading.RLock()
+        self._sweeper: int | None = None
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
         self.left_out.forked()
@@ -408,11 +410,9 @@ class Recorder(Notes):
         if not self._on_wait() or (others is not None and others.span is not None):
             with self._sweeping:
                 self.ended.decide()
-        elif waiting and self._sweeping.acquire(blocking=False):
-            try:
+        elif waiting and self._sweeper is None:
+            with self._sweeping:
                 self.ended.decide(most=2)
-            finally:
-                self._sweeping.release()
 
     def sweep(self, *, at_once: bool = False) -> None:
         """Report what ended, end streams that are over, give up what is past the time limit.
@@ -421,9 +421,18 @@ class Recorder(Notes):
             at_once: Whether to report what a further call by hand, or an end around it, may yet
                 change.
         """
-        # A span processor of the application may hang in another thread.
-        if not self._sweeping.acquire(timeout=_PATIENCE_S):
-            return
+        until = time.monotonic() + _PATIENCE_S
+        while self._sweeper not in (None, threading.get_ident()):
+            if time.monotonic() > until:
+                # A span processor of the application hangs in another thread.
+                return
+            time.sleep(_POLL_S)
+        # No `acquire`: a signal handler of the application may raise right behind it.
+        with self._sweeping:
+            self._sweep(at_once)
+
+    def _sweep(self, at_once: bool) -> None:
+        outer, self._sweeper = self._sweeper, threading.get_ident()
         try:
             for interaction in list(self._waiting.values()):
                 self.settle(interaction.root)
@@ -440,7 +449,7 @@ class Recorder(Notes):
                     interaction.read()
                 self.by_hand.sweep(opened, at_once=at_once)
         finally:
-            self._sweeping.release()
+            self._sweeper = outer
 
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
