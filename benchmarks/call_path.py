@@ -2,9 +2,10 @@
 
     python -m benchmarks.call_path [--list]
 
-A LangChain chain answers one question; an OpenAI-compatible judge on loopback judges its
-faithfulness. The third request is profiled, by `sys.setprofile` in every thread; frames of other
-packages are not counted.
+Two requests: a LangChain chain answers one question, and an OpenAI-compatible judge on loopback
+judges its faithfulness; and a ready sample is submitted to one metric and one sink. The third
+request of each is profiled, by `sys.setprofile` in every thread, from its start until it is
+delivered. Frames of other packages are not counted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import argparse
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,8 +23,9 @@ from typing import Any
 
 import rag_eval_hooks
 import rag_eval_hooks_langchain
+from rag_eval_hooks import Context, Evaluation, RagEval, Sample
 
-__all__ = ["CallPath", "measure"]
+__all__ = ["CallPath", "measure_captured", "measure_submitted"]
 
 _OWN = tuple(str(Path(p.__file__ or "").parent) for p in (rag_eval_hooks, rag_eval_hooks_langchain))
 
@@ -107,8 +111,51 @@ class _Profile:
             self.path.entered(frame)
 
 
-def measure() -> CallPath:
-    """Return the call path of one warm request."""
+def _profiled(evals: RagEval, profile: _Profile, request: Callable[[int], object]) -> CallPath:
+    """Make three requests and return the call path of the last."""
+    for number in range(3):
+        if number == 2:
+            profile.path = CallPath()
+            sys.setprofile(profile)
+        request(number)
+        sys.setprofile(None)
+        if not evals.flush(60):
+            raise RuntimeError("the request was not evaluated within a minute")
+    path, profile.path = profile.path, None
+    if evals.stats().scored != 3:
+        raise RuntimeError(f"not scored: {evals.stats()}")
+    assert path is not None
+    return path
+
+
+@contextmanager
+def _profiling() -> Iterator[_Profile]:
+    profile = _Profile()
+    # Threads take the function over when they start, so it is set before there are any.
+    threading.setprofile(profile)
+    try:
+        yield profile
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def measure_submitted() -> CallPath:
+    """Return the call path of one sample that is submitted to one metric and one sink."""
+
+    def metric(_sample: Sample) -> float:
+        return 1.0
+
+    def sink(_evaluation: Evaluation) -> None:
+        return None
+
+    with _profiling() as profile, RagEval([metric], sinks=[sink]) as evals:
+        one = Sample(question="q", contexts=(Context(text="c"),), answer="a")
+        return _profiled(evals, profile, lambda _: evals.offer(one))
+
+
+def measure_captured() -> CallPath:
+    """Return the call path of one request that LangChain reports and a judge judges."""
     from langchain_core.documents import Document
     from langchain_core.language_models import FakeListChatModel
     from langchain_core.output_parsers import StrOutputParser
@@ -116,7 +163,6 @@ def measure() -> CallPath:
     from langchain_core.runnables import RunnableLambda, RunnablePassthrough
     from opentelemetry.sdk.trace import TracerProvider
 
-    from rag_eval_hooks import RagEval
     from rag_eval_hooks.judges.openai import OpenAIJudge
     from rag_eval_hooks_langchain import RagEvalCallbackHandler
     from tests.matrix.langchain.kit import store
@@ -131,35 +177,21 @@ def measure() -> CallPath:
         | FakeListChatModel(responses=["The ferry leaves at twenty to eight."])
         | StrOutputParser()
     )
-    profile = _Profile()
-    # Threads take the function over when they start, so it is set before there are any.
-    threading.setprofile(profile)
-    try:
-        with (
-            JudgeServer() as server,
-            RagEval(
-                ["ragas.faithfulness"],
-                OpenAIJudge("m", base_url=server.url, api_key="k"),
-                tracer_provider=TracerProvider(),
-            ) as evals,
-        ):
-            handler = RagEvalCallbackHandler(evals)
-            for number in range(3):
-                if number == 2:
-                    profile.path = CallPath()
-                    sys.setprofile(profile)
-                chain.invoke(f"{number}: when does it leave?", {"callbacks": [handler]})
-                if not evals.flush(60):
-                    raise RuntimeError("the request was not evaluated within a minute")
-            sys.setprofile(None)
-            path, profile.path = profile.path, None
-            if evals.stats().scored != 3:
-                raise RuntimeError(f"not scored: {evals.stats()}")
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    assert path is not None
-    return path
+    with (
+        _profiling() as profile,
+        JudgeServer() as server,
+        RagEval(
+            ["ragas.faithfulness"],
+            OpenAIJudge("m", base_url=server.url, api_key="k"),
+            tracer_provider=TracerProvider(),
+        ) as evals,
+    ):
+        handler = RagEvalCallbackHandler(evals)
+
+        def ask(number: int) -> None:
+            chain.invoke(f"{number}: when does it leave?", {"callbacks": [handler]})
+
+        return _profiled(evals, profile, ask)
 
 
 def main() -> None:
@@ -167,18 +199,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--list", action="store_true", help="every function and class too")
     arguments = parser.parse_args()
-    path = measure()
-    print(f"{path.calls.total()} calls of {path.functions} functions in {path.files} files")
-    print(f"{path.objects} objects of {len(path.made)} classes")
-    print(f"own frames at once: {path.request_depth} in the request's thread, ", end="")
+    for name, measure in (("submitted", measure_submitted), ("captured", measure_captured)):
+        _print(name, measure(), is_long=arguments.list)
+
+
+def _print(name: str, path: CallPath, *, is_long: bool) -> None:
+    print(f"{name}: {path.calls.total()} calls of {path.functions} functions in {path.files} files")
+    print(f"  {path.objects} objects of {len(path.made)} classes")
+    print(f"  own frames at once: {path.request_depth} in the request's thread, ", end="")
     print(f"{path.evaluator_depth} in another")
-    if arguments.list:
+    if is_long:
         for code, count in path.calls.most_common():
-            print(
-                f"{count:5} {code.co_filename.rpartition('rag_eval_hooks')[2]}:{code.co_qualname}"
-            )
-        for name, count in path.made.most_common():
-            print(f"{count:5} {name}")
+            file = code.co_filename.rpartition("rag_eval_hooks")[2]
+            print(f"{count:5} {file}:{code.co_qualname}")
+        for made, count in path.made.most_common():
+            print(f"{count:5} {made}")
 
 
 if __name__ == "__main__":

@@ -143,7 +143,8 @@ class Books(Observer):
             entry.outcome, entry.reason = ending.column.value, ending.reason
             entry.missing, entry.probability = missing, ending.probability
             if not request.is_counted:
-                self._note_missing(missing)
+                if missing:
+                    self._note_missing(missing)
                 # No signal handler runs between the two stores: an end that it interrupts is
                 # entered again, and counted once.
                 counts[key], request.is_counted = counts.get(key, 0) + 1, True

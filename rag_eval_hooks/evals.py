@@ -8,31 +8,31 @@ import uuid
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.books import Stats
-from rag_eval_hooks.capture import CaptureKeywords, ManualInteraction
-from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import SinkSpec
 from rag_eval_hooks.errors import ConfigError, kind_of
-from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
-from rag_eval_hooks.judges.callable_judge import Function
 from rag_eval_hooks.outcome_view import html_table
-from rag_eval_hooks.redaction import RedactSpec
-from rag_eval_hooks.request import Request
-from rag_eval_hooks.runtime.arguments import MetricSpec, parts_from
-from rag_eval_hooks.runtime.build import Providers
-from rag_eval_hooks.runtime.pipeline import Pipeline
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.capture import CaptureKeywords, ManualInteraction
+    from rag_eval_hooks.config.keywords import SettingKeywords
+    from rag_eval_hooks.delivery import SinkSpec
+    from rag_eval_hooks.explanation import Explanation
+    from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
+    from rag_eval_hooks.judges.callable_judge import Function
+    from rag_eval_hooks.redaction import RedactSpec
+    from rag_eval_hooks.request import Request
+    from rag_eval_hooks.runtime.arguments import MetricSpec
 
 __all__ = ["RagEval", "checked"]
 
@@ -107,6 +107,11 @@ class RagEval:
         logger_provider: LoggerProvider | None = None,
         **given: Unpack[SettingKeywords],
     ) -> None:
+        # The runtime, its judges and its sinks load with the first object, not with the package.
+        from rag_eval_hooks.runtime.arguments import parts_from
+        from rag_eval_hooks.runtime.build import Providers
+        from rag_eval_hooks.runtime.pipeline import Pipeline
+
         self._parts = parts_from(
             config,
             given,
@@ -180,6 +185,8 @@ class RagEval:
             **options: `contexts`, `answer`, `root`, `retrieval_tools`, `document_keys` and
                 `as_context` as for a handler, in place of its own for the calls inside.
         """
+        from rag_eval_hooks.capture import ManualInteraction
+
         return ManualInteraction(
             self.recorder,
             self.incidents,

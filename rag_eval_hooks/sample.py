@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Self
+from operator import attrgetter
+from typing import Any, Final, Self
 
 from rag_eval_hooks.context import Context, contexts_of
 
@@ -18,6 +19,7 @@ _OTHER_NAMES = {
     "retrieved_contexts": "contexts",
     "response": "answer",
 }
+_TEXT: Final = attrgetter("text")
 _PARTS = ("question", "contexts", "answer", "prompt")
 
 
@@ -118,9 +120,9 @@ class Sample:
     @property
     def chars(self) -> int:
         """Number of characters of its texts."""
-        texts = (self.question, self.answer or "", self.reference or "")
-        contexts = sum(len(context.text) for context in self.contexts or ())
-        return contexts + sum(map(len, texts))
+        texts = [self.question, self.answer or "", self.reference or ""]
+        texts += map(_TEXT, self.contexts or ())
+        return sum(map(len, texts))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain types; a field at its default is left out."""

@@ -99,6 +99,8 @@ class Scorer:
         asked = [metric for metric in fed if isinstance(metric, AskedMetric)]
         if not asked:
             return await self._findings(sample, fed), {}
+        if len(asked) == len(fed):
+            return Findings(), await self._ask_all(asked, sample)
         return await asyncio.gather(self._findings(sample, fed), self._ask_all(asked, sample))
 
     async def _findings(self, sample: Sample, fed: Sequence[Metric]) -> Findings:
@@ -108,7 +110,11 @@ class Scorer:
     async def _ask_all(
         self, metrics: Sequence[AskedMetric], sample: Sample
     ) -> Mapping[str, Outcome]:
-        outcomes = await asyncio.gather(*(self._ask(metric, sample) for metric in metrics))
+        if len(metrics) == 1:
+            # A task costs more than a small metric.
+            outcomes = [await self._ask(metrics[0], sample)]
+        else:
+            outcomes = await asyncio.gather(*(self._ask(metric, sample) for metric in metrics))
         return {metric.id: one for metric, one in zip(metrics, outcomes, strict=True)}
 
     async def _ask(self, metric: AskedMetric, sample: Sample) -> Outcome:

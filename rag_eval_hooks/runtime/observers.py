@@ -44,7 +44,10 @@ class Observers:
         """Announce a request that has its slot in the queue."""
         request.accepted = True
         for accepted in self._accepted:
-            self._call(accepted, request)
+            try:
+                accepted(request)
+            except Exception as error:  # noqa: BLE001 - a later observer must see the request
+                self._incidents.report("observer", error)
 
     async def begun(self, request: Request) -> None:
         """Announce a request whose sample is evaluated next."""
@@ -69,13 +72,10 @@ class Observers:
 
     def _end(self, request: Request, ending: Ending) -> None:
         for settled in self._settled:
-            self._call(settled, request, ending)
-
-    def _call(self, moment: Callable[..., None], *arguments: Any) -> None:
-        try:
-            moment(*arguments)
-        except Exception as error:  # noqa: BLE001 - a later observer must see the request
-            self._incidents.report("observer", error)
+            try:
+                settled(request, ending)
+            except Exception as error:  # noqa: BLE001 - a later observer must see the request
+                self._incidents.report("observer", error)
 
     async def _await(self, moments: Iterable[Callable[..., Any]], *arguments: Any) -> None:
         for moment in moments:
@@ -117,7 +117,8 @@ class SpansAndTelemetry(Observer):
         if request.by_feedback:
             self._telemetry.publish_late(evaluation)
             return
-        finish = functools.partial(self._finish, request, evaluation)
+        waits = request.span is not None
+        finish = functools.partial(self._finish, request, evaluation) if waits else None
         if request.outcomes is None:
             self._telemetry.publish(evaluation, finish)
         else:

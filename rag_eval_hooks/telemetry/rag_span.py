@@ -123,6 +123,8 @@ class SpanHolder:
 
 def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
     """Return the context of a span, or None if one of its ids is missing or malformed."""
+    if trace_id is None or span_id is None:
+        return None
     context = SpanContext(
         _number(trace_id), _number(span_id), is_remote=False, trace_flags=_SAMPLED
     )
@@ -131,7 +133,7 @@ def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | No
 
 def rag_span_of(sample: Sample) -> SpanContext | None:
     """Return the RAG span that a sample names, or None if none is recorded."""
-    return recorded_span(sample.trace_id, sample.span_id)
+    return None if sample.span_id is None else recorded_span(sample.trace_id, sample.span_id)
 
 
 def around(span: SpanContext | None) -> Context:
@@ -143,12 +145,12 @@ def around(span: SpanContext | None) -> Context:
 
 def context_of(sample: Sample) -> Context:
     """Return a fresh context in which the sample's RAG span is current, if it has one."""
-    return around(rag_span_of(sample))
+    return Context() if sample.span_id is None else around(rag_span_of(sample))
 
 
-def _number(identifier: str | None) -> int:
+def _number(identifier: str) -> int:
     """Return a hexadecimal id as a number; 0, which is no valid id, if it is malformed."""
     try:
-        return int(identifier or "0", 16)
+        return int(identifier, 16)
     except ValueError:
         return 0

@@ -17,6 +17,7 @@ from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.log_events import EventEmitter
+from rag_eval_hooks.telemetry.rag_span import rag_span_of
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 from rag_eval_hooks.telemetry.self_metrics import ReadState
 from rag_eval_hooks.telemetry.thresholds import Thresholds
@@ -94,24 +95,31 @@ class Telemetry:
             log=log or CallLog(),
         )
 
-    def publish(self, evaluation: Evaluation, finish: Finish) -> None:
-        """Send all signals of an evaluation."""
-        attributes = self._attributes.of(evaluation)
-        # First, because the RAG span links to them and takes no link once it has ended.
-        spans = [] if self._spans.only_late else self._start(evaluation, attributes)
-        takes = finish(attributes, [span.get_span_context() for span in spans])
-        if self._spans.only_late and not takes:
-            spans = self._start(evaluation, attributes)
-        self._write_calls(evaluation.log, spans)
-        self._end(evaluation, spans)
+    def publish(self, evaluation: Evaluation, finish: Finish | None) -> None:
+        """Send all signals of an evaluation; `finish` is None where no RAG span waits for it."""
+        # Evaluation spans link to a RAG span, so that there are none without one.
+        if finish is not None or rag_span_of(evaluation.sample) is not None:
+            self._publish_spans(evaluation, finish)
         with self._edge("event"):
             self._events.emit(evaluation)
         with self._edge("metrics"):
             self._metrics.record(evaluation)
 
-    def finish(self, evaluation: Evaluation, finish: Finish) -> None:
+    def _publish_spans(self, evaluation: Evaluation, finish: Finish | None) -> None:
+        attributes = self._attributes.of(evaluation)
+        # First, because the RAG span links to them and takes no link once it has ended.
+        spans = [] if self._spans.only_late else self._start(evaluation, attributes)
+        links = [span.get_span_context() for span in spans]
+        takes = finish is not None and finish(attributes, links)
+        if self._spans.only_late and not takes:
+            spans = self._start(evaluation, attributes)
+        self._write_calls(evaluation.log, spans)
+        self._end(evaluation, spans)
+
+    def finish(self, evaluation: Evaluation, finish: Finish | None) -> None:
         """Put an evaluation on its RAG span alone: another process sends the other signals."""
-        finish(self._attributes.of(evaluation), ())
+        if finish is not None:
+            finish(self._attributes.of(evaluation), ())
 
     def publish_late(self, evaluation: Evaluation) -> None:
         """Send an evaluation that a feedback asked for: evaluation spans, log events and metrics.

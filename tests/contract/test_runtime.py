@@ -184,3 +184,15 @@ def test_samples_wait_for_descriptors_and_need_no_further_sample(tmp_path: Path)
     )
     assert done.stdout == "50\n"
     assert len(done.stderr.splitlines()) <= 3, done.stderr
+
+
+def test_import_loads_at_most_ninety_modules() -> None:
+    script = """
+        import sys, rag_eval_hooks
+        ours = [name for name in sys.modules if name.partition(".")[0] == "rag_eval_hooks"]
+        rooms = {name.split(".")[1] for name in ours if "." in name}
+        print(len(ours) <= 90, rooms & {"fleet", "distributed", "runtime", "capture"})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
+    assert done.stdout == "True set()\n"
