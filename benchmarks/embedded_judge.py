@@ -86,9 +86,6 @@ async def find(judge: LocalJudge, row: Row, kind: Finding, **known: Any) -> Any:
     return made(getattr(found, kind))
 
 
-# ---- verdicts -------------------------------------------------------------------------------
-
-
 def probes() -> Iterator[tuple[str, str, Row]]:
     """Yield label, kind and row of each probe."""
     chunks: list[str] = []
@@ -143,9 +140,6 @@ async def report_claims(judge: LocalJudge, rows: Sequence[Row], name: str) -> No
                 wrong = any(s["start"] < end and s["end"] > start for s in spans)
                 count[ending(verdict, supported=not wrong)] += 1
     print(f"claims, {name}: {shares(count)}")
-
-
-# ---- the numbers that users see -------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -204,9 +198,6 @@ def report_baselines(rows: Sequence[Row], name: str) -> None:
         f"{name}: word overlap AUROC {auroc(list(zip(overlap, right, strict=True))):.3f}, "
         f"TF-IDF by folds {auroc(list(zip(said, right, strict=True))):.3f}"
     )
-
-
-# ---- other findings -------------------------------------------------------------------------
 
 
 async def report_relevance(judge: LocalJudge, rows: Sequence[Row]) -> None:
