@@ -73,7 +73,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "no JSON": "Check judge_base_url, which usually ends with /v1.",
     "the connection": "Check judge_base_url, and that the endpoint runs and can be reached.",
     "no reply": "Check that the endpoint answers, or raise judge_timeout.",
-    "valid reply": "The model does not keep the form: try variants=single_calls or another model.",
+    "valid reply": "The model does not keep the form: try another model.",
 }
 
 
