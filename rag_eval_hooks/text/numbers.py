@@ -153,7 +153,7 @@ MAGNITUDES: Final = _table("magnitudes")
 # Words that mean something else in English.
 _FOREIGN: Final = frozenset(("once", "elf", "null", "dos", "seize", "sept", "mil", "cent", "cents"))
 _ONE: Final = frozenset(("one", "ein", "eine", "einen", "einem", "einer", "un", "une", "una", "a"))
-_ANY = "|".join(sorted({*_VALUES, *MAGNITUDES}, key=len, reverse=True))
+_ANY = "|".join(sorted(sorted({*_VALUES, *MAGNITUDES}), key=len, reverse=True))
 _RUN: Final = re.compile(
     rf"(?<![\w-])(?<!pour )(?:(?:one|eine?|une?|una|a)[ -](?=(?:{'|'.join(MAGNITUDES)})\b))?"
     rf"(?:{_ANY})(?:[ -](?:(?:and|et|y)[ -])?(?:{_ANY}|one))*(?![\w-])",

@@ -65,8 +65,12 @@ def is_linear(call: Callable[[str], Any], run: str, length: int = LENGTH) -> boo
     return long <= FLOOR or long <= GROWTH * spent(call, f"{text[: length // 8]}\x00")
 
 
-@pytest.mark.parametrize(("name", "pattern"), patterns().items())
-def test_pattern_over_a_run_takes_linear_time(name: str, pattern: re.Pattern[str]) -> None:
+PATTERNS = dict(sorted(patterns().items()))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_pattern_over_a_run_takes_linear_time(name: str) -> None:
+    pattern = PATTERNS[name]
     # A table of number words takes long at each character, at any length.
     length = LENGTH if len(pattern.pattern) < 3000 else LENGTH // 10
 
