@@ -135,11 +135,13 @@ class RagEvalConfig(BaseSettings):
         10.0, "Seconds for which a RAG span is held for its scores; 0 holds none."
     )
     spans: Annotated[
-        Literal["auto", "all", "root", "none"], Expected("'auto', 'all', 'root' or 'none'")
+        Literal["auto", "all", "sampled", "root", "none"],
+        Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
     ] = setting(
         "auto",
         "Spans of requests: `auto` (none of ours where another instrumentor writes its own), "
-        "`all`, `root` (the RAG span alone) or `none`.",
+        "`all`, `sampled` (as `auto`, but none for requests that are sampled out when they "
+        "start), `root` (the RAG span alone) or `none`.",
     )
     evaluation_span: Annotated[
         Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
