@@ -16,7 +16,7 @@ from langchain_core.outputs import LLMResult
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
-from rag_eval_hooks.capture.snapshots import LATE_NODES, Copier, Cut, Form, Opaque
+from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form, Opaque
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_langchain import models
@@ -158,7 +158,7 @@ class RunEvents(BaseCallbackHandler):
         """Return a copy of a value that may change before it is read."""
         copier = self._copier(run)
         copy = copier.of(value)
-        return Cut(value) if copier.is_cut else copy
+        return Cut(value) if copier.is_cut or copier.is_shallow else copy
 
     def _copier(self, run: Run, **limits: int) -> Copier:
         interaction = run.interaction
@@ -192,7 +192,7 @@ class RunEvents(BaseCallbackHandler):
         if not isinstance(value, Cut):
             return value
         copier = self._copier(run, nodes=LATE_NODES)
-        copy = copier.of(value.value)
+        copy = copier.of(value.value, LATE_LEVELS)
         if copier.is_cut:
             run.interaction.left_out.add("contexts")
         return copy

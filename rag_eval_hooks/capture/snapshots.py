@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.sample import Context
 
-__all__ = ["LATE_NODES", "Copier", "Cut", "Form", "Opaque", "Record", "Snapshots"]
+__all__ = ["LATE_LEVELS", "LATE_NODES", "Copier", "Cut", "Form", "Opaque", "Record", "Snapshots"]
 
 _NODES = 90
 """Containers in one copy on the request's thread."""
@@ -33,7 +33,9 @@ LATE_NODES = 20_000
 _ENTRIES = 15
 """Entries of containers for each of these."""
 _DEEP = 12
-"""Levels of containers."""
+"""Levels of containers in one copy on the request's thread."""
+LATE_LEVELS = 50
+"""Levels of containers in one copy in the background: no reader looks further."""
 _LONG = 1_000
 """Characters of a text whose memory is counted once for all copies that hold it."""
 _MOST_KINDS = 2_000
@@ -101,12 +103,13 @@ class Copier:
 
     Attributes:
         snapshots: The copies of the interaction.
-        is_cut: Whether something was left out of the last copy.
+        is_cut: Whether something was left out of the last copy for its size.
+        is_shallow: Whether something was left out of it for its depth.
     """
 
     __slots__ = (
-        *("_entries", "_form_of", "_forms", "_most_chars", "_nodes", "_own"),
-        *("is_cut", "snapshots"),
+        *("_around", "_entries", "_form_of", "_forms", "_most_chars", "_nodes", "_own"),
+        *("is_cut", "is_shallow", "snapshots"),
     )
 
     def __init__(
@@ -125,7 +128,8 @@ class Copier:
         self._most_chars = most_chars
         self._nodes = nodes
         self._entries = nodes * _ENTRIES
-        self.is_cut = False
+        self._around: set[int] = set()
+        self.is_cut = self.is_shallow = False
 
     def of(self, value: Any, depth: int = _DEEP) -> Any:
         """Return a copy of a value."""
@@ -171,11 +175,19 @@ class Copier:
         text = self._own(value)
         return text if isinstance(text, Context) else Context(text=str(text)) if text else None
 
-    def room(self, size: int, depth: int) -> int:
-        """Return how many of the entries of a container may be copied; 0 for none of it."""
+    def room(self, size: int, depth: int, value: Any = None) -> int:
+        """Return how many of the entries of a container may be copied; 0 for none of it.
+
+        Of one within itself none are: they are copied around it.
+        """
+        if id(value) in self._around:
+            return 0
+        if size and depth <= 0:
+            self.is_shallow = True
+            return 0
         self._nodes -= 1
         most = min(size, self._entries)
-        if depth <= 0 or self._nodes < 0 or self.snapshots.chars >= self._most_chars:
+        if self._nodes < 0 or self.snapshots.chars >= self._most_chars:
             most = 0
         if most < size:
             self.is_cut = True
@@ -184,7 +196,7 @@ class Copier:
 
     def mapping(self, value: Any, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> Any:
         """Return a copy of the entries of a mapping as a dict."""
-        most = self.room(size, depth)
+        most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
         copy = dict(islice(items, most))
@@ -192,9 +204,11 @@ class Copier:
         if str in kinds:
             self._count_all(copy.values())
         if not kinds <= _ATOMS:
+            self._around.add(id(value))
             for key, item in copy.items():
                 if type(item) not in _ATOMS:
                     copy[key] = _OPAQUE if self._nodes < 0 else self.of(item, depth - 1)
+            self._around.discard(id(value))
         last = self.known(value)
         if type(last) is dict and len(last) == len(copy) and _are_same(last, copy):
             return last
@@ -203,7 +217,7 @@ class Copier:
     def items(self, value: Any, depth: int) -> Any:
         """Return a copy of a list or tuple as one."""
         size = len(value)
-        most = self.room(size, depth)
+        most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
         copy: list[Any] = list(islice(iter_of(value), most))
@@ -211,12 +225,14 @@ class Copier:
         if str in kinds:
             self._count_all(copy)
         if not kinds <= _ATOMS:
+            self._around.add(id(value))
             for place, item in enumerate(copy):
                 if self._nodes < 0:
                     del copy[place:]
                     break
                 if type(item) not in _ATOMS:
                     copy[place] = self.of(item, depth - 1)
+            self._around.discard(id(value))
         made = tuple(copy) if isinstance(value, tuple) else copy
         last = self.known(value)
         if type(last) is type(made) and len(last) == len(made) and all(map(is_, last, made)):

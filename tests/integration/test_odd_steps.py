@@ -85,6 +85,13 @@ def round_about() -> list[Any]:
     return made
 
 
+def family() -> dict[str, Any]:
+    """Return a parent of many children, each of which holds its parent several times."""
+    parent: dict[str, Any] = {"children": []}
+    parent["children"] += [{"up": parent, "also": [parent, parent]} for _ in range(9)]
+    return parent
+
+
 ODD: dict[str, Callable[[Variation], Any]] = {
     "a row that cannot be written": lambda draw: [{"a": Silent(), "b": draw.name()}],
     "keys that are numbers": lambda draw: [{1: draw.name(), 2: draw.name()}],
@@ -92,6 +99,7 @@ ODD: dict[str, Callable[[Variation], Any]] = {
     "a field that is not set": lambda draw: [Lazy(draw.name())],
     "a number of many digits": lambda draw: [{"n": 10**5000, "name": draw.name()}],
     "a list in itself": lambda draw: round_about(),
+    "children that hold their parent": lambda draw: [family()],
     "a deep list": lambda draw: deep(3000),
     "a deep text": lambda draw: "[" * 3000 + "]" * 3000,
     "an array": lambda draw: Ambiguous(),
