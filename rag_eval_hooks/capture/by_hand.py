@@ -134,12 +134,16 @@ class CallsByHand:
         """True if `sweep` has something to do."""
         return bool(self._ended or self._requests or self._retrievals or self._loose)
 
-    def was_shown(self, interaction: Interaction) -> bool:
-        """Return whether a root's prompts show documents of retrievals outside of it.
+    def is_joined(self, interaction: Interaction) -> bool:
+        """Return whether a root belongs to a retrieval outside of it, and both are captured.
 
-        These are the same texts as those of its steps, undivided and with their metadata.
+        What that found is what the root's steps hold, undivided and with its metadata.
         """
-        if interaction.framework not in self.everywhere or interaction.place is None:
+        return interaction.framework in self.everywhere and self.was_shown(interaction)
+
+    def was_shown(self, interaction: Interaction) -> bool:
+        """Return whether a root's prompts show documents of retrievals outside of it."""
+        if interaction.place is None:
             return False
         waiting = [*self._retrievals, *(one for one in list(self._ended) if one.retrieves)]
         return bool(retrievals_shown(HandCall(interaction, interaction.place), waiting))

@@ -41,6 +41,12 @@ _CHILDLESS = (
     "The run %r ended without any step that capture could see: callbacks in a constructor are not "
     "handed on. Pass them in the config of the call, or use RagEvalCallbackHandler.enable(evals)."
 )
+_UNRETRIEVED = (
+    "A request was answered without retrieved text that capture can see, so it was not evaluated. "
+    "If it did retrieve, name its search tools in retrieval_tools=, or call "
+    "record_contexts(documents) where it searches. stats().without_retrieval counts such requests; "
+    "see docs/capture.md, 'I see no sample'."
+)
 
 
 class Endings:
@@ -73,6 +79,7 @@ class Endings:
         self._parents: WeakValueDictionary[Hashable, UnseenParent] = WeakValueDictionary()
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._warned_childless = False
+        self._warned_unretrieved = False
         self._passed_over = 0
 
     @property
@@ -131,7 +138,7 @@ class Endings:
         elif retrieved or (
             retrieved is None
             and has_retrieved(interaction, answer_of(interaction))
-            and not self._by_hand.was_shown(interaction)
+            and not self._by_hand.is_joined(interaction)
         ):
             self._on_end(interaction)
         else:
@@ -149,13 +156,10 @@ class Endings:
         span = trace.get_current_span(interaction.otel).get_span_context()
         if span.is_valid:
             self._traces.append(format_trace_id(span.trace_id))
-        if self._passed_over == 1:
-            _logger.warning(
-                "A request was answered without retrieved text that capture can see, so it was not "
-                "evaluated. If it did retrieve, name its search tools in retrieval_tools=, or call "
-                "record_contexts(documents) where it searches. stats().without_retrieval counts "
-                "such requests; see docs/capture.md, 'I see no sample'."
-            )
+        # Of a model that was shown what a retriever found, the calls by hand tell what to do.
+        if not self._warned_unretrieved and not self._by_hand.was_shown(interaction):
+            self._warned_unretrieved = True
+            _logger.warning(_UNRETRIEVED)
 
     def name_parent(self, root: Run, parent_id: Hashable, held: Callable[[], object]) -> None:
         """Note the parent that a root names, and whose start was never reported.

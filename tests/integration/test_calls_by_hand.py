@@ -174,9 +174,9 @@ def call(way: Way, *given: Any) -> None:
 @pytest.mark.parametrize("with_span", [True, False])
 @pytest.mark.parametrize("way", [*SYNC, *ASYNC])
 def test_one_question_is_one_interaction(
-    way: Way, with_span: bool, seed: int, world: World
+    way: Way, with_span: bool, seed: int, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Question, contexts and answer are those of the request, in the request's own trace."""
+    """Question, contexts and answer are those of the request, in its own trace; nothing warns."""
     dice = random.Random(f"{way.__name__} {seed}")
     one = random_request(dice)
     tracer = world.provider.get_tracer("server")
@@ -185,6 +185,7 @@ def test_one_question_is_one_interaction(
         call(way, Desk([one]), one, dice.choice(PROMPTS))
     assert captured(world) == [one]
     assert world.evals.stats().without_retrieval == 0
+    assert [one.getMessage() for one in caplog.records if "evaluated" in one.getMessage()] == []
     rag = next(s for s in world.exporter.get_finished_spans() if s.name.startswith("invoke_wor"))
     if with_span:
         server = next(s for s in world.exporter.get_finished_spans() if s.name == "GET /ask")
