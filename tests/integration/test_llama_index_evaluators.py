@@ -120,27 +120,32 @@ def test_a_sample_that_lacks_a_field_is_not_asked() -> None:
 
 
 async def test_ours_in_their_batch_runner() -> None:
-    """Our suite runs in `BatchEvalRunner` and gives the score that it gives elsewhere."""
+    """Our suite gives the score there that it gives elsewhere, and none where it is undecided."""
     with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
         runner = BatchEvalRunner(
             {"faithful": SuiteEvaluator(evals, "ragas.faithfulness")}, workers=2
         )
         results = await runner.aevaluate_response_strs(
-            queries=["When was the tower built?"] * 2,
-            response_strs=["The tower was built in 1921.", "The tower has 12 bells."],
-            contexts_list=[["The tower was built in 1921."]] * 2,
+            queries=["When was the tower built?"] * 3,
+            response_strs=[
+                "The tower was built in 1921.",
+                "The tower was built in 1850.",
+                "The tower has 12 bells.",
+            ],
+            contexts_list=[["The tower was built in 1921."]] * 3,
         )
         expected = await evals.aevaluate(SAMPLE)
     scores = [result.score for result in results["faithful"]]
     faithful = expected["ragas.faithfulness"]
     assert isinstance(faithful, Score)
-    assert scores == [faithful.value, 0.0]
-    assert [result.passing for result in results["faithful"]] == [True, False]
+    assert scores == [faithful.value, 0.0, None]
+    assert [result.passing for result in results["faithful"]] == [True, False, None]
+    assert [result.invalid_result for result in results["faithful"]] == [False, False, True]
 
 
 async def test_many_of_ours_in_their_batch_runner() -> None:
     """Run side by side, each result is that of its own response."""
-    texts = ["The tower was built in 1921.", "The tower has 12 bells."] * 10
+    texts = ["The tower was built in 1921.", "The tower was built in 1850."] * 10
     with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
         runner = BatchEvalRunner(
             {"faithful": SuiteEvaluator(evals, "ragas.faithfulness")}, workers=8
