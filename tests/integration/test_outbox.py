@@ -23,7 +23,7 @@ from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.delivery.outbox_reader import read_counts
 from rag_eval_hooks.incidents import Incidents
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and limits of a file")
 SINK = "sink"
@@ -85,24 +85,26 @@ def _obey(own: Outbox, held: dict[str, list[Job]], kind: str, *rest: Any) -> Any
         text = json.dumps({"sample": {"sample_id": rest[0]}})
         job = Job(EVALUATE, text, lambda: text)
         own.put(job)
-        own.drain(30)
+        own.drain(PATIENCE)
         held[EVALUATE].append(job)
         return job.is_stored
     if kind == "fill":
         resource.setrlimit(resource.RLIMIT_FSIZE, (rest[0], resource.RLIM_INFINITY))
         return True
     if kind == "close":
-        own.close(30)
+        own.close(PATIENCE)
         return True
     jobs = held[rest[0]]
     if not jobs:
         return None
     job = jobs.pop(0)
     then = [Job(SINK, job.payload, lambda: job.payload)] if rest[0] == EVALUATE else []
-    is_ours = own.done(job, f"ended:{rest[0]}", then).result(30)
+    name = json.loads(job.payload)["sample"]["sample_id"]
+    is_ours = own.done(job, f"{rest[0]} {name}", then).result(PATIENCE)
     if is_ours and then:
         held[SINK] += then
-    return [json.loads(job.payload)["sample"]["sample_id"], is_ours]
+    # While the disk fails nobody waits for it: that the job is ended may not be on disk.
+    return [name, is_ours, job.row is not None and not own.is_stalled]
 
 
 class Machine(RuleBasedStateMachine):
@@ -116,6 +118,7 @@ class Machine(RuleBasedStateMachine):
         self.number = 0
         self.stored: set[str] = set()
         self.ended: dict[str, Counter[str]] = {EVALUATE: Counter(), SINK: Counter()}
+        self.noted: dict[str, Counter[str]] = {EVALUATE: Counter(), SINK: Counter()}
 
     @property
     def awake(self) -> list[Node]:
@@ -135,9 +138,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.awake)
     @rule(index=st.integers(0, 3), consumer=st.sampled_from([EVALUATE, SINK]))
     def end(self, index: int, consumer: str) -> None:
-        answer = self.node(index).ask("done", consumer)
-        if answer is not None and answer[1]:
-            self.ended[consumer][answer[0]] += 1
+        self._end(self.node(index), consumer)
 
     @rule(index=st.integers(0, 3))
     def kill(self, index: int) -> None:
@@ -169,19 +170,32 @@ class Machine(RuleBasedStateMachine):
             if self.stored:
                 until(lambda: self._is_done(last))
             # A sample that could not be stored may be counted, too; a stored one is, once.
-            for consumer, ended in self.ended.items():
-                assert set(ended.values()) <= {1}, (consumer, ended)
-                assert self.stored <= ended.keys()
+            counts = read_counts(self.path / outbox_file.NAME)
+            counted = {name: n for name, n in counts.items() if " " in name}
+            assert set(counted.values()) <= {1}, counted
+            assert {f"{EVALUATE} {name}" for name in self.stored} <= counted.keys()
+            for consumer in (EVALUATE, SINK):
+                assert set(self.noted[consumer].values()) <= {0, 1}, self.noted
+                assert self.stored <= self.ended[consumer].keys()
             last.ask("close")
         finally:
             last.kill()
             self.folder.cleanup()
 
+    def _end(self, node: Node, consumer: str) -> bool:
+        answer = node.ask("done", consumer)
+        if answer is None:
+            return False
+        name, is_ours, is_noted = answer
+        if is_ours:
+            self.ended[consumer][name] += 1
+            self.noted[consumer][name] += is_noted
+        return True
+
     def _is_done(self, last: Node) -> bool:
         for consumer in (EVALUATE, SINK):
-            while (answer := last.ask("done", consumer)) is not None:
-                if answer[1]:
-                    self.ended[consumer][answer[0]] += 1
+            while self._end(last, consumer):
+                pass
         counts = read_counts(self.path / outbox_file.NAME)
         return counts.get("pending", 0) == 0 and "undelivered" not in counts
 

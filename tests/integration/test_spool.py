@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -448,7 +449,10 @@ def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
         """,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("spool: ") == 1
+    # Where the machine is busy, too, a wait for the disk may run out besides.
+    kinds = Counter(re.findall(r"spool: (\w+)", done.stderr))
+    assert kinds["OperationalError"] == 1
+    assert set(kinds.values()) == {1}
 
 
 def own_file(folder: Path) -> Path:
