@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, DataRow
 from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.evals import RagEval
-from rag_eval_hooks.result import Evaluation, unscored_of
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.read import read
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes, Score
+from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Ask", "DatasetRun", "DoneRows", "RunSink", "rows_done", "run_dataset"]
@@ -91,7 +91,7 @@ def rows_done(path: Path) -> DoneRows:
     done, failed = DoneRows(), set()
     for row in read(path) if path.exists() else ():
         key = row.sample.metadata.get(ROW_KEY)
-        if unscored_of(row.outcomes):
+        if _has_failed(row.outcomes):
             failed.add(key)
             continue
         done.see(row.outcomes)
@@ -105,6 +105,11 @@ def rows_done(path: Path) -> DoneRows:
             kept.writelines(line for line in file if _row_key(line) not in failed - {None})
         rest.replace(path)
     return done
+
+
+def _has_failed(outcomes: Outcomes) -> bool:
+    """Return whether another try may give a score; one that is undecided stays undecided."""
+    return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes.values())
 
 
 def _row_key(line: bytes) -> object:
@@ -132,7 +137,7 @@ class RunSink(JsonlSink):
         super().deliver(evaluation)
         with self._changed:
             self.delivered += 1
-            self.partial += bool(evaluation.unscored)
+            self.partial += _has_failed(evaluation.outcomes)
             self.usage = sum((one.usage for one in evaluation.outcomes.values()), start=self.usage)
             self.done.see(evaluation.outcomes)
             self._changed.notify_all()

@@ -115,6 +115,22 @@ def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
     assert set(rows_in(tmp_path / "d.results.jsonl").values()) == {1}
 
 
+def test_undecided_rows_are_no_failures_and_stay(tmp_path: Path) -> None:
+    """A judge that cannot tell has not failed: another try would tell the same."""
+    path = data(tmp_path, 1)
+    row = {**json.loads(path.read_text()), "answer": "Vessels set out from the pier at dawn."}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    arguments = ("evaluate", str(path), "--metrics", "ragas.faithfulness")
+    first = run_command(tmp_path, *arguments, variables={})
+    assert (first.code, "a metric failed" in first.out) == (0, False)
+    values = [
+        row.outcomes["ragas.faithfulness"].value for row in read(tmp_path / "d.results.jsonl")
+    ]
+    assert values == [1.0, None]
+    assert "2 were there already" in run_command(tmp_path, *arguments, variables={}).out
+
+
 def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
     """Rows that are no samples are counted and named; the others are evaluated."""
     path = data(tmp_path, 5)
