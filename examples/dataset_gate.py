@@ -3,11 +3,11 @@
     pip install "rag-eval-hooks[langchain,report]"
     cd examples
     rag-eval-hooks evaluate questions.csv --chain dataset_gate:chain -o new.jsonl
-    rag-eval-hooks compare base.jsonl new.jsonl --fail-on "ragas.faithfulness<0.8"
+    rag-eval-hooks compare base.jsonl new.jsonl --fail-on-point "ragas.faithfulness<0.8"
 
 `base.jsonl` is what the first command wrote on the main branch. The second ends with 1 where the
-samples show that the new mean is below 0.8; `rag-eval-hooks report new.jsonl --worst 5` shows the
-worst answers.
+new mean is below 0.8. With dozens of questions use `--fail-on`, which fails only where the samples
+show it: two prove nothing. `rag-eval-hooks report new.jsonl --worst 5` shows the worst answers.
 """
 
 from __future__ import annotations

@@ -54,7 +54,9 @@ class Scripted(BaseChatModel):
             call = {"name": "search", "args": {"query": str(last.content)}, "id": "1"}
             message = AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
         else:
-            message = AIMessage("The ferry to Skarn leaves the north quay at 08:40.")
+            message = AIMessage(
+                "The ferry to Skarn leaves the north quay at 08:40 on every working day."
+            )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 

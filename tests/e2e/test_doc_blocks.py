@@ -42,6 +42,7 @@ NOT_RUN_HERE = {
     ". .venv/bin/activate": "the same",
     "python examples": "`tests/e2e/test_examples.py` runs them",
     "celery": "needs a broker: `tests/integration/test_fleet.py` runs it",
+    "rag-eval-hooks worker": "needs a broker, and runs for ever: `tests/integration/test_fleet.py`",
     "python -m benchmarks.house": "reads the whole source, for half a minute: `.ci/run` runs it",
     "python app.py --otlp": "that of `examples/observability`, which `make viewers` runs",
 }

@@ -119,6 +119,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "provider": _provider,
     "question": lambda: QUESTION,
     "request": lambda: None,
+    "sample": lambda: {"question": QUESTION, "contexts": TEXTS, "answer": "Early, by the quay."},
     "sample_id": lambda: "s-1",
     "search": lambda: lambda _question: TEXTS,
     "stream_with_context": lambda: lambda function: function,
