@@ -57,7 +57,7 @@ def test_copy_is_the_same_object_until_the_value_changes(value: Any, added: Any)
 @given(st.integers(200, 20_000), st.sampled_from(["rows", "numbers", "nested", "cycle"]))
 def test_copy_on_the_request_thread_is_bounded_and_says_so(size: int, shape: str) -> None:
     cycle: list[Any] = []
-    cycle.extend([cycle] * size)
+    cycle.extend([cycle] * (20 * size))
     value: Any = {
         "rows": [{"name": str(n), "price": n} for n in range(size)],
         "numbers": {str(n): n for n in range(20 * size)},
@@ -69,6 +69,31 @@ def test_copy_on_the_request_thread_is_bounded_and_says_so(size: int, shape: str
     assert made.is_cut
     assert taken["question"] == "q"
     assert _entries(taken) < 4000
+
+
+@given(VALUES, st.integers(1, 20))
+def test_copy_of_what_holds_itself_leaves_out_nothing_else(value: Any, times: int) -> None:
+    """A child may hold its parent, and the parent its children."""
+    parent: dict[str, Any] = {"value": value}
+    parent["children"] = [{"name": n, "parent": parent} for n in range(times)]
+    made = copier(nodes=LATE_NODES)
+    taken = made.of(parent)
+    assert taken["value"] == value
+    assert [child["name"] for child in taken["children"]] == list(range(times))
+    assert not made.is_cut
+    assert not made.is_shallow
+
+
+@given(st.integers(0, 100), st.integers(1, 60))
+def test_copy_says_what_it_leaves_out_for_its_depth(levels: int, most: int) -> None:
+    """On the request's thread it is then copied again later, with more levels."""
+    value: Any = ["text"]
+    for _ in range(levels):
+        value = [value]
+    made = copier(nodes=LATE_NODES)
+    taken = made.of(value, most)
+    assert made.is_shallow == (levels >= most)
+    assert made.is_shallow or taken == value
 
 
 def _entries(value: Any) -> int:
