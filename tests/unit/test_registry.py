@@ -29,7 +29,7 @@ yaml = pytest.importorskip("yaml")
 FOLDER = Path(rag_eval_hooks.__file__).parent / "registry"
 TYPES = {"string": str, "double": float, "boolean": bool, "int": int, "string[]": list}
 SCRIPT = Path(__file__).parents[2] / "docs" / "telemetry_tables.py"
-FIELDS = ("score", "normalised", "label", "pass", "reason", "sample_rate")
+FIELDS = ("score", "normalised", "label", "pass", "screening", "reason", "sample_rate")
 
 
 def groups() -> Iterator[dict[str, Any]]:
@@ -65,7 +65,8 @@ def test_every_name_is_declared_and_no_other() -> None:
         semconv.eval_key(metric.id, field)
         for metric in ALL_METRICS
         for field in FIELDS
-        if field != "normalised" or metric.scale != UNIT
+        if (field != "normalised" or metric.scale != UNIT)
+        and (field != "screening" or metric.findings)
     }
     assert set(declared()) == constants("EVAL_") | results
     metrics = [one["metric_name"] for one in groups() if one["type"] == "metric"]
@@ -102,6 +103,8 @@ def drawn(source: random.Random) -> tuple[Thresholds, Evaluation]:
             label=source.choice([None, "word"]),
             probability=source.choice([None, 0.5, 1.0]),
             probability_estimated=source.choice([True, False]),
+            screening=bool(metric.findings) and source.choice([True, False]),
+            risk=source.choice([None, 0.25]),
         )
         if source.random() < 0.8
         else NotScored(Cause.JUDGE_FAILED)
