@@ -39,7 +39,8 @@ def test_everything_works_without_posix(tmp_path: Path) -> None:
         from rag_eval_hooks.cli.main import main
         from rag_eval_hooks.instrumentor import finish_at_sigterm
 
-        asked = {"question": "How long?", "contexts": ["It is 2."], "answer": "It is 5."}
+        asked = {"question": "How long?", "contexts": ["The bridge is 2 km long."],
+                 "answer": "The bridge is 5 km long."}
         settings = {"embedder": "none", "budget": {"calls_per_day": 5, "path": "budget.db"}}
         with RagEval(sinks=["jsonl:scores.jsonl"], spool="spool", **settings) as evals:
             assert evals.offer(asked)
