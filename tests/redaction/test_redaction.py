@@ -252,8 +252,8 @@ SCORED = [
     Sample(
         question="Which account takes the 25 euros?",
         contexts=("The fee of 25 euros goes to DE89 3704 0044 0532 0130 00.",),  # type: ignore[arg-type]
-        answer="Pay 25 euros to DE89 3704 0044 0532 0130 00",
-        reference="Pay 25 euros to DE89 3704 0044 0532 0130 00",
+        answer="The fee of 25 euros goes to DE89 3704 0044 0532 0130 00.",
+        reference="The fee of 25 euros goes to DE89 3704 0044 0532 0130 00.",
     ),
     Sample(
         question="When was it founded?",
@@ -276,6 +276,23 @@ def test_scores_stay_what_they_are(sample: Sample) -> None:
             values.append({n: o.value for n, o in outcomes.items() if isinstance(o, Score)})
     assert values[0] == values[1]
     assert values[0]
+
+
+@pytest.mark.parametrize("redact", ["none", "all"])
+@pytest.mark.parametrize("named", ["ada@varne.example", "bob@varne.example", "ada@lorne.example"])
+def test_an_address_is_supported_as_a_whole_only(named: str, redact: str) -> None:
+    """Another address of the host or person is none of the contexts', as is a placeholder's."""
+    with RagEval("ragas.faithfulness", LocalJudge(None), redact=redact) as evals:
+        outcomes = evals.evaluate(
+            Sample(
+                question="Who answers letters?",
+                contexts=("The clerk answers letters to ada@varne.example.",),  # type: ignore[arg-type]
+                answer=f"The clerk answers letters to {named}.",
+            )
+        )
+    score = outcomes["ragas.faithfulness"]
+    assert isinstance(score, Score)
+    assert score.value == float(named == "ada@varne.example")
 
 
 def test_patterns_of_ones_own() -> None:

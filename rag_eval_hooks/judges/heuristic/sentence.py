@@ -21,6 +21,7 @@ __all__ = [
     "BREAK",
     "BREAKS",
     "LEXICONS",
+    "PLACEHOLDER",
     "Claim",
     "Item",
     "Lexicon",
@@ -71,6 +72,8 @@ BREAKS: Final = (",", ";", "&")
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
+PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")
+"""What redaction leaves of a value: `<EMAIL_1>`."""
 _LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
 _BARE: Final = 3  # words; in an answer as short as this a capital means a name
@@ -202,6 +205,8 @@ def _names(sentence: Sentence) -> Iterable[tuple[str, frozenset[str]]]:
             yield phrase, parts
     for address in _ADDRESS.findall(text) if "@" in text or "://" in text else ():
         yield address, frozenset(terms(address)) & sentence.terms
+    for value in PLACEHOLDER.findall(text) if "<" in text else ():
+        yield value, frozenset(terms(value)) & sentence.terms
 
 
 def _opens(text: str, word: str) -> bool:

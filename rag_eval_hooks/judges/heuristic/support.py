@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.claim_verdict import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align
-from rag_eval_hooks.judges.heuristic.passages import Chunks, Window, best_window
-from rag_eval_hooks.judges.heuristic.sentence import BREAKS, Claim, Sentence
+from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Window, best_window
+from rag_eval_hooks.judges.heuristic.sentence import BREAKS, PLACEHOLDER, Claim, Sentence
 from rag_eval_hooks.judges.heuristic.values import is_derived, is_stated
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.languages import function_word_counts
@@ -170,7 +170,8 @@ def _missing(claim: Claim, chunks: Chunks, question: frozenset[str]) -> _Ruling 
     text = claim.sentence.text
     for phrase in _lacking_names(claim, chunks, question):
         before, _, after = text.partition(phrase)
-        if not _ASIDE.search(before[-80:]) and not _CONTROL.match(after) and not phrase.isupper():
+        named = PLACEHOLDER.fullmatch(phrase) or not phrase.isupper()
+        if named and not _ASIDE.search(before[-80:]) and not _CONTROL.match(after):
             return _Ruling(_MISSING, f"the name {phrase!r} is in no chunk")
     return None
 
@@ -188,8 +189,16 @@ def _lacking_names(claim: Claim, chunks: Chunks, question: frozenset[str]) -> Se
         phrase
         for phrase, parts in claim.names.items()
         if not parts <= question | _UNITS
-        and not any(chunk.has_form(part) for chunk in chunks for part in parts)
+        and not any(_has_name(chunk, phrase, parts) for chunk in chunks)
     ]
+
+
+def _has_name(chunk: Passage, phrase: str, parts: frozenset[str]) -> bool:
+    if PLACEHOLDER.fullmatch(phrase) or ("@" in phrase and "://" not in phrase):
+        # Addresses share words, such as the host's, and placeholders share their kind.
+        whole = phrase.casefold()
+        return any(whole in one.text.casefold() for one in chunk.sentences)
+    return any(map(chunk.has_form, parts))
 
 
 def _features(
