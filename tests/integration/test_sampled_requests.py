@@ -145,7 +145,7 @@ def test_feedback_finds_a_request_by_trace_and_by_run(
 
 
 def test_a_budget_stops_a_judge_over_http(tmp_path: Path) -> None:
-    """No request is sent beyond the budget; what needs no judge is still scored, all counted."""
+    """No sample is judged by halves; what needs no judge is still scored, all counted."""
     config = RagEvalConfig(
         budget={"calls_per_hour": 5, "path": str(tmp_path / "b.db")}, embedder="none"
     )
@@ -161,7 +161,7 @@ def test_a_budget_stops_a_judge_over_http(tmp_path: Path) -> None:
                 )
             assert evals.flush(300)
             stats = evals.stats()
-        assert len(server.calls()) == 5
+        assert len(server.calls()) == 4
     outcomes = [result.outcomes["ragas.faithfulness"] for result in memory.results]
     refused = [o for o in outcomes if isinstance(o, NotScored)]
     assert {outcome.cause for outcome in refused} == {"over_budget"}

@@ -148,17 +148,15 @@ def test_usage_adds_up(server: JudgeServer) -> None:
         assert on_spans == pytest.approx(sum(getattr(one, field) for one in used))
 
 
-def test_a_failed_try_is_seen() -> None:
-    """A try that was answered 500 is a span with an error, beside the one that succeeded."""
-    with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({1}))]) as server:
+def test_failed_call_is_a_span_with_its_error() -> None:
+    with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
         world = World(server, trace_judge=True, metrics="ragas.faithfulness", embedder="none")
         world.ask()
-        failed, *fine = sorted(world.named("chat"), key=when)
+        failed = world.named("chat")
         world.evals.shutdown()
-    assert failed.status.status_code is StatusCode.ERROR
-    assert told(failed)["error.type"] == "500"
-    assert fine
-    assert all(span.status.status_code is StatusCode.UNSET for span in fine)
+    assert failed
+    assert {span.status.status_code for span in failed} == {StatusCode.ERROR}
+    assert {told(span)["error.type"] for span in failed} == {"500"}
 
 
 def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
