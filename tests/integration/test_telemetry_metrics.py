@@ -20,6 +20,7 @@ def test_metrics_count_what_stats_count() -> None:
     world.ask()
     world.evals.shutdown()
     world.ask(flush=False)
+    assert world.evals.stats().dropped == {"shutdown": 1}
     counted = {
         (p.attributes["rag.eval.outcome"], p.attributes.get("rag.eval.reason")): p.value
         for p in world.metrics.points("rag.eval.samples")
