@@ -7,13 +7,13 @@ COUNT = """
 import sys
 before = len(sys.modules)
 import time
-began = time.perf_counter()
+began = time.process_time()
 import rag_eval_hooks
-print(time.perf_counter() - began, len(sys.modules) - before)
+print(time.process_time() - began, len(sys.modules) - before)
 print(*{name.partition(".")[0] for name in sys.modules})
 """
 FORBIDDEN = {"langchain_core", "llama_index", "openai", "torch", "numpy", "rich", "tenacity"}
-LIMIT_S = 1.0  # tens of milliseconds are usual; this catches only a heavy import
+LIMIT_S = 1.5  # of CPU; catches only a heavy import
 
 runs = [
     subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True)
