@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from llama_index.core import __version__
 from llama_index.core import agent as agents
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.query_engine import RouterQueryEngine
@@ -18,6 +17,7 @@ from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool,
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 from rag_eval_hooks.sample import Status
+from tests.matrix.llama_index.agents import NO_TOOL_THREADS
 from tests.matrix.llama_index.helpers import samples
 from tests.matrix.llama_index.kit import ASYNC, CALL, Scripted, until_asked
 from tests.matrix.llama_index.nested_engines import Everything
@@ -234,7 +234,7 @@ async def test_a_cancelled_agent_is_no_success(world: World, seed: int) -> None:
     assert (sample.question, sample.answer, sample.status) == (question, None, Status.CANCELLED)
 
 
-@pytest.mark.skipif(__version__ == "0.12.0", reason="this version refuses nested loops")
+@pytest.mark.skipif(NO_TOOL_THREADS is not None, reason=str(NO_TOOL_THREADS))
 @pytest.mark.parametrize("seed", seeds(size(2, 5)))
 async def test_engines_that_a_running_loop_hands_to_a_thread_belong_to_the_question(
     world: World, seed: int

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from llama_index.core import __version__
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 
@@ -42,6 +44,12 @@ try:
 except ImportError:
     NO_AGENTS = "agents as workflows came with llama-index-core 0.12.6"
 
+_LINKED = (0, 14, 22)
+NO_TOOL_THREADS = (
+    None
+    if tuple(map(int, re.findall(r"\d+", __version__)[:3])) >= _LINKED
+    else "before 0.14.22 nothing tells which call a thread belongs to"
+)
 GROUP = "agents, workflows"
 
 
