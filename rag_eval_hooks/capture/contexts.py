@@ -195,7 +195,10 @@ class _Search:
             source = ContextSource.STEP
         surer = list(passages)
         if passages is self._documents:
-            tools = [*self._sure_tools, *self._unsure_tools]
+            # What a tool that the application named gave needs no proof by the answer.
+            named = [p for p in self._sure_tools if p.found.named]
+            tools = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in named]
+            surer += named
             surer += self._used(tools, surer)
         steps = self._used(self._provenance.step_texts(Origin.STEP, beside=True), surer)
         earlier = self._used(self._earlier_texts(), [*surer, *steps])
