@@ -138,20 +138,6 @@ async def verified(judge: Judge) -> Any:
 
 
 @all_judges
-async def test_a_provider_that_is_busy_is_asked_again(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A 429, or the 529 of Anthropic, costs a call and the pause it asks for, and no finding."""
-    fault = Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}), retry_after="1")
-    with ProviderServer(faults=[fault]) as server:
-        findings = await verified(make(server, monkeypatch))
-        assert found(findings) == TRUTH
-        assert spent(findings).calls == pytest.approx(2) == len(server.requests)
-        first, second = server.requests
-        assert second.at - first.at >= 0.9
-
-
-@all_judges
 async def test_a_provider_that_stays_busy_is_told_by_its_status(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
