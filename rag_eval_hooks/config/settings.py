@@ -50,7 +50,7 @@ REDACTIONS = (
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
 BUDGET = (
     "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; calls_per_second; "
-    "and path, the path of a file or the URL of a Redis"
+    "and path, the path of a file"
 )
 _Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
@@ -124,8 +124,8 @@ class RagEvalConfig(BaseSettings):
     ] = setting({}, "Samples evaluated in any `second` and any `minute`, by this process.")
     budget: Annotated[Budgets, Expected(BUDGET)] = setting(
         {},
-        "Limits of judge and embedder by UTC hour or day; `calls_per_second`, above which calls "
-        "are delayed; and `path`, a file or a Redis by which processes share one budget.",
+        "Limits of judge and embedder by UTC hour or day. Calls above `calls_per_second` wait. "
+        "Processes that name one file as `path` share one budget.",
     )
     sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
     queue_size: Count = setting(1000, "Queued samples; further ones are dropped and counted.")
@@ -159,7 +159,7 @@ class RagEvalConfig(BaseSettings):
         "thread", "Evaluate in a `thread`, or by `celery` workers; see [fleet](fleet.md)."
     )
     broker: Annotated[Secret, Expected(BROKER)] = setting(
-        None, "Broker of the workers, and Redis for results and the budget; never printed."
+        None, "Broker of the workers, and Redis for results; never printed."
     )
     sinks: Annotated[Names, Expected(sinks_wanted())] = setting(
         (), "Destinations of scores besides the span."

@@ -8,7 +8,6 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.base import AsksBudget, Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.calls.failures import is_time_out
 from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import ABOUT, SPECS
@@ -40,12 +39,8 @@ class MeteredJudge:
         meter = Meter()
         with meter.charging(), observed_call(Caller(self.name), is_request=False):
             await meter.send()
-            try:
+            with meter.replying():
                 findings = await self._judge.make(sample, wanted, known)
-            except Exception as error:
-                if not is_time_out(error):
-                    meter.fail()
-                raise
             used = sum(findings.usage.values(), start=Usage())
             meter.replied(round(used.input_tokens), round(used.output_tokens))
             return findings
@@ -90,7 +85,8 @@ class AllowedEmbedder:
         caller = Caller(self.name, Operation.EMBEDDINGS)
         with meter.charging(), observed_call(caller, is_request=False):
             await meter.send()
-            vectors, used = await self._embedder.embed_metered(texts)
+            with meter.replying():
+                vectors, used = await self._embedder.embed_metered(texts)
             meter.replied(round(used.input_tokens), 0)
             return vectors, used
 

@@ -91,6 +91,16 @@ class Meter:
             self._reserved = await budget.reserve(expected, embedding=self._embedding)
         self._add(Usage(calls=1))
 
+    @contextmanager
+    def replying(self) -> Iterator[None]:
+        """Give back the tokens of a try that fails in the block; a timeout keeps its estimate."""
+        try:
+            yield
+        except Exception as error:
+            if not is_time_out(error):
+                self.fail()
+            raise
+
     def fail(self) -> None:
         """Note that the try was answered without a result: it took no tokens.
 
@@ -190,13 +200,9 @@ class Requests:
         self, request: Callable[[Call], Awaitable[T]], call: Call, meter: Meter
     ) -> T:
         await meter.send()
-        try:
+        with meter.replying():
             async with asyncio.timeout(self._limits.timeout):
                 return await request(call)
-        except Exception as error:
-            if not is_time_out(error):
-                meter.fail()
-            raise
 
     def _gate(self) -> Gate:
         loop = asyncio.get_running_loop()
