@@ -14,9 +14,8 @@ from opentelemetry import trace
 from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.answer import answer_of
-from rag_eval_hooks.capture.by_hand import CallsByHand
 from rag_eval_hooks.capture.contexts import has_retrieved
-from rag_eval_hooks.capture.hand_calls import answers, asks_nothing, is_step
+from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind, UnseenParent
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.capture.snapshots import Snapshots
@@ -66,7 +65,7 @@ class Endings:
     def __init__(
         self,
         on_end: Callable[[Interaction], None],
-        by_hand: CallsByHand,
+        by_hand: ManualCalls,
         suspensions: Suspensions,
         incidents: Incidents,
     ) -> None:
@@ -131,14 +130,18 @@ class Endings:
         is_manual = interaction.root.kind is RunKind.MANUAL
         if not interaction.is_readable or is_manual:
             self._on_end(interaction)
-        elif asks_nothing(interaction):
+        elif _asks_nothing(interaction):
             return
         elif is_step(interaction):
             self._pass_over(interaction)
         elif retrieved or (
             retrieved is None
             and has_retrieved(interaction, answer_of(interaction))
-            and not self._by_hand.is_joined(interaction)
+            # A retrieval outside of it has what its steps hold undivided and with metadata.
+            and not (
+                interaction.framework in self._by_hand.everywhere
+                and self._by_hand.was_shown(interaction)
+            )
         ):
             self._on_end(interaction)
         else:
@@ -236,6 +239,13 @@ def _is_closed_early(interaction: Interaction) -> bool:
     answer = fold(root.text or "")
     said = (fold(run.text) for run in models if run.text and not run.unfinished)
     return not any(text and text in answer and 2 * len(text) >= len(answer) for text in said)
+
+
+def _asks_nothing(interaction: Interaction) -> bool:
+    """Return whether a root has no question, no model and no retriever, as one that indexes."""
+    kinds = (RunKind.RETRIEVER, RunKind.MODEL)
+    root, ended_well = interaction.root, interaction.status is Status.OK
+    return ended_well and not root.query and not any(r.kind in kinds for r in interaction.runs)
 
 
 def _is_childless(interaction: Interaction) -> bool:

@@ -10,9 +10,8 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 
 from rag_eval_hooks.capture.options import CaptureOptions
-from rag_eval_hooks.capture.places import place_of_caller
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Origin, Place, Run, RunKind
 from rag_eval_hooks.capture.scopes import Scope, enclosing_scope
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents, host_edge
@@ -160,7 +159,7 @@ class ManualInteraction:
     def _place(self, interaction: Interaction) -> None:
         if not trace.get_current_span(interaction.otel).get_span_context().is_valid:
             interaction.otel = self._made_in
-            interaction.place = place_of_caller(self._made_in)
+            interaction.place = Place.of_caller(self._made_in)
 
     @host_edge
     def _close(self, error: BaseException | None) -> None:

@@ -11,12 +11,11 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.bounded import EndedIds, oldest
-from rag_eval_hooks.capture.by_hand import CallsByHand
 from rag_eval_hooks.capture.endings import Endings, is_left
 from rag_eval_hooks.capture.left_out import LeftOutRequests
+from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
-from rag_eval_hooks.capture.places import current_task, place_of_caller
-from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Place, Run, RunKind, current_task
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.capture.scopes import enclosing_run
 from rag_eval_hooks.incidents import Incidents
@@ -84,7 +83,7 @@ class Recorder(Notes):
         self._max_open = max_open
         Notes.__init__(self, max_chars, max_text_chars)
         self._incidents = incidents or Incidents()
-        self.by_hand = CallsByHand(on_end, self._incidents)
+        self.by_hand = ManualCalls(on_end, self._incidents)
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.left_out = LeftOutRequests(int(ttl * 1e9), max_open)
         self.forked()
@@ -243,7 +242,7 @@ class Recorder(Notes):
             self._finish(first.root, Status.ABANDONED)
         interaction = Interaction(otel, {}, tags, sampling_key=key)
         interaction.metadata = self._cut_metadata(interaction, metadata)
-        interaction.place = place_of_caller(interaction.otel)
+        interaction.place = Place.of_caller(interaction.otel)
         interaction.opened = now = time.time_ns()
         interaction.task = current_task()
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
@@ -444,10 +443,7 @@ class Recorder(Notes):
             due = time.time_ns() - self._ttl_ns
             self.ended.decide_held(None if at_once else due)
             if self.by_hand.waits:
-                opened = list(self._open.values())
-                for interaction in opened:
-                    interaction.read()
-                self.by_hand.sweep(opened, at_once=at_once)
+                self.by_hand.sweep(list(self._open.values()), at_once=at_once)
         finally:
             self._sweeper = outer
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
@@ -10,25 +13,28 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.capture.options import CaptureOptions
-from rag_eval_hooks.capture.places import Place
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
 __all__ = [
+    "SAME_LINE",
     "DocumentList",
     "Facts",
     "Interaction",
     "LeftOut",
     "Origin",
     "Others",
+    "Place",
     "Run",
     "RunKind",
     "UnseenParent",
+    "current_task",
 ]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool]
@@ -158,6 +164,63 @@ class Others:
     span: OtherSpan | None = None
     # The context of the other root span, where its trace is not sampled.
     unrecorded: SpanContext | None = None
+
+
+SAME_LINE = 2
+"""Nearness of two calls in one task, or on one thread below one span."""
+
+
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the task of the caller, or None outside of any."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Span, task and thread around a call."""
+
+    span: trace.Span
+    task: weakref.ref[Any] | None
+    thread: int
+
+    @classmethod
+    def of_caller(cls, otel: OtelContext) -> Place:
+        """Return the place of the caller, in a context of OpenTelemetry."""
+        task = current_task()
+        reference = None if task is None else weakref.ref(task)
+        return cls(trace.get_current_span(otel), reference, threading.get_ident())
+
+    @property
+    def is_in_trace(self) -> bool:
+        """True if a span was current."""
+        return self.span.get_span_context().is_valid
+
+    def nearness(self, other: Place) -> int:
+        """Return how surely two calls belong to one request.
+
+        -1: they are in two traces. 0: unknown. 1: below one span, or on one thread. 2: SAME_LINE.
+        """
+        one, two = self.span.get_span_context(), other.span.get_span_context()
+        if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
+            return -1
+        below_one = one.is_valid and one.span_id == two.span_id
+        on_one = self.task is other.task and (self.task is not None or self.thread == other.thread)
+        if on_one:
+            return SAME_LINE if below_one or self.task is not None else 1
+        return int(below_one)
+
+    @property
+    def is_over(self) -> bool:
+        """True once the request's own span has ended, or without one its task."""
+        if self.is_in_trace:
+            parent = getattr(self.span, "parent", None)
+            is_outermost = parent is None or parent.is_remote
+            return is_outermost and getattr(self.span, "end_time", None) is not None
+        task = None if self.task is None else self.task()
+        return self.task is not None and (task is None or task.done())
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

@@ -1,0 +1,397 @@
+"""Joins retrievers and models that the application calls one by one into requests."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+from opentelemetry import context as otel_context
+
+from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Place, Run, RunKind
+from rag_eval_hooks.capture.replies import texts_in
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Status
+
+__all__ = ["ManualCalls", "answers", "is_step"]
+
+_MOST = 1000
+"""Root runs that may wait; the oldest is forgotten for one more."""
+_MOST_CHARS = 10_000_000
+_REMEMBERED_NS = 60 * 10**9
+"""Time for which a retrieval waits for the model that is shown its documents."""
+_PAUSE_S = 5.0
+"""Seconds without a further call after which a request is over."""
+_BEGINNING = 240
+"""Characters of a document that a prompt must hold where the document's end was cut."""
+_MOST_ADDED = 0.2
+"""Fraction of a text beside documents that a formatter adds."""
+_STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
+_ADVICE = (
+    "A retriever and a model were called separately, so the request was not captured. Call "
+    "RagEvalCallbackHandler.enable(evals), or wrap both in evals.interaction(question)."
+)
+
+
+def answers(interaction: Interaction) -> bool:
+    """Return whether a model spoke in a root that ended well."""
+    spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
+    return spoke and interaction.status is Status.OK and not is_step(interaction)
+
+
+def is_step(interaction: Interaction) -> bool:
+    """Return whether a root is a retrieval, or a tool or chain that only formats documents."""
+    root = interaction.root
+    if root.kind in _STEPS:
+        return True
+    if any(run.kind is RunKind.MODEL for run in interaction.runs):
+        return False
+    if root.kind is not RunKind.CHAIN or interaction.passed:
+        return root.kind is RunKind.TOOL
+    if not root.text or interaction.chosen is not None:
+        return False
+    text = rest = fold(root.text)
+    for found in interaction.lists:
+        for context in found.contexts:
+            rest = rest.replace(fold(context.text), "")
+    return len(rest) <= _MOST_ADDED * len(text)
+
+
+class _Call:
+    """An ended root that is no request by itself: a retrieval, or calls of a model."""
+
+    def __init__(self, interaction: Interaction, place: Place) -> None:
+        self.interaction = interaction
+        self.place = place
+        self.root = interaction.root
+        self.end = self.root.end or 0
+        self.retrieves = interaction.retrieves is not False and is_step(interaction)
+        self.models = [
+            run
+            for run in interaction.runs
+            if run.kind is RunKind.MODEL and run.prompt and not run.within(RunKind.RETRIEVER)
+        ]
+        self.retrievals: list[_Call] = []
+
+    @cached_property
+    def prompt(self) -> str:
+        return fold("\n".join(text for run in self.models for text in run.prompt))
+
+    @cached_property
+    def query(self) -> str:
+        return fold(self.root.query or "")
+
+    @cached_property
+    def documents(self) -> list[str]:
+        lists = self.interaction.lists
+        return [fold(context.text) for found in lists for context in found.contexts]
+
+    @cached_property
+    def text(self) -> str:
+        own = self.root.text
+        return (own if own is not None or not self.models else self.models[-1].text) or ""
+
+    def nearness(self, other: _Call) -> int:
+        return self.place.nearness(other.place)
+
+    def find_retrievals(self, known: Sequence[_Call]) -> None:
+        """Note the retrievals whose documents the prompts show, in their order.
+
+        Stricter than the search for contexts: a few equal words must not join two requests.
+        """
+        # A chain may call its retriever itself, without a word of where it stands.
+        began = max((run.start for run in self.models), default=self.root.start)
+        before = [one for one in known if one.end <= began and self.nearness(one) >= 0]
+        givers: dict[str, list[_Call]] = {}
+        for one in before:
+            for text in one.documents:
+                givers.setdefault(text, []).append(one)
+        shown = [some for text, some in givers.items() if _shows(self.prompt, text)]
+        chosen = {id(self._giver(some)) for some in shown}
+        chosen |= {id(one) for one in before if self._shows_short_texts(one)}
+        self.retrievals = [one for one in before if id(one) in chosen]
+
+    def _shows_short_texts(self, one: _Call) -> bool:
+        near = self.asks(one) and self.nearness(one) > 0
+        return near and not any(map(is_distinctive, one.documents))
+
+    def asks(self, retrieval: _Call) -> bool:
+        """Return whether the prompts show the question of a retrieval."""
+        return bool(retrieval.query) and retrieval.query in self.prompt
+
+    def _giver(self, givers: Sequence[_Call]) -> _Call | None:
+        """Return the retrieval that gave a document, unless two with other questions may have."""
+        best = max(givers, key=lambda one: (self.asks(one), self.nearness(one), one.end))
+        if self.asks(best) or self.nearness(best) == SAME_LINE:
+            return best
+        is_sure = all(one.end < best.end or one.query == best.query for one in givers)
+        return best if is_sure else None
+
+    def picks_tool(self, retrievals: Sequence[_Call]) -> bool:
+        """Return whether a model gave one of the tools that retrieved its arguments."""
+        tools = [one.query for one in retrievals if one.root.kind is RunKind.TOOL]
+        given = [
+            [fold(text) for text in texts_in(arguments) if text[:1] not in ("{", "[")]
+            for run in self.models
+            for arguments in run.tool_arguments
+        ]
+        return any(
+            texts and all(text in tool for text in texts) for texts in given for tool in tools
+        )
+
+
+def _shows(prompt: str, text: str) -> bool:
+    return is_distinctive(text) and text[:_BEGINNING] in prompt
+
+
+class _Request:
+    """Calls of models that belong together, by the documents that they share."""
+
+    def __init__(self, call: _Call) -> None:
+        self.calls = [call]
+        self.last = time.monotonic()
+
+    @property
+    def retrievals(self) -> list[_Call]:
+        return list({id(one): one for call in self.calls for one in call.retrievals}.values())
+
+    def takes(self, call: _Call) -> bool:
+        """Return whether a call shares documents, was asked for, or sums up several replies."""
+        nearness = max(call.nearness(one) for one in self.calls)
+        if shared := [one for one in call.retrievals if one in self.retrievals]:
+            both = (call, *self.calls)
+            return nearness > 0 or (
+                nearness == 0 and any(one.nearness(r) > 0 for r in shared for one in both)
+            )
+        if nearness <= 0:
+            return False
+        if any(one.picks_tool(call.retrievals) for one in self.calls):
+            return True
+        said = {text for one in self.calls if is_distinctive(text := fold(one.text))}
+        if call.retrievals:
+            return any(
+                is_distinctive(r.query) and r.query in t for r in call.retrievals for t in said
+            )
+        return sum(text in call.prompt for text in said) > 1
+
+    def is_over(self, requests: Iterable[_Request]) -> bool:
+        """Return whether its place is gone, or another request began in its line."""
+        last = self.calls[-1]
+        if all(one.place.is_over for one in (*self.calls, *self.retrievals)):
+            return True
+        begun = (r.calls[0] for r in requests if r is not self)
+        return any(one.root.start > last.end and one.nearness(last) == SAME_LINE for one in begun)
+
+    def is_going_on(self, opened: Iterable[Interaction]) -> bool:
+        """Return whether an open root may be a further call."""
+        for one in opened:
+            if one.place is None:
+                continue
+            one.read()
+            call = _Call(one, one.place)
+            if any(call.nearness(known) == SAME_LINE for known in self.calls):
+                return True
+            call.find_retrievals(self.retrievals)
+            if self.takes(call):
+                return True
+        return False
+
+
+class ManualCalls:
+    """Joins retrievals and model calls of one request, in the clock's thread.
+
+    A call belongs to the retrieval whose documents its prompt shows, never to one in another
+    trace. Ambiguous calls are not joined.
+
+    Args:
+        on_end: Called with every request.
+        incidents: Counts what is no request because capture is not on everywhere.
+
+    Attributes:
+        everywhere: Frameworks of which every run of the process is captured. Calls of others are
+            not joined, because nothing is known of the calls in between.
+        joined: Calls of models that are no request by themselves, but a part of one.
+    """
+
+    joined = 0
+
+    def __init__(self, on_end: Callable[[Interaction], None], incidents: Incidents) -> None:
+        self._on_end = on_end
+        self._incidents = incidents
+        self.everywhere: set[str] = set()
+        self.forked()
+
+    def forked(self) -> None:
+        """Forget everything: the parent of a forked process reports it."""
+        self._ended: deque[_Call] = deque(maxlen=_MOST)
+        self._retrievals: list[_Call] = []
+        self._loose: list[_Call] = []
+        self._requests: list[_Request] = []
+
+    def add(self, interaction: Interaction) -> None:
+        """Note an ended root that is no request by itself."""
+        if interaction.place is not None:
+            call = _Call(interaction, interaction.place)
+            if call.retrieves or call.models:
+                self._ended.append(call)
+
+    @property
+    def waits(self) -> bool:
+        """True if `sweep` has something to do."""
+        return bool(self._ended or self._requests or self._retrievals or self._loose)
+
+    def was_shown(self, interaction: Interaction) -> bool:
+        """Return whether a root's prompts show documents of retrievals outside of it."""
+        if interaction.place is None:
+            return False
+        call = _Call(interaction, interaction.place)
+        call.find_retrievals([*self._retrievals, *(one for one in self._ended if one.retrieves)])
+        return bool(call.retrievals)
+
+    def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
+        """Join the calls that ended, and report requests that are over.
+
+        Args:
+            opened: Roots that are open, and may yet belong to a request.
+            at_once: Whether to report all that no open root belongs to.
+        """
+        while self._ended:
+            self._take(self._ended.popleft())
+        now = time.monotonic()
+        for request in list(self._requests):
+            is_due = at_once or now - request.last > _PAUSE_S or request.is_over(self._requests)
+            if is_due and request.is_going_on(opened):
+                request.last = now
+            elif is_due:
+                self._requests.remove(request)
+                self._finish(request)
+        self._retrievals = _remembered(self._retrievals)
+        self._loose = _remembered(self._loose)
+
+    def _take(self, call: _Call) -> None:
+        if call.retrieves:
+            self._retrievals.append(call)
+            return
+        call.find_retrievals(self._retrievals)
+        request = next((one for one in reversed(self._requests) if one.takes(call)), None)
+        if request is not None:
+            request.calls.append(call)
+            request.last = time.monotonic()
+        elif call.retrievals:
+            self._requests.append(_Request(call))
+            if len(self._requests) > _MOST:
+                self._finish(self._requests.pop(0))
+        else:
+            self._loose.append(call)
+
+    def _finish(self, request: _Request) -> None:
+        retrievals = request.retrievals
+        self._retrievals = [one for one in self._retrievals if one not in retrievals]
+        parts = [*request.calls, *retrievals]
+        if not all(part.interaction.framework in self.everywhere for part in parts):
+            self._incidents.count(_ADVICE)
+            return
+        first = min(call.root.start for call in parts)
+        near = [
+            one
+            for one in self._loose
+            if one.end <= first and any(one.nearness(call) > 0 for call in request.calls)
+        ]
+        used = [one for one in near if _asked_for(one, retrievals)]
+        try:
+            joined = _join(request.calls, retrievals, used)
+        except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
+            self._incidents.report("calls by hand", error)
+            joined = Interaction(otel_context.get_current(), is_readable=False)
+        self.joined += sum(answers(one.interaction) for one in (*request.calls, *used))
+        self._on_end(joined)
+
+
+def _remembered(calls: list[_Call]) -> list[_Call]:
+    oldest = time.time_ns() - _REMEMBERED_NS
+    kept: list[_Call] = []
+    chars = 0
+    for call in reversed(calls[-_MOST:]):
+        chars += call.interaction.chars
+        if call.end < oldest or chars > _MOST_CHARS:
+            break
+        kept.append(call)
+    return kept[::-1]
+
+
+def _asked_for(call: _Call, retrievals: Sequence[_Call]) -> bool:
+    """Return whether a model wrote the query of a retriever, or the arguments of a tool."""
+    said = fold(call.text)
+    return call.picks_tool(retrievals) or any(r.query and r.query in said for r in retrievals)
+
+
+def _join(
+    calls: Sequence[_Call], retrievals: Sequence[_Call], used: Sequence[_Call]
+) -> Interaction:
+    """Return the request that model calls make up with retrievals and what led to these."""
+    answering = _answering(calls)
+    parts = sorted([*used, *retrievals, *calls], key=lambda call: call.root.start)
+    joined = answering.interaction.part([answering.root])
+    joined.lists, joined.kept_chars, joined.joined = [], 0, True
+    root = joined.root
+    is_chain = root.kind is RunKind.CHAIN
+    root.query = _question(answering, root, retrievals, used)
+    if not is_chain:
+        root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
+        root.text, root.prompt = answering.text or None, ()
+    root.outermost = True
+    root.start = min(part.root.start for part in parts)
+    root.end = max(part.end for part in parts)
+    asked = joined.asked
+    for part in reversed(parts):
+        own = part.interaction.part(part.interaction.runs)
+        if not (part is answering and is_chain):
+            # Its root is a step of the joined request.
+            own.runs.insert(0, root)
+        joined.absorb(own)
+    joined.asked, joined.attempted = asked, True
+    # A generator may run when the request's span is no longer current.
+    in_trace = (part for part in (answering, *parts) if part.place.is_in_trace)
+    joined.otel = next((part.interaction.otel for part in in_trace), joined.otel)
+    joined.opened = min(part.interaction.opened for part in parts)
+    return joined
+
+
+def _answering(calls: Sequence[_Call]) -> _Call:
+    """Return the last call that said something and is no check of an earlier reply."""
+    for place in range(len(calls) - 1, 0, -1):
+        call = calls[place]
+        said = (fold(one.text) for one in calls[:place])
+        is_check = not is_distinctive_text(call.text) and any(
+            is_distinctive(text) and text in call.prompt for text in said
+        )
+        if call.text and not is_check:
+            return call
+    return calls[0] if calls[0].text else calls[-1]
+
+
+def _question(
+    answering: _Call, root: Run, retrievals: Sequence[_Call], used: Sequence[_Call]
+) -> str | None:
+    """Return the input of a chain, the message beside the documents, or the query."""
+    documents = [text for one in retrievals for text in one.documents]
+    if root.kind is RunKind.CHAIN and root.query and not _holds(root.query, documents):
+        return root.query
+    picking = (call for call in used if call.picks_tool(retrievals))
+    if (first := next(picking, None)) is not None:
+        return first.models[0].prompt[-1].strip()
+    texts = answering.models[-1].prompt if answering.models else ()
+    last = texts[-1] if len(texts) > 1 else ""
+    shown = [one for one in retrievals if answering.asks(one)]
+    in_last = [one for one in shown if one.query in fold(last)]
+    if last.strip() and not in_last and not _holds(last, documents):
+        return last.strip()
+    queried = [one for one in retrievals if one.query]
+    return next((one.root.query for one in (*in_last, *shown, *queried)), None)
+
+
+def _holds(text: str, documents: Sequence[str]) -> bool:
+    folded = fold(text)
+    return any(_shows(folded, document) for document in documents)
