@@ -61,7 +61,9 @@ class Job:
         "consumer",
         "encode",
         "is_over",
+        "is_put",
         "is_stored",
+        "is_undurable",
         "payload",
         "row",
         "text",
@@ -83,7 +85,7 @@ class Job:
         self.tries = 0
         self.row: int | None = None
         self.text: str | None = None
-        self.is_stored = self.is_over = False
+        self.is_stored = self.is_over = self.is_put = self.is_undurable = False
         self.then: Sequence[Job] = ()
 
 
@@ -157,11 +159,11 @@ class Outbox:
 
     @property
     def undurable(self) -> int:
-        """Accepted samples that were not stored."""
+        """Accepted samples of which neither the text nor the result could be stored."""
         late = time.monotonic() - PATIENCE_S
         with self._lock:
             waiting = [one for one in self._writes if one.is_put and one.since < late]
-            return self._undurable + len(waiting)
+            return self._undurable + sum(not one.job.is_undurable for one in waiting)
 
     def consume(self, name: str, consumer: Consumer) -> None:
         """Register the taker of a consumer's jobs, before `start`."""
@@ -183,6 +185,7 @@ class Outbox:
 
     def put(self, job: Job) -> None:
         """Store a job soon, claimed by this process."""
+        job.is_put = True
         self._write(job, lambda file: _insert(file, job), inserts=(job,))
 
     def begin(self, job: Job) -> Future[bool]:
@@ -355,7 +358,7 @@ class Outbox:
             if job.is_stored:
                 self._stored.add(job)
             elif job.encode is not None and not job.is_over:
-                self._undurable += write.is_put
+                self._lacks(write.job)
                 self._incidents.count("spool: Full")
         if write.ends:
             write.job.is_stored = False
@@ -398,9 +401,15 @@ class Outbox:
             if write.job.is_stored or not (at_once or write.since < late):
                 kept.append(write)
                 continue
-            self._undurable += write.is_put and write.job.consumer == EVALUATE
+            self._lacks(write.job)
             write.resolve()
         self._writes = kept
+
+    def _lacks(self, job: Job) -> None:
+        """Count a sample once, whichever of its writes failed: that of its text or of its end."""
+        if job.is_put and job.consumer == EVALUATE and not (job.is_stored or job.is_undurable):
+            job.is_undurable = True
+            self._undurable += 1
 
     def _poll(self) -> None:
         """Claim what no living process has, as far as the consumers have capacity."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -105,6 +105,34 @@ def _obey(own: Outbox, held: dict[str, list[Job]], kind: str, *rest: Any) -> Any
         held[SINK] += then
     # While the disk fails nobody waits for it: that the job is ended may not be on disk.
     return [name, is_ours, job.row is not None and not own.is_stalled]
+
+
+@pytest.mark.parametrize("disk", ["unwritable", "full"])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    samples=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12),
+    most=st.sampled_from([1, 3, 256]),
+)
+def test_outbox_without_disk_counts_each_sample_once(
+    disk: str, samples: list[tuple[bool, bool]], most: int
+) -> None:
+    """Whether a sample ends before, between or after the writes that fail does not matter."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outbox, "_MOST_WRITES", most)
+        folder = Path(name) / "file"
+        if disk == "unwritable":
+            folder.write_text("not a folder")
+        own = Outbox(folder, max_bytes=0, incidents=Incidents())
+        own.start()
+        for ends, drains in samples:
+            own.put(job := Job(EVALUATE, "x", lambda: "x"))
+            if drains:
+                assert own.drain(PATIENCE)
+            if ends:
+                own.done(job, "scored", [Job(SINK, "x", lambda: "x")])
+        assert own.drain(PATIENCE)
+        assert own.undurable == len(samples)
+        own.close(PATIENCE)
 
 
 class Machine(RuleBasedStateMachine):
