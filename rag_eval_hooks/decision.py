@@ -118,6 +118,11 @@ class Decision:
     rates: Rates
     admission: float | None = None
 
+    @classmethod
+    def asked(cls, rates: Rates) -> Decision:
+        """Return the decision that chooses all these metrics, even at a rate of 0."""
+        return cls(-1, rates)
+
     @property
     def chosen(self) -> frozenset[str]:
         """Ids of the metrics to evaluate."""

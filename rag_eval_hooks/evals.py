@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.callable_judge import Function
     from rag_eval_hooks.redaction import RedactSpec
     from rag_eval_hooks.request import Request
-    from rag_eval_hooks.runtime.arguments import MetricSpec
+    from rag_eval_hooks.runtime.build import MetricSpec
 
 __all__ = ["RagEval", "checked"]
 
@@ -108,19 +108,20 @@ class RagEval:
         **given: Unpack[SettingKeywords],
     ) -> None:
         # The runtime, its judges and its sinks load with the first object, not with the package.
-        from rag_eval_hooks.runtime.arguments import parts_from
-        from rag_eval_hooks.runtime.build import Providers
+        from rag_eval_hooks.runtime.build import Providers, parts_of
+        from rag_eval_hooks.runtime.lifecycle import close_abandoned
+        from rag_eval_hooks.runtime.models import Models, settings_of
         from rag_eval_hooks.runtime.pipeline import Pipeline
 
-        self._parts = parts_from(
-            config,
-            given,
+        settings: dict[str, Any] = {**given}
+        if sample_rate is not None:
+            settings["sample_rate"] = sample_rate
+        models = Models(judge, embedder, token_scorer)
+        self._parts = parts_of(
+            settings_of(config, models, evaluator, settings),
+            models,
             metrics=metrics,
-            judge=judge,
-            sample_rate=sample_rate,
             sinks=sinks,
-            embedder=embedder,
-            token_scorer=token_scorer,
             evaluator=evaluator,
             redact=redact,
             providers=Providers(
@@ -133,7 +134,7 @@ class RagEval:
         self.others = self._pipeline.others
         self.instrumentors = self._pipeline.instrumentors
         # The exit hooks close the others.
-        weakref.finalize(self, self._pipeline.close_abandoned).atexit = False
+        weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __repr__(self) -> str:
         """Show by what and how much is evaluated."""
@@ -328,7 +329,9 @@ class RagEval:
             Whether nothing is pending.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        finished = self._pipeline.flush(timeout)
+        from rag_eval_hooks.runtime.lifecycle import flush
+
+        finished = flush(self._pipeline, timeout)
         flush_providers(_EXPORT_S if deadline is None else deadline - time.monotonic())
         return finished
 
@@ -342,7 +345,9 @@ class RagEval:
             Whether everything pending was finished.
         """
         deadline = time.monotonic() + timeout
-        finished = self._pipeline.shutdown(timeout)
+        from rag_eval_hooks.runtime.lifecycle import shutdown
+
+        finished = shutdown(self._pipeline, timeout)
         flush_providers(max(1.0, deadline - time.monotonic()))
         return finished
 

@@ -130,6 +130,11 @@ class Ending:
         return cls(Column.FAILED, cause.value, evaluation)
 
     @property
+    def is_left(self) -> bool:
+        """True if the disk may keep the sample for the next process."""
+        return self.reason in ("spooled", "shutdown")
+
+    @property
     def entry(self) -> str:
         """Column and reason as one text: `scored`, `sampled_out`, `dropped:<reason>`, ..."""
         if self.column in (Column.DROPPED, Column.FAILED):
@@ -169,7 +174,6 @@ class Request:
         probability: Inclusion probability when a process that has ended accepted it, or None.
         reason: Reason of that choice.
         outcomes: Outcomes that another process has evaluated already, or None.
-        tries: Evaluations that were started before, none of which ended.
         entry: Job of the request in the outbox, or None.
     """
 
@@ -194,7 +198,6 @@ class Request:
     probability: float | None = None
     reason: str = ""
     outcomes: Outcomes | None = None
-    tries: int = 0
     entry: Any = None
     sampling_key: str | None = None
     _sample: Sample | None = None

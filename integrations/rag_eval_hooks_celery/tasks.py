@@ -24,7 +24,6 @@ __all__ = ["app", "worker_settings"]
 
 _MOST_TRIES: Final = 3
 """Workers that may end during the evaluation of a sample before it is given up."""
-_LEFT: Final = ("shutdown", "spooled")
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
@@ -80,7 +79,7 @@ def _evaluate(task: Task[Any, Any], shipped: Shipped, tries: int) -> str:
         if time.monotonic() >= until and request.ending is not None:
             # A sink hangs; its losses are counted by itself.
             break
-    if request.ending is None or request.ending.reason in _LEFT:
+    if request.ending is None or request.ending.is_left:
         # The worker ends, and another one evaluates the sample.
         task.update_state(state=states.STARTED, meta={"tries": tries})
         raise Reject("shutdown", requeue=True)

@@ -1,11 +1,13 @@
-"""Parts that a pipeline is made of."""
+"""Parts of a pipeline, built from settings and from the arguments of `RagEval`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
@@ -14,12 +16,15 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import AnySink
+from rag_eval_hooks.delivery import AnySink, SinkSpec, sink_list
+from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox_file import check_spool
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evaluation.finding_sources import Source, Sources
+from rag_eval_hooks.evaluation.function_metric import metric_of
 from rag_eval_hooks.evaluation.golden_references import References, references_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
@@ -27,9 +32,15 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
-from rag_eval_hooks.metrics import Metric, chosen_by_default
-from rag_eval_hooks.redaction import Redactor
+from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
+from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
+from rag_eval_hooks.metrics.check_file import parse_checks
+from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.runtime.models import Models
 from rag_eval_hooks.runtime.shipping import RemoteFleet
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
@@ -39,29 +50,16 @@ from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
-__all__ = ["Parts", "Providers", "parts_of", "telemetry_of"]
+__all__ = ["MetricSpec", "Parts", "Providers", "parts_of"]
 
+MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
+"""A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts that a pipeline is made of, built once.
-
-    Attributes:
-        config: The settings.
-        incidents: Counter of caught exceptions.
-        redactor: Redacts samples.
-        selection: Decides which metrics of a sample are evaluated.
-        scorer: Evaluates a sample.
-        references: Golden questions, or None.
-        budget: Budget of judge calls, or None.
-        telemetry: Publishes spans, events and metrics.
-        sinks: Where evaluations go besides telemetry.
-        tracer_provider: Provider of the RAG spans, or None for the global one.
-        judges: Judge, embedder and token scorer, closed at shutdown.
-        fleet: Workers that evaluate in place of this process, or None.
-    """
+    """Parts that a pipeline is made of, built once."""
 
     config: RagEvalConfig
     incidents: Incidents
@@ -75,6 +73,30 @@ class Parts:
     tracer_provider: TracerProvider | None
     judges: Sequence[Source]
     fleet: RemoteFleet | None
+
+    def referenced(self, sample: Sample) -> Sample:
+        """Return the sample with the reference of an equal golden question, if there is one."""
+        return sample if self.references is None else self.references.equal(sample)
+
+    def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
+        """Charge judge calls of one evaluation to the budget, observe them, and log them."""
+        return in_call_context(
+            budget=self.budget,
+            observer=self.telemetry.calls,
+            log=log if self.config.trace_judge else None,
+        )
+
+    def revive(self, text: str) -> Evaluation:
+        """Return the evaluation that a text of the outbox describes."""
+        stored = from_text(text, self.redactor)
+        return self.telemetry.evaluated(
+            stored.sample,
+            stored.outcomes,
+            probability=stored.probability,
+            reason=stored.reason,
+            start=stored.start,
+            end=stored.end,
+        )
 
     def forked(self) -> None:
         """Replace locks and counts that a child must not inherit."""
@@ -120,14 +142,108 @@ class Providers:
         )
 
 
-def telemetry_of(
+def parts_of(
+    config: RagEvalConfig,
+    models: Models,
+    *,
+    metrics: MetricSpec | Iterable[MetricSpec] | None,
+    sinks: Iterable[SinkSpec] | SinkSpec | None,
+    evaluator: object,
+    redact: RedactSpec | None,
+    providers: Providers,
+) -> Parts:
+    """Return the parts that settings and arguments ask for.
+
+    Raises:
+        ConfigError: A value is not accepted.
+        ImportError: A judge, an embedder or a rule needs an extra that is not installed.
+    """
+    if config.trace_judge and config.evaluation_span == "off":
+        wants = "an evaluation_span other than 'off', below which the calls are"
+        raise ConfigError("trace_judge", True, wants)
+    if config.spool is not None:
+        # Resolved once: the application may change its working directory.
+        config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
+        check_spool(Path(config.spool or ""))
+    incidents = Incidents()
+    fleet = _fleet(config, evaluator)
+    available = build(_metric_options(config.question_checks))
+    redactor = choose_redactor(config, redact)
+    chosen = _chosen_metrics(metrics, config, available)
+    sources = models.sources(config)
+    # Sinks in the settings are the workers' in a fleet.
+    all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
+    measured = chosen_by_default(available) if chosen is None else chosen
+    thresholds = Thresholds(config.thresholds, measured)
+    providers = providers.usable(incidents)
+    return Parts(
+        config=config,
+        incidents=incidents,
+        redactor=redactor,
+        selection=Selection(config, measured, available, incidents),
+        scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
+        references=references_of(config, redactor.holds if redactor.active else None),
+        budget=budget_of(config, sources.judge, _paid_embedder(measured, sources), incidents),
+        telemetry=_telemetry(config, providers, thresholds, sources.judge, incidents),
+        sinks=[*all_sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
+        tracer_provider=providers.tracer,
+        judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
+        fleet=fleet,
+    )
+
+
+def _chosen_metrics(
+    metrics: MetricSpec | Iterable[MetricSpec] | None,
+    config: RagEvalConfig,
+    available: Sequence[Metric],
+) -> tuple[Metric, ...] | None:
+    """Return the metrics asked for, or None for those of `ragas` that a sample can feed."""
+    if metrics is None:
+        return choose(config.metrics, available) if config.metrics else None
+    asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
+    if not isinstance(asked, Iterable) or isinstance(asked, RagEvalConfig):
+        raise ConfigError("metrics", kind_of(asked), METRICS_WANTED)
+    return choose(map(_metric_or_name, asked), available)
+
+
+def _metric_or_name(spec: MetricSpec) -> str | Metric:
+    if callable(spec) and not isinstance(spec, type):
+        return metric_of(spec)
+    # An object of another kind is refused as an unknown name.
+    return cast("str | Metric", spec)
+
+
+def _metric_options(path: str | None) -> MetricOptions:
+    if path is None:
+        return MetricOptions(question_checks=())
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        wants = f"a readable TOML file ({type(error).__name__})"
+        raise ConfigError("question_checks", path, wants) from None
+    return MetricOptions(question_checks=parse_checks(text, path))
+
+
+def _fleet(config: RagEvalConfig, evaluator: object) -> RemoteFleet | None:
+    """Return the workers that evaluate, or None if this process does."""
+    if config.evaluator != "celery":
+        return None
+    app: Any = None if evaluator is None or isinstance(evaluator, str) else evaluator
+    if app is not None and not hasattr(app, "send_task"):
+        wants = "'thread', 'celery' or an application of Celery"
+        raise ConfigError("evaluator", type(app).__name__, wants)
+    # Above the core: it builds on the pipeline.
+    fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
+    return fleet
+
+
+def _telemetry(
     config: RagEvalConfig,
     providers: Providers,
     thresholds: Thresholds,
     judge: Judge,
     incidents: Incidents,
 ) -> Telemetry:
-    """Return the publisher of spans, events and metrics."""
     # Judge calls need a span that is as long as they are.
     late_with_calls = config.trace_judge and config.evaluation_span == "late"
     return Telemetry(
@@ -146,50 +262,6 @@ def telemetry_of(
         ),
         metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
         incidents=incidents,
-    )
-
-
-def parts_of(
-    config: RagEvalConfig,
-    *,
-    chosen: Sequence[Metric] | None,
-    available: Sequence[Metric],
-    sources: Sources,
-    providers: Providers,
-    sinks: Sequence[AnySink],
-    redactor: Redactor,
-    fleet: RemoteFleet | None,
-) -> Parts:
-    """Return the parts of a pipeline; `chosen` is None for those of `ragas` that a sample can feed.
-
-    Raises:
-        ConfigError: A threshold is of no metric, or out of its scale; judge calls are to be seen
-            below a span that is not written; there can be no spool at the path.
-    """
-    if config.trace_judge and config.evaluation_span == "off":
-        wants = "an evaluation_span other than 'off', below which the calls are"
-        raise ConfigError("trace_judge", True, wants)
-    if config.spool is not None:
-        # Resolved once: the application may change its working directory.
-        config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
-        check_spool(Path(config.spool or ""))
-    measured = chosen_by_default(available) if chosen is None else chosen
-    thresholds = Thresholds(config.thresholds, measured)
-    incidents = Incidents()
-    providers = providers.usable(incidents)
-    return Parts(
-        config=config,
-        incidents=incidents,
-        redactor=redactor,
-        selection=Selection(config, measured, available, incidents),
-        scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
-        references=references_of(config, redactor.holds if redactor.active else None),
-        budget=budget_of(config, sources.judge, _paid_embedder(measured, sources), incidents),
-        telemetry=telemetry_of(config, providers, thresholds, sources.judge, incidents),
-        sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
-        tracer_provider=providers.tracer,
-        judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
-        fleet=fleet,
     )
 
 

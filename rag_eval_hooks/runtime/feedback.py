@@ -1,14 +1,15 @@
-"""Feedback on ended requests: join it, deliver it, and find out what it asks to evaluate."""
+"""Feedback on ended requests: join it, deliver it, and evaluate what it asks for."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any
 
 from rag_eval_hooks.books import Books
+from rag_eval_hooks.capture import Assembler
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery import Dispatch
@@ -18,23 +19,19 @@ from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.memory import Memory
-from rag_eval_hooks.runtime.process import (
-    call_context,
-    with_equal_reference,
-)
+from rag_eval_hooks.runtime.process import Processor
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.selection import AskedMetrics
 from rag_eval_hooks.score import Cause, NotScored, Outcomes
 from rag_eval_hooks.suppress import suppressed
 
-__all__ = ["FeedbackDesk", "FeedbackItem"]
+__all__ = ["FeedbackDesk"]
 
-_UNREADABLE: Final = ("capture_failed", "redaction_failed")
+_UNREADABLE = ("capture_failed", "redaction_failed")
 """Reasons of requests of which no sample can be built."""
 
 
 @dataclass(slots=True, eq=False)
-class FeedbackItem:
+class _Item:
     """Feedback on its way through the queue, and the request that it is about."""
 
     feedback: Feedback
@@ -43,74 +40,75 @@ class FeedbackItem:
 
     @property
     def size(self) -> int:
-        """Characters that it keeps in memory."""
         return len(self.feedback.reference or "") + len(self.feedback.label or "")
 
 
 class FeedbackDesk(Observer):
-    """Joins feedback with remembered requests. Thread-safe but for the worker's part.
-
-    Args:
-        parts: Decide what a feedback asks for, and count exceptions.
-        delivery: Calls the sinks that take feedback.
-        books: Count feedback, and what `flush` waits for.
-        worker: Has the queue.
-        evaluate: Evaluates what a feedback asks for; None if it was refused or failed.
-    """
+    """Joins feedback with remembered requests. Thread-safe but for the worker's part."""
 
     def __init__(
         self,
         parts: Parts,
+        assembler: Assembler,
         delivery: Dispatch,
         books: Books,
         worker: Worker,
-        evaluate: Callable[[Request, AskedMetrics], Awaitable[Evaluation | None]],
+        processor: Processor,
     ) -> None:
         self._parts = parts
+        self._assembler = assembler
         self._delivery = delivery
         self._books = books
         self._worker = worker
-        self._evaluate = evaluate
+        self._processor = processor
         self._handler = Handler(self._process, self._end)
         self._memory = Memory(
             limits.FEEDBACK_SAMPLES, limits.FEEDBACK_CHARS, limits.FEEDBACK_SECONDS
         )
         self._lock = threading.Lock()
         # Requests that were accepted and are not settled, with the feedback that waits for them.
-        self._pending: dict[Request, list[FeedbackItem]] = {}
+        self._pending: dict[Request, list[_Item]] = {}
         self._waiting = 0
 
-    def join(
-        self, names: Iterable[str], feedback: Feedback, is_closed: Callable[[], str | None]
-    ) -> bool:
+    def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         """Queue a feedback behind the request's own evaluation, and count it. Never blocks.
 
         It takes no slot in the worker's queue while it waits for that evaluation.
 
         Args:
-            names: Ids of the request, in any form.
-            feedback: The feedback.
-            is_closed: Returns the reason why no feedback is accepted, or None.
+            name: Id of the request, in any form.
+            given: `score`, `label` and `reference`.
+            refusal: Reason why no feedback is accepted now, or None.
 
         Returns:
             Whether it is queued.
         """
-        request = self._memory.find(names)
+        try:
+            feedback = Feedback(
+                score=given["score"],
+                label=self._assembler.label(given["label"]),
+                reference=self._assembler.reference(given["reference"]),
+            )
+            request = self._memory.find(id_of(name))
+        except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
+            self._books.note("feedback", "invalid")
+            self._parts.incidents.report("feedback", error)
+            return False
         if request is None:
             self._books.note("feedback", "unknown")
             return False
-        item = FeedbackItem(feedback, request)
+        item = _Item(feedback, request)
         reason: str | None = "cancelled"
         try:
             self._books.begin_feedback(item)
-            reason = is_closed() or self._queue(item)
+            reason = refusal or self._queue(item)
         finally:
             if reason is not None:
                 self._books.end_feedback(item)
             self._books.note("feedback", reason or "joined")
         return reason is None
 
-    def _queue(self, item: FeedbackItem) -> str | None:
+    def _queue(self, item: _Item) -> str | None:
         """Queue a feedback; return the reason if it is refused."""
         with self._lock:
             waiting = self._pending.get(item.request)
@@ -136,8 +134,7 @@ class FeedbackDesk(Observer):
     async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
         """Remember which metrics have an outcome."""
         if request in self._pending:
-            request.evaluated |= _answered(evaluation.outcomes)
-            self._memory.update(request, evaluation.sample)
+            self._remember(request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
         """Keep of a request what a feedback can use, and let waiting feedback join it."""
@@ -162,51 +159,48 @@ class FeedbackDesk(Observer):
             if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
                 self._end(item)
 
-    async def _process(self, item: FeedbackItem) -> None:
+    async def _process(self, item: _Item) -> None:
+        """Deliver a feedback, and evaluate the metrics that it asks for."""
         try:
             with suppressed():
-                await self._deliver(item)
+                sample = self._sample(item.request)
+                feedback = replace(
+                    item.feedback,
+                    sample_id=None if sample is None else sample.sample_id,
+                    trace_id=item.request.trace_id,
+                    span_id=item.request.span_id,
+                )
+                self._delivery.put_feedback(feedback)
+                item.is_delivered = True
+                if sample is not None:
+                    await self._evaluate_asked(feedback, item.request, sample)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self._parts.incidents.report("feedback", error)
 
-    async def _deliver(self, item: FeedbackItem) -> None:
-        """Deliver a feedback, and evaluate the metrics that it asks for."""
-        request = item.request
-        sample = self._sample(request)
-        feedback = replace(
-            item.feedback,
-            sample_id=None if sample is None else sample.sample_id,
-            trace_id=request.trace_id,
-            span_id=request.span_id,
-        )
-        self._delivery.put_feedback(feedback)
-        item.is_delivered = True
-        if sample is None or request.decision is None:
+    async def _evaluate_asked(self, feedback: Feedback, request: Request, sample: Sample) -> None:
+        selection, decision = self._parts.selection, request.decision
+        if decision is None:
             return
-        with call_context(self._parts):
-            asked = self._parts.selection.asked_by(
-                feedback, sample, request.decision, request.evaluated
-            )
-            if asked is not None:
-                await self._evaluate_asked(request, asked)
-
-    async def _evaluate_asked(self, request: Request, asked: AskedMetrics) -> None:
-        fed = self._parts.selection.fed(asked)
-        if not fed:
+        asked = selection.asked_by(feedback, sample, decision, request.evaluated)
+        fed = frozenset() if asked is None else selection.fed(*asked)
+        if asked is None or not fed:
             return
         # Claimed before the first wait: another feedback must not ask for the same. A metric that
         # lacks a reference is not claimed, because a later feedback may bring one.
         request.evaluated |= fed
-        evaluation = await self._evaluate(request, asked)
+        evaluation = await self._processor.evaluate_asked(request, *asked)
         if evaluation is None:
             request.evaluated -= fed
         else:
-            request.evaluated |= _answered(evaluation.outcomes)
-            self._memory.update(request, evaluation.sample)
+            self._remember(request, evaluation)
 
-    def _end(self, item: FeedbackItem) -> None:
+    def _remember(self, request: Request, evaluation: Evaluation) -> None:
+        request.evaluated |= _answered(evaluation.outcomes)
+        self._memory.update(request, evaluation.sample)
+
+    def _end(self, item: _Item) -> None:
         """Count a feedback as lost if no sink was called with it, whatever ended it."""
         if not item.is_delivered:
             self._parts.incidents.count("feedback: lost")
@@ -217,7 +211,7 @@ class FeedbackDesk(Observer):
         if not self._memory.keeps_text(request):
             return None
         try:
-            sample = with_equal_reference(self._parts, request.judged_sample())
+            sample = self._parts.referenced(request.judged_sample())
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self._parts.incidents.report("feedback", error)
             self._memory.strip(request)

@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -41,16 +42,6 @@ class Intake:
     Rules and sampling take time that a request does not have. Whoever calls `drain` submits the
     requests, or the request that finds the queue full; none is lost. No lock is involved, because
     rules are code of the application and may hang, or ask for statistics.
-
-    Args:
-        pipeline: Decides about the requests.
-        assembler: Builds samples and redacts them.
-        spans: Writes RAG spans and their children.
-        incidents: Counts exceptions of the application's objects.
-
-    Attributes:
-        leaves_out: Decides about requests without their end, if those that are sampled out get no
-            span.
     """
 
     def __init__(
@@ -64,11 +55,9 @@ class Intake:
         self._forget()
 
     def _forget(self) -> None:
-        self._waiting: deque[tuple[Interaction, Session, RequestSpan]] = deque()
-        self._left_out: deque[LeftOut] = deque()
-        # By thread, when it began to submit its present request; and those considered hung.
-        self._submitting: dict[int, float] = {}
-        self._hung: dict[int, float] = {}
+        self._waiting: deque[tuple[Callable[[], Request], Interaction | None]] = deque()
+        # Submissions that go on, by a key of each: thread and beginning.
+        self._submitting: dict[object, tuple[int, float]] = {}
 
     def forked(self) -> None:
         """Forget all requests in a forked child: the parent submits them."""
@@ -85,14 +74,16 @@ class Intake:
             return
         try:
             session = self._assembler.session()
-            redact = functools.partial(self._assembler.attributes, session)
             if self._is_left_out(interaction):
                 span = application_span(interaction.otel)
             else:
+                redact = functools.partial(self._assembler.attributes, session)
                 span = self._spans.begin(interaction, redact)
-            self._waiting.append((interaction, session, span))
+            make = functools.partial(self._request, interaction, session, span)
+            self._waiting.append((make, interaction))
         except BaseException as error:  # noqa: BLE001 - the host's edge: its objects and processors
-            self._count(error)
+            self._pipeline.refuse("capture_failed")
+            self._incidents.report("capture", error)
             return
         try:
             # The span of another instrumentor waits for the decision.
@@ -103,6 +94,30 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - the host's edge: span processors are the user's
             self._incidents.report("capture", error)
 
+    def add_left_out(self, left: LeftOut) -> None:
+        """Queue a request that was sampled out when it started, and that retrieved. O(1)."""
+        self._waiting.append((functools.partial(_sampled_out, left), None))
+        self._pipeline.watch()
+
+    def drain(self) -> None:
+        """Submit all requests, and wait for those that other threads are submitting.
+
+        A rule of the application that hangs in another thread is not waited for.
+        """
+        while self._submit_next():
+            pass
+        me = threading.get_ident()
+        for key, (thread, since) in dict(self._submitting).items():
+            while key in self._submitting and thread != me:
+                if time.monotonic() - since > _PATIENCE_S:
+                    break
+                time.sleep(_POLL_S)
+
+    def tick(self) -> None:
+        """Submit all requests, and write the spans that wait."""
+        self.drain()
+        self._spans.drain()
+
     def _is_left_out(self, interaction: Interaction) -> bool:
         """Return whether a request that was not decided at its start gets no span of ours."""
         if self.leaves_out is None or interaction.status is not Status.OK:
@@ -112,110 +127,38 @@ class Intake:
             interaction.sampling_key = id_of(interaction.root.id)
         return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
 
-    def add_left_out(self, left: LeftOut) -> None:
-        """Queue a request that was sampled out when it started, and that retrieved. O(1)."""
-        self._left_out.append(left)
-        self._pipeline.watch()
-
-    def _submit_left_out(self) -> None:
-        while True:
-            try:
-                left = self._left_out.popleft()
-            except IndexError:
-                return
-            traits = Traits(tags=left.tags, metadata=left.metadata)
-            ids = (left.trace_id or id_of(left.id), id_of(left.id))
-            request = Request(
-                key=ids[0],
-                build=None,
-                status=left.status,
-                ids=tuple(dict.fromkeys(ids)),
-                trace_id=left.trace_id,
-                traits=functools.partial(replace, traits),
-                sampling_key=left.key,
-            )
-            self._pipeline.submit(request)
-
-    def drain(self) -> None:
-        """Submit all requests, and wait for those that other threads are submitting.
-
-        A rule of the application that hangs in another thread is not waited for.
-        """
-        self._submit_left_out()
-        while self._submit_next():
-            pass
-        me = threading.get_ident()
-        for thread, since in dict(self._submitting).items():
-            if thread != me and self._hung.get(thread) != since:
-                self._wait_for(thread, since)
-
-    def _wait_for(self, thread: int, since: float) -> None:
-        until = time.monotonic() + _PATIENCE_S
-        while self._submitting.get(thread) == since:
-            if time.monotonic() > until:
-                # Nobody else waits for it.
-                self._hung[thread] = since
-                return
-            time.sleep(_POLL_S)
-
-    def tick(self) -> None:
-        """Submit all requests, and write the spans that wait."""
-        self.drain()
-        self._spans.drain()
-
     def _relieve(self) -> None:
-        """Submit as many requests as keep the queue from growing, unless a thread submits them."""
+        """Keep the queue from growing; a thread that submits may hang in a rule."""
         if not self._submitting:
-            for _ in range(2):
-                self._submit_next()
-        elif len(self._waiting) > _MOST_STUCK and (taken := self._take()) is not None:
-            self._submit(taken, "queue_full")
+            self._submit_next()
+            self._submit_next()
+        elif len(self._waiting) > _MOST_STUCK:
+            self._submit_next(refusal="queue_full")
 
-    def _take(self) -> tuple[Interaction, Session, RequestSpan] | None:
-        try:
-            return self._waiting.popleft()
-        except IndexError:
-            # Another thread was faster.
-            return None
-
-    def _submit_next(self) -> bool:
-        """Submit the oldest request; return False if none waits."""
-        me = threading.get_ident()
-        # A rule may ask for statistics, which submits the requests behind its own.
-        is_nested = me in self._submitting
-        try:
-            if not is_nested:
-                self._submitting[me] = time.monotonic()
-            taken = self._take()
-            if taken is not None:
-                self._submit(taken)
-            return taken is not None
-        finally:
-            if not is_nested:
-                self._submitting.pop(me, None)
-                self._hung.pop(me, None)
-
-    def _submit(
-        self, taken: tuple[Interaction, Session, RequestSpan], reason: str | None = None
-    ) -> None:
-        """Submit a request, or refuse it for a reason."""
-        interaction, session, span = taken
+    def _submit_next(self, refusal: str | None = None) -> bool:
+        """Submit or refuse the oldest request; return False if none waits."""
+        key = object()
         request = None
         try:
-            request = self._request(interaction, session, span)
-            if reason is None and interaction.status is Status.OK:
-                reason = None if question_of(interaction)[0].strip() else "no_question"
-            if reason is None:
+            self._submitting[key] = threading.get_ident(), time.monotonic()
+            try:
+                make, interaction = self._waiting.popleft()
+            except IndexError:
+                return False
+            request = make()
+            if interaction is not None and interaction.status is Status.OK:
+                has_question = question_of(interaction)[0].strip()
+                refusal = refusal or (None if has_question else "no_question")
+            if refusal is None:
                 self._pipeline.submit(request)
             else:
-                self._pipeline.refuse(reason, request)
+                self._pipeline.refuse(refusal, request)
         except BaseException as error:  # noqa: BLE001 - the host's edge: its objects
-            self._count(error, request)
-
-    def _count(self, error: BaseException, request: Request | None = None) -> None:
-        """Count a request that could not be read, unless it has ended."""
-        self._pipeline.refuse("capture_failed", request)
-        self._incidents.report("capture", error)
+            self._pipeline.refuse("capture_failed", request)
+            self._incidents.report("capture", error)
+        finally:
+            self._submitting.pop(key, None)
+        return True
 
     def _request(self, interaction: Interaction, session: Session, span: RequestSpan) -> Request:
         trace_id, span_id = span.trace_id, span.span_id
@@ -238,3 +181,17 @@ class Intake:
             traits=functools.partial(traits_of_interaction, interaction),
             sampling_key=interaction.sampling_key,
         )
+
+
+def _sampled_out(left: LeftOut) -> Request:
+    traits = Traits(tags=left.tags, metadata=left.metadata)
+    ids = (left.trace_id or id_of(left.id), id_of(left.id))
+    return Request(
+        key=ids[0],
+        build=None,
+        status=left.status,
+        ids=tuple(dict.fromkeys(ids)),
+        trace_id=left.trace_id,
+        traits=functools.partial(replace, traits),
+        sampling_key=left.key,
+    )

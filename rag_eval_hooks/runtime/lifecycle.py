@@ -1,4 +1,4 @@
-"""Timer thread and exit hooks of a pipeline."""
+"""Timer thread, exit hooks, flush and shutdown of a pipeline."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.incidents import Incidents
 
-__all__ = ["Clock", "ExitHook"]
+if TYPE_CHECKING:
+    from rag_eval_hooks.runtime.pipeline import Pipeline
+
+__all__ = ["Clock", "ExitHook", "close_abandoned", "flush", "shutdown"]
 
 _TICK_S: Final = 0.25
+_STOP_TIMEOUT: Final = 2.0
+"""Seconds for cancelled work and for the closing of sinks and judges."""
 
 
 class Clock:
@@ -106,12 +111,6 @@ class Clock:
             self._incidents.report("clock", error)
 
 
-class _Finishing(Protocol):
-    def flush(self, timeout: float | None) -> bool: ...
-
-    def shutdown(self, timeout: float) -> bool: ...
-
-
 class ExitHook:
     """Finishes waiting samples at exit, within a time limit.
 
@@ -120,17 +119,13 @@ class ExitHook:
     threads of the application may go on serving. At the very end of the process the pipeline is
     shut down. The children of `multiprocessing` leave by `os._exit` without running exit hooks;
     for them there is a third hook.
-
-    Args:
-        pipeline: Flushed and shut down; not kept alive, because the hook at the end of the main
-            thread cannot be unregistered.
-        timeout: Seconds that all hooks may take together.
     """
 
-    def __init__(self, pipeline: _Finishing, timeout: float) -> None:
+    def __init__(self, pipeline: Pipeline, timeout: float) -> None:
+        # The hook at the end of the main thread cannot be unregistered.
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
-        self._armed = False
+        self._is_armed = False
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
@@ -139,9 +134,9 @@ class ExitHook:
         Called with the first sample: exit hooks run in reverse order, and this one must run before
         that of the tracer provider, which the application sets up before it serves.
         """
-        if self._armed:
+        if self._is_armed:
             return
-        self._armed = True
+        self._is_armed = True
         # While the interpreter ends nothing can be registered, and nothing is finished.
         with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
@@ -158,30 +153,86 @@ class ExitHook:
 
     def disarm(self) -> None:
         """Make the hooks do nothing: after `shutdown`, or in a forked child, which arms its own."""
-        self._armed = False
+        self._is_armed = False
         atexit.unregister(self._at_exit)
         for finalizer in self._finalizers:
             finalizer.cancel()
 
-    def _armed_pipeline(self) -> _Finishing | None:
-        return self._pipeline() if self._armed else None
-
-    def _at_main_end(self) -> None:
-        if (pipeline := self._armed_pipeline()) is not None:
-            self._flush(pipeline)
-
-    def _flush(self, pipeline: _Finishing) -> bool:
+    def _at_main_end(self) -> bool:
+        pipeline = self._pipeline()
+        if pipeline is None or not self._is_armed:
+            return True
         began = time.monotonic()
-        finished = pipeline.flush(self._left)
+        finished = flush(pipeline, self._left)
         self._left = max(0.0, self._left - (time.monotonic() - began))
         return finished
 
     def _at_child_end(self) -> None:
-        pipeline = self._armed_pipeline()
+        pipeline = self._pipeline()
         # Samples that other threads of the child still offer are finished when the last ends.
-        if pipeline is not None and not self._flush(pipeline):
-            pipeline.shutdown(0.0)
+        if not self._at_main_end() and pipeline is not None:
+            shutdown(pipeline, 0.0)
 
     def _at_exit(self) -> None:
-        if (pipeline := self._armed_pipeline()) is not None:
-            pipeline.shutdown(self._left)
+        pipeline = self._pipeline()
+        if pipeline is not None and self._is_armed:
+            shutdown(pipeline, self._left)
+
+
+def flush(pipeline: Pipeline, timeout: float | None) -> bool:
+    """Wait for everything accepted so far; return False if `timeout` seconds are too few."""
+    pipeline.ready()
+    deadline = None if timeout is None else time.monotonic() + timeout
+
+    def left() -> float | None:
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    outbox = pipeline.outbox
+    written = pipeline.clock.call(left())
+    # The disk first: it takes milliseconds, and its samples outlive an expired timeout.
+    outbox.drain(left())
+    finished = pipeline.books.wait(left()) and outbox.drain(left())
+    finished = pipeline.delivery.flush(left()) and finished
+    return outbox.drain(left()) and finished and written
+
+
+def shutdown(pipeline: Pipeline, timeout: float) -> bool:
+    """Refuse new requests, finish what is pending within `timeout` seconds, and end.
+
+    Requests that are not finished by then stay in the spool, or are dropped as `shutdown`;
+    held spans end. Idempotent.
+
+    Returns:
+        Whether everything pending was finished.
+    """
+    pipeline.ready()
+    deadline = time.monotonic() + timeout
+    pipeline.recorder.close()
+    pipeline.clock.call(timeout)
+    pipeline.close()
+    finished = flush(pipeline, max(0.0, deadline - time.monotonic()))
+    pipeline.outbox.drain(_STOP_TIMEOUT)
+    pipeline.worker.stop(_STOP_TIMEOUT)
+    pipeline.delivery.close()
+    if pipeline.remote is not None:
+        pipeline.remote.close()
+    pipeline.outbox.close(_STOP_TIMEOUT)
+    pipeline.clock.call(_STOP_TIMEOUT)
+    pipeline.clock.stop()
+    pipeline.holder.close()
+    return finished
+
+
+def close_abandoned(pipeline: Pipeline) -> None:
+    """Finish and end in a thread of its own, once nobody can use the pipeline any more."""
+
+    def finish() -> None:
+        while len(pipeline.recorder):
+            time.sleep(_TICK_S)
+        flush(pipeline, pipeline.parts.config.exit_timeout)
+        shutdown(pipeline, 0.0)
+
+    if pipeline.is_ready and not pipeline.is_closed:
+        # Until it is flushed, the end of the process still waits for it.
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=finish, name="rag-eval-hooks-close", daemon=True).start()

@@ -5,16 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable
 
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["Memory"]
-
-_LEFT: Final = ("spooled", "shutdown")
-"""Reasons of requests that the spool may still have to write."""
 
 
 class Memory:
@@ -34,7 +30,7 @@ class Memory:
         self, size: int, chars: int, ttl: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._size = size
-        self._chars = chars
+        self._most_chars = chars
         self._ttl = ttl
         self._clock = clock
         self._lock = threading.Lock()
@@ -55,17 +51,15 @@ class Memory:
             return
         with self._lock:
             self._requests[request] = self._clock() + self._ttl
-            for name in request.ids:
-                self._by_id[name] = request
+            self._by_id |= dict.fromkeys(request.ids, request)
             self._keep_text(request, request.size if with_text else None)
             self._trim()
 
-    def find(self, names: Iterable[str]) -> Request | None:
-        """Return the latest request with one of the ids, or None if none is remembered."""
+    def find(self, name: str) -> Request | None:
+        """Return the latest request with an id, or None if none is remembered."""
         with self._lock:
             self._trim()
-            requests = (self._by_id.get(name) for name in names)
-            return next((request for request in requests if request is not None), None)
+            return self._by_id.get(name)
 
     def keeps_text(self, request: Request) -> bool:
         """Return whether the sample of a request is remembered."""
@@ -93,11 +87,11 @@ class Memory:
 
     def _keep_text(self, request: Request, size: int | None) -> None:
         self.chars -= self._texts.pop(request, 0)
-        if size is not None and size <= self._chars:
+        if size is not None and size <= self._most_chars:
             self._texts[request] = size
             self.chars += size
-        elif request.ending is not None and request.ending.reason not in _LEFT:
-            # The text of a request that has not ended is needed for its evaluation.
+        elif request.ending is not None and not request.ending.is_left:
+            # Until its end a text is needed for the evaluation, and later perhaps for the spool.
             request.release()
 
     def _trim(self) -> None:
@@ -107,7 +101,7 @@ class Memory:
             if len(self._requests) <= self._size and deadline > now:
                 break
             self._forget(oldest)
-        while self.chars > self._chars:
+        while self.chars > self._most_chars:
             self._keep_text(next(iter(self._texts)), None)
 
     def _forget(self, request: Request) -> None:

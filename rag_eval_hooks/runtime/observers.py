@@ -25,29 +25,24 @@ class Observers:
     """Calls all observers of a request, in order. Thread-safe.
 
     An observer that raises is counted; the next one is called all the same.
-
-    Args:
-        observers: In the order of their calls. The books come last, because `flush` returns once
-            they have settled everything.
-        incidents: Counts exceptions.
     """
 
-    def __init__(self, observers: Sequence[Observer], incidents: Incidents) -> None:
+    def __init__(self, incidents: Incidents, observers: Sequence[Observer] = ()) -> None:
         self._incidents = incidents
+        self._settling = threading.Lock()
+        self.follow(observers)
+
+    def follow(self, observers: Sequence[Observer]) -> None:
+        """Set the observers, in the order of their calls."""
         self._accepted = _overriding(observers, "accepted")
         self._begun = _overriding(observers, "begun")
         self._evaluated = _overriding(observers, "evaluated")
         self._settled = _overriding(observers, "settled")
-        self._settling = threading.Lock()
 
     def accepted(self, request: Request) -> None:
         """Announce a request that has its slot in the queue."""
         request.accepted = True
-        for accepted in self._accepted:
-            try:
-                accepted(request)
-            except Exception as error:  # noqa: BLE001 - a later observer must see the request
-                self._incidents.report("observer", error)
+        self._call(self._accepted, request)
 
     async def begun(self, request: Request) -> None:
         """Announce a request whose sample is evaluated next."""
@@ -64,16 +59,16 @@ class Observers:
                 return
             request.ending = ending
         try:
-            self._end(request, ending)
+            self._call(self._settled, request, ending)
         except BaseException:
             # A signal handler of the application raised; observers take an end twice.
-            self._end(request, ending)
+            self._call(self._settled, request, ending)
             raise
 
-    def _end(self, request: Request, ending: Ending) -> None:
-        for settled in self._settled:
+    def _call(self, moments: Iterable[Callable[..., Any]], *arguments: Any) -> None:
+        for moment in moments:
             try:
-                settled(request, ending)
+                moment(*arguments)
             except Exception as error:  # noqa: BLE001 - a later observer must see the request
                 self._incidents.report("observer", error)
 
@@ -105,11 +100,9 @@ class SpansAndTelemetry(Observer):
 
     def accepted(self, request: Request) -> None:
         """Hold the RAG span, or end it if spans do not wait."""
-        if request.span is None:
-            return
-        if self._hold:
+        if request.span is not None and self._hold:
             self._holder.hold(request.span)
-        else:
+        elif request.span is not None:
             self._end(request.span, {})
 
     async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
@@ -117,8 +110,9 @@ class SpansAndTelemetry(Observer):
         if request.by_feedback:
             self._telemetry.publish_late(evaluation)
             return
-        waits = request.span is not None
-        finish = functools.partial(self._finish, request, evaluation) if waits else None
+        finish = None
+        if request.span is not None:
+            finish = functools.partial(self._finish, request, request.span, evaluation)
         if request.outcomes is None:
             self._telemetry.publish(evaluation, finish)
         else:
@@ -137,14 +131,13 @@ class SpansAndTelemetry(Observer):
     def _finish(
         self,
         request: Request,
+        span: HeldSpan,
         evaluation: Evaluation,
         attributes: Attributes,
         links: Sequence[SpanContext],
     ) -> bool:
-        if request.span is None:
-            return False
         ending = _attributes(request, Ending.of(evaluation))
-        return self._holder.finish(request.span, {**attributes, **ending}, links)
+        return self._holder.finish(span, {**attributes, **ending}, links)
 
     def _end(self, span: HeldSpan, attributes: Attributes) -> None:
         # A span of another instrumentor may be held since it ended.
@@ -154,18 +147,17 @@ class SpansAndTelemetry(Observer):
 
 def _attributes(request: Request, ending: Ending) -> Attributes:
     """Return the attributes that tell on a RAG span why it has no scores."""
+    status, more = None, {}
     if ending.column is Column.SAMPLED_OUT:
-        status = EvalStatus.SAMPLED_OUT.value
-        return {semconv.EVAL_STATUS: status, semconv.EVAL_SAMPLED_BY: ending.reason}
-    if ending.column is Column.SHIPPED:
-        return {semconv.EVAL_STATUS: EvalStatus.SHIPPED.value}
-    if ending.column is Column.DROPPED:
-        if request.status is Status.ABANDONED:
-            return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
-        if ending.reason in ("shutdown", "spooled"):
-            return {semconv.EVAL_STATUS: EvalStatus.SHUTDOWN.value}
-        status = EvalStatus.DROPPED.value
-        return {semconv.EVAL_STATUS: status, semconv.EVAL_REASON: ending.reason}
-    if ending.column is Column.FAILED and ending.evaluation is None:
-        return {semconv.EVAL_STATUS: EvalStatus.ERROR.value}
-    return {}
+        status, more = EvalStatus.SAMPLED_OUT, {semconv.EVAL_SAMPLED_BY: ending.reason}
+    elif ending.column is Column.SHIPPED:
+        status = EvalStatus.SHIPPED
+    elif ending.column is Column.FAILED and ending.evaluation is None:
+        status = EvalStatus.ERROR
+    elif ending.column is Column.DROPPED and request.status is Status.ABANDONED:
+        status = EvalStatus.ABANDONED
+    elif ending.column is Column.DROPPED and ending.is_left:
+        status = EvalStatus.SHUTDOWN
+    elif ending.column is Column.DROPPED:
+        status, more = EvalStatus.DROPPED, {semconv.EVAL_REASON: ending.reason}
+    return {} if status is None else {semconv.EVAL_STATUS: status.value, **more}

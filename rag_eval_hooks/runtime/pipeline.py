@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import time
 from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.delivery import Dispatch
+from rag_eval_hooks.delivery.outbox import Consumer, Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, check_spool
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Handler, Worker
 from rag_eval_hooks.explanation import Explanation
-from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.request import Ending, HeldSpan, Request
-from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
@@ -28,7 +31,6 @@ from rag_eval_hooks.runtime.process import Processor, evaluate_inline
 from rag_eval_hooks.runtime.spooled import Spooled
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare
-from rag_eval_hooks.sampling.selection import AskedMetrics
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
@@ -38,32 +40,18 @@ from rag_eval_hooks.threads import at_fork
 
 __all__ = ["Pipeline"]
 
-_POLL_S: Final = 0.25
-_STOP_TIMEOUT: Final = 2.0
-"""Seconds for cancelled work and for the closing of sinks and judges."""
-
 
 class Pipeline:
     """Everything behind `RagEval`. Thread-safe.
 
     A forked child makes its own locks and queues at the first use, because gevent may replace them
     between the fork and the first request. Threads start at the first use in any process.
-
-    Args:
-        parts: Decide, evaluate, publish.
-
-    Attributes:
-        assembler: Builds samples and redacts them.
-        recorder: Records the runs of frameworks.
-        others: Spans of other instrumentors.
-        instrumentors: Registry of other instrumentors.
-        is_closed: True after `shutdown`, in children that are forked later, too.
     """
 
     def __init__(self, parts: Parts) -> None:
         config, incidents = parts.config, parts.incidents
         self.parts = parts
-        self.is_closed = False
+        self.is_closed = self.is_ready = False
         self.assembler = Assembler(
             config,
             parts.redactor,
@@ -94,86 +82,112 @@ class Pipeline:
         if leaves_out is not None and config.spans in ("sampled", "none"):
             self.recorder.left_out.decide_by(leaves_out, self._intake.add_left_out)
             self._intake.leaves_out = leaves_out
-        self._is_ready = False
         self._inherited: list[object] = []
         self._building = threading.Lock()
         parts.telemetry.watch(self._read_state)
         at_fork(before=self._before_fork, in_child=self._after_fork)
         # At once, because a sink may turn out to be a wrong setting.
-        self._ready()
-        self._spooled.look_back()
+        self.ready()
+        if self._has_leftovers:
+            with suppress(RuntimeError):
+                # Without a thread now, recovery begins with the first sample.
+                self.outbox.start(later=True)
 
-    def _ready(self) -> None:
-        """Build what belongs to this process, once."""
-        if self._is_ready:
-            return
-        with self._building:
-            if not self._is_ready:
-                self._build()
-                self._is_ready = True
+    def ready(self) -> None:
+        """Build the parts that belong to this process, once."""
+        if not self.is_ready:
+            with self._building:
+                if not self.is_ready:
+                    self._build()
+                    self.is_ready = True
 
     def _build(self) -> None:
-        parts, config = self.parts, self.parts.config
-        self._books = Books(limits.EXPLAINED_TRACES)
+        parts, config, incidents = self.parts, self.parts.config, self.parts.incidents
+        self._has_threads = False
         self._queued = AdmittedShare()
         self._exit = ExitHook(self, config.exit_timeout)
-        self._clock = Clock(self._tick, parts.incidents)
-        self._holder = SpanHolder(
-            hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=parts.incidents
+        self.clock = Clock(self._tick, incidents)
+        self.books = Books(limits.EXPLAINED_TRACES)
+        self.holder = SpanHolder(
+            hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=incidents
         )
-        fleet, mark = parts.fleet, parts.redactor.mark
-        self._remote = None if fleet is None else fleet.publisher(parts.incidents, mark)
-        self._worker = Worker(
+        self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
+        self.worker = Worker(
             on_close=parts.close,
             queue_size=config.queue_size,
             queue_chars=limits.QUEUE_CHARS,
-            concurrency=limits.SHIPPED_SAMPLES if self._remote else config.judge_concurrency,
-            incidents=parts.incidents,
+            concurrency=limits.SHIPPED_SAMPLES if self.remote else config.judge_concurrency,
+            incidents=incidents,
+        )
+        self._observers = Observers(incidents)
+        self._build_outbox()
+        self._processor = Processor(parts, self._observers, self.books, self._spooled, self.remote)
+        self._requests = Handler(self._processor.process, self._processor.end)
+        self._desk = FeedbackDesk(
+            parts, self.assembler, self.delivery, self.books, self.worker, self._processor
+        )
+        spans = SpansAndTelemetry(self.holder, parts.telemetry, hold=config.hold_timeout > 0)
+        # The books come last, because `flush` returns once they have settled everything.
+        self._observers.follow((spans, self._desk, self._spooled, self.books))
+        self._gauges = self._new_gauges()
+        if self.is_closed:
+            self.close()
+            self.clock.stop()
+            self.outbox.close(0)
+
+    def _build_outbox(self) -> None:
+        parts, config = self.parts, self.parts.config
+        path, self._has_leftovers = config.spool and Path(config.spool), False
+        if path:
+            try:
+                self._has_leftovers = check_spool(path)
+            except ConfigError as error:
+                # The folder was right when the application started, and is gone in a forked child.
+                parts.incidents.report("spool", error)
+        self.outbox = Outbox(path or None, max_bytes=limits.SPOOL_BYTES, incidents=parts.incidents)
+        self.delivery = Dispatch(
+            parts.sinks,
+            config,
+            parts.incidents,
+            self.outbox,
+            revive=parts.revive,
+            mark=parts.redactor.mark,
+            tracer_provider=parts.tracer_provider,
         )
         self._spooled = Spooled(
-            parts, capacity=self._capacity, resume=self._resume, settle=self._settle
+            parts, self.outbox, self.delivery, self._resume, self._observers.settle
         )
-        self._delivery = self._spooled.delivery
-        self._desk = FeedbackDesk(
-            parts, self._delivery, self._books, self._worker, self._evaluate_asked
-        )
-        spans = SpansAndTelemetry(self._holder, parts.telemetry, hold=config.hold_timeout > 0)
-        observers = (spans, self._desk, self._spooled, self._books)
-        self._observers = Observers(observers, parts.incidents)
-        self._processor = Processor(
-            parts, self._observers, self._books, self._spooled, self._remote
-        )
-        self._requests = Handler(self._processor.process, self._processor.end)
-        self._gauges: dict[str, Gauge] = {
-            semconv.METRIC_OPEN_SIZE: lambda: self.recorder.opened()[0],
-            semconv.METRIC_OPEN_CAPACITY: lambda: limits.OPEN_INTERACTIONS,
-            semconv.METRIC_OPEN_TEXT: lambda: self.recorder.opened()[1],
-            semconv.METRIC_QUEUE_SIZE: self._worker.__len__,
-            semconv.METRIC_QUEUE_CAPACITY: lambda: config.queue_size,
-            semconv.METRIC_QUEUE_TEXT: lambda: self._worker.waiting_chars,
-            semconv.METRIC_HELD_SIZE: self._holder.__len__,
-            semconv.METRIC_HELD_CAPACITY: lambda: limits.HELD_SPANS,
-            **self._spooled.gauges(),
-        }
-        self._has_threads = False
-        if self.is_closed:
-            self._refuse_all()
-            self._clock.stop()
-            self._spooled.stop(0)
+        self.outbox.consume(EVALUATE, Consumer(self._capacity, self._spooled.recover))
 
-    # Forks
+    def _new_gauges(self) -> dict[str, Gauge]:
+        recorder, outbox, most = self.recorder, self.outbox, limits.SPOOL_BYTES
+        gauges: dict[str, Gauge] = {
+            semconv.METRIC_OPEN_SIZE: lambda: recorder.opened()[0],
+            semconv.METRIC_OPEN_CAPACITY: lambda: limits.OPEN_INTERACTIONS,
+            semconv.METRIC_OPEN_TEXT: lambda: recorder.opened()[1],
+            semconv.METRIC_QUEUE_SIZE: self.worker.__len__,
+            semconv.METRIC_QUEUE_CAPACITY: lambda: self.parts.config.queue_size,
+            semconv.METRIC_QUEUE_TEXT: lambda: self.worker.waiting_chars,
+            semconv.METRIC_HELD_SIZE: self.holder.__len__,
+            semconv.METRIC_HELD_CAPACITY: lambda: limits.HELD_SPANS,
+        }
+        if outbox.is_durable:
+            gauges[semconv.METRIC_SPOOL_SIZE] = lambda: outbox.measured()[0]
+            gauges[semconv.METRIC_SPOOL_USAGE] = lambda: outbox.measured()[1]
+            gauges[semconv.METRIC_SPOOL_LIMIT] = lambda: most
+        return gauges
 
     def _before_fork(self) -> None:
         """End held spans: parent and child would export them both."""
-        if self._is_ready:
-            self._holder.release_all(EvalStatus.FORK)
+        if self.is_ready:
+            self.holder.release_all(EvalStatus.FORK)
 
     def _after_fork(self) -> None:
         """Leave threads, locks and requests to the parent, and build anew at the next use."""
-        if self._is_ready:
+        if self.is_ready:
             self._exit.disarm()
-            self._inherited.append(self._spooled)
-        self._is_ready = False
+            self._inherited.append(self.outbox)
+        self.is_ready = False
         self._building = threading.Lock()
         self.parts.forked()
         self.recorder.forked()
@@ -194,13 +208,9 @@ class Pipeline:
         return self.submit(request)
 
     def submit(self, request: Request) -> bool:
-        """Decide about a request and queue it. Never blocks.
-
-        Returns:
-            Whether it will be evaluated.
-        """
+        """Decide about a request and queue it; return whether it will be evaluated. No waiting."""
         try:
-            self._ready()
+            self.ready()
             ending = self._decide(request) or self._queue(request)
         except BaseException as error:  # noqa: BLE001 - the host's edge: a signal handler may raise
             self._observers.settle(request, Ending.dropped("cancelled"))
@@ -220,10 +230,10 @@ class Pipeline:
 
     def _queue(self, request: Request) -> Ending | None:
         """Queue a request; return its end if it is refused."""
+        if refusal := self._refusal():
+            return Ending.dropped(refusal)
         size = request.size
-        if not (self._has_threads or self._start_threads()):
-            return Ending.dropped("shutdown" if self.is_closed else "no_thread")
-        reason = self._worker.reserve(size)
+        reason = self.worker.reserve(size)
         if reason in (None, QUEUE_FULL) and not request.is_recovered:
             share = self._queued.count(admitted=reason is None)
             if share is not None and share < 1.0 and request.decision is not None:
@@ -232,58 +242,57 @@ class Pipeline:
             try:
                 self._observers.accepted(request)
             except BaseException:
-                self._worker.release(size)
+                self.worker.release(size)
                 raise
-            reason = self._worker.put(self._requests, request, size)
+            reason = self.worker.put(self._requests, request, size)
         return None if reason is None else Ending.dropped(reason)
 
     def take(self, request: Request) -> bool:
         """Queue a request that another process decided about; see `RagEval.take`."""
-        self._ready()
-        if not (self._has_threads or self._start_threads()):
+        if not self.watch():
             return False
         assert request.decision is not None
         request.decision = request.decision.limited_to(self.parts.scorer.metric_ids)
         self._observers.accepted(request)
         # Its batch bounds how many there are.
-        reason = self._worker.put(self._requests, request, request.size, reserved=False)
+        reason = self.worker.put(self._requests, request, request.size, reserved=False)
         if reason is not None:
             self._observers.settle(request, Ending.dropped(reason))
         return reason is None
 
     def refuse(self, reason: str, request: Request | None = None) -> None:
         """Count a request that is not decided, and end its span; None if it could not be read."""
-        self._ready()
+        self.ready()
         self._observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
     def watch(self) -> bool:
         """Start the timer; return False after `shutdown`, or if no thread can be started."""
-        self._ready()
-        return self._has_threads or self._start_threads()
+        self.ready()
+        return self._refusal() is None
 
-    def _start_threads(self) -> bool:
-        """Arm the exit hook and start the timer; return False if the system has no thread."""
+    def _refusal(self) -> str | None:
+        """Start the threads; return the reason if nothing can be accepted."""
+        if self._has_threads:
+            return None
         if self.is_closed:
-            return False
+            return "shutdown"
         self._exit.arm()
-        try:
-            self._spooled.start()
-        except RuntimeError:
-            return False
-        self._has_threads = self._clock.start()
-        return self._has_threads
+        with suppress(RuntimeError):
+            self.outbox.start()
+            self._has_threads = self.clock.start()
+        return None if self._has_threads else "no_thread"
 
     def _hold(self, held: HeldSpan) -> None:
         """Hold a span of another instrumentor whose request may still be submitted."""
         self.watch()
-        self._holder.hold(held)
+        self.holder.hold(held)
 
-    # Recovery, in the spool's thread
+    # Recovery, in the outbox's thread
 
     def _capacity(self) -> int:
         """Return how many samples of the spool may wait: none while the broker is down."""
-        is_down = self._remote is not None and self._remote.is_down
-        return 0 if is_down else self._worker.capacity()
+        is_down = self.remote is not None and self.remote.is_down
+        return 0 if is_down else self.worker.capacity()
 
     def _resume(self, request: Request) -> bool:
         """Queue a recovered sample, decided as in the process that left it."""
@@ -296,48 +305,23 @@ class Pipeline:
             self._observers.settle(request, Ending.dropped("spooled"))
         return ending is None
 
-    def _settle(self, request: Request, ending: Ending) -> None:
-        self._observers.settle(request, ending)
-
-    async def _evaluate_asked(self, ended: Request, asked: AskedMetrics) -> Evaluation | None:
-        return await self._processor.evaluate_asked(ended, asked)
-
-    # The public object's questions
+    # Questions of the public object
 
     def drain(self) -> None:
         """Submit the requests that have ended so far."""
-        self._ready()
+        self.ready()
         self.recorder.sweep()
         self._intake.drain()
 
-    def feedback(
-        self, name: object, *, score: float | None, label: str | None, reference: str | None
-    ) -> bool:
+    def feedback(self, name: object, **given: Any) -> bool:
         """Queue feedback on a request; see `RagEval.feedback`."""
-        self._ready()
-        try:
-            given = Feedback(
-                score=score,
-                label=self.assembler.label(label),
-                reference=self.assembler.reference(reference),
-            )
-            key = id_of(name)
-        except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
-            self._books.note("feedback", "invalid")
-            self.parts.incidents.report("feedback", error)
-            return False
         self.drain()
-        return self._desk.join((key,), given, self._feedback_refusal)
-
-    def _feedback_refusal(self) -> str | None:
-        if self._has_threads or self._start_threads():
-            return None
-        return "shutdown" if self.is_closed else "no_thread"
+        return self._desk.give(name, given, self._refusal())
 
     def evaluate(self, sample: Sample, chosen: Container[str] | None = None) -> Future[Outcomes]:
         """Return the outcomes of a sample, beside the queue: no sampling, no sinks, no counts."""
-        self._ready()
-        return self._worker.run(evaluate_inline(self.parts, sample, chosen))
+        self.ready()
+        return self.worker.run(evaluate_inline(self.parts, sample, chosen))
 
     def stats(self) -> Stats:
         """Return the statistics of everything offered so far, as of one moment."""
@@ -345,94 +329,40 @@ class Pipeline:
         return replace(self._snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
     def _snapshot(self) -> Stats:
-        return self._books.snapshot(
+        return self.books.snapshot(
             self.parts.incidents.counts(),
             recovered=self._spooled.recovered,
-            undurable=self._spooled.undurable,
+            undurable=self.outbox.undurable,
         )
 
     def spooled(self) -> Mapping[str, int]:
         """Return the counts of the spool, of all processes; empty if there is none to read."""
         self.drain()
-        return self._spooled.books()
+        return self.outbox.counts()
 
     def explain(self, name: object) -> tuple[Explanation, ...]:
         """Explain the samples of a trace, or a request without retrieved text."""
         self.drain()
         key = id_of(name)
-        if found := self._books.explain(key):
+        if found := self.books.explain(key):
             return found
         if not self.recorder.ended.explains(key):
             return ()
         return (Explanation(key=key, outcome="not offered", reason="without_retrieval"),)
 
     def _read_state(self, instrument: str) -> Iterable[Reading]:
-        self._ready()
+        self.ready()
         return readings(instrument, self._snapshot, self._gauges)
 
     def _tick(self) -> None:
-        self._holder.expire()
-        self._delivery.check()
-        self._worker.revive()
-        self.recorder.sweep(at_once=self._clock.is_awaited)
+        self.holder.expire()
+        self.delivery.check()
+        self.worker.revive()
+        self.recorder.sweep(at_once=self.clock.is_awaited)
         self._intake.tick()
 
-    def flush(self, timeout: float | None) -> bool:
-        """Wait for everything accepted so far; return False if `timeout` seconds are too few."""
-        self._ready()
-        deadline = None if timeout is None else time.monotonic() + timeout
-
-        def left() -> float | None:
-            return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-        written = self._clock.call(left())
-        # The disk first: it takes milliseconds, and its samples outlive an expired timeout.
-        self._spooled.drain(left())
-        finished = self._books.wait(left()) and self._spooled.drain(left())
-        finished = self._delivery.flush(left()) and finished
-        return self._spooled.drain(left()) and finished and written
-
-    def shutdown(self, timeout: float) -> bool:
-        """Refuse new requests, finish what is pending within `timeout` seconds, and end.
-
-        Requests that are not finished by then stay in the spool, or are dropped as `shutdown`;
-        held spans end. Idempotent.
-
-        Returns:
-            Whether everything pending was finished.
-        """
-        self._ready()
-        deadline = time.monotonic() + timeout
-        self.recorder.close()
-        self._clock.call(timeout)
+    def close(self) -> None:
+        """Refuse further requests, in children that are forked later, too."""
         self.is_closed = True
-        self._refuse_all()
-        finished = self.flush(max(0.0, deadline - time.monotonic()))
-        self._spooled.drain(_STOP_TIMEOUT)
-        self._worker.stop(_STOP_TIMEOUT)
-        self._delivery.close()
-        if self._remote is not None:
-            self._remote.close()
-        self._spooled.stop(_STOP_TIMEOUT)
-        self._clock.call(_STOP_TIMEOUT)
-        self._clock.stop()
-        self._holder.close()
-        return finished
-
-    def _refuse_all(self) -> None:
         self._exit.disarm()
-        self._worker.close()
-
-    def close_abandoned(self) -> None:
-        """Finish and end in a thread of its own, once nobody can use the pipeline any more."""
-        if not self._is_ready or self.is_closed:
-            return
-        # Until it is flushed, the end of the process still waits for it.
-        with contextlib.suppress(RuntimeError):
-            threading.Thread(target=self._finish, name="rag-eval-hooks-close", daemon=True).start()
-
-    def _finish(self) -> None:
-        while len(self.recorder):
-            time.sleep(_POLL_S)
-        self.flush(self.parts.config.exit_timeout)
-        self.shutdown(0.0)
+        self.worker.close()

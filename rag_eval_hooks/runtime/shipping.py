@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.incidents import Incidents
@@ -45,9 +46,5 @@ class RemoteEvaluator(Protocol):
         ...
 
 
-class RemoteFleet(Protocol):
-    """Workers on other machines."""
-
-    def publisher(self, incidents: Incidents, mark: str) -> RemoteEvaluator:
-        """Return the evaluator of this process, whose samples bear a mark of redaction."""
-        ...
+RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
+"""Returns the evaluator of this process, whose samples bear a mark of redaction."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -17,25 +17,10 @@ from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
 from rag_eval_hooks.sampling.tail import tail_of
 from rag_eval_hooks.score import Outcome, Outcomes
 
-__all__ = ["AskedMetrics", "Selection", "by_feedback", "by_rates"]
+__all__ = ["Selection", "by_rates"]
 
 _REFERENCE: Final = "reference"
 """Reason of metrics that a feedback's reference makes possible."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskedMetrics:
-    """Metrics that a feedback asks for.
-
-    Attributes:
-        sample: The sample, with the feedback's reference if it had none.
-        reasons: Reason by metric id.
-        probabilities: Inclusion probability by metric id; None if no draw chose the metric.
-    """
-
-    sample: Sample
-    reasons: Mapping[str, str]
-    probabilities: Mapping[str, float | None]
 
 
 class Selection:
@@ -117,27 +102,32 @@ class Selection:
 
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
-    ) -> AskedMetrics | None:
-        """Return the metrics that a feedback adds to the evaluation of a sample, or None."""
+    ) -> tuple[Sample, Decision] | None:
+        """Return what a feedback adds to the evaluation of a sample, or None.
+
+        Returns:
+            The sample, with the feedback's reference if it had none, and the metrics to evaluate.
+            Metrics that a reference makes possible keep their probability; other metrics have the
+            rate 0, because no draw chose them.
+        """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
             with_reference = replace(sample, reference=feedback.reference)
         reasons = self._tail.asked_for(feedback, decision.position)
         reasons |= dict.fromkeys(self._newly_fed(sample, with_reference, decision), _REFERENCE)
-        reasons = {
-            metric.id: reasons[metric.id]
+        shares = {
+            metric.id: Share(
+                decision.probability_of(metric.id) if reasons[metric.id] == _REFERENCE else 0.0,
+                reasons[metric.id],
+            )
             for metric in self._metrics
             if metric.id in reasons and metric.id not in evaluated
         }
-        probabilities = {
-            name: decision.probability_of(name) if reason == _REFERENCE else None
-            for name, reason in reasons.items()
-        }
-        return AskedMetrics(with_reference, reasons, probabilities) if reasons else None
+        return (with_reference, Decision.asked(Rates(shares))) if shares else None
 
-    def fed(self, asked: AskedMetrics) -> frozenset[str]:
-        """Return the ids of the metrics asked for that the sample can feed."""
-        return frozenset(asked.reasons) - frozenset(missing_inputs(self._metrics, asked.sample))
+    def fed(self, sample: Sample, decision: Decision) -> frozenset[str]:
+        """Return the ids of the chosen metrics that the sample can feed."""
+        return decision.chosen - frozenset(missing_inputs(self._metrics, sample))
 
     def _newly_fed(
         self, sample: Sample, with_reference: Sample, decision: Decision
@@ -155,7 +145,7 @@ class Selection:
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """Return the outcomes with the probability and reason by which the sampler chose them."""
+    """Return the outcomes with the probability and reason by which they were chosen."""
     estimated = decision.admission is not None
     admitted = 1.0 if decision.admission is None else decision.admission
     shares = decision.rates.shares
@@ -167,21 +157,5 @@ def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
             reason=shares[name].reason,
         )
         for name, outcome in outcomes.items()
-    }
-
-
-def by_feedback(
-    outcomes: Outcomes, asked: AskedMetrics, admission: float | None
-) -> dict[str, Outcome]:
-    """Return the outcomes with the probability and reason by which a feedback asked for them."""
-    admitted = 1.0 if admission is None else admission
-    drawn = {name: None if p is None else p * admitted for name, p in asked.probabilities.items()}
-    return {
-        name: replace(
-            outcome,
-            probability=drawn[name],
-            probability_estimated=admission is not None,
-            reason=asked.reasons[name],
-        )
-        for name, outcome in outcomes.items()
+        if name in shares
     }

@@ -507,12 +507,12 @@ def test_memory_is_bounded(
         assert len(memory) <= size
         assert 0 <= memory.chars <= chars
     for key, (request, since) in added.items():
-        found = memory.find([key])
+        found = memory.find(key)
         assert found in (request, None)
         if found is not None:
             assert now[0] < since + 5.0
     now[0] += 6
-    assert memory.find(added) is None
+    assert [memory.find(key) for key in added] == [None] * len(added)
     assert (len(memory), memory.chars) == (0, 0)
 
 
@@ -521,7 +521,7 @@ def test_too_much_text_costs_the_oldest_requests_theirs_and_not_their_ids() -> N
     requests = [ended(str(number), 30) for number in range(10)]
     for request in requests:
         memory.add(request)
-    assert [memory.find(request.ids) for request in requests] == requests
+    assert [memory.find(request.key) for request in requests] == requests
     assert [memory.keeps_text(request) for request in requests] == [*[False] * 7, *[True] * 3]
     assert [request.build is None for request in requests] == [*[True] * 7, *[False] * 3]
     assert memory.chars == 90

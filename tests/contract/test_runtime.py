@@ -52,7 +52,7 @@ class _Follower(Observer):
 def test_observer_that_raises_is_counted_and_skips_none(raises: list[bool]) -> None:
     followers = [_Follower(ValueError() if one else None) for one in raises]
     incidents = Incidents()
-    observers, request = Observers(followers, incidents), Request(key="", build=None)
+    observers, request = Observers(incidents, followers), Request(key="", build=None)
     observers.accepted(request)
     asyncio.run(observers.begun(request))
     for _ in range(2):
