@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks import Sample
-from rag_eval_hooks.score import AnnotatorKind, NotScored, Outcomes, Score
+from rag_eval_hooks.result import status_of
+from rag_eval_hooks.score import Outcomes, Score, outcome_from_dict
 from tests.viewers.processes import ROOT
 
 __all__ = ["COMMAND", "Scored", "results", "run_demo"]
@@ -39,14 +40,22 @@ class Scored:
     def trace_id(self) -> str:
         return str(self.sample["trace_id"])
 
+    @property
+    def status(self) -> str:
+        """What the RAG span says: whether a metric failed or could not be decided."""
+        outcomes = {name: outcome_from_dict(one) for name, one in self.outcomes.items()}
+        return str(status_of(outcomes))
+
     def failing_claim(self) -> str | None:
         """A claim of the answer that no context supports."""
+        if "ragas.faithfulness" not in self.scores:
+            return None
         claims = self.outcomes["ragas.faithfulness"].get("explanation", {}).get("claims", ())
         return next((one["claim"] for one in claims if not one["supported"]), None)
 
     def again(self) -> tuple[Sample, Outcomes]:
         """The sample and its outcomes, to be delivered a second time."""
-        outcomes = {name: _outcome(one) for name, one in self.outcomes.items()}
+        outcomes = {name: outcome_from_dict(one) for name, one in self.outcomes.items()}
         return Sample.from_dict(self.sample), {
             name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Score)
         }
@@ -73,13 +82,3 @@ def results(folder: Path) -> list[Scored]:
     lines = (folder / "demo-output" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     read = [json.loads(line) for line in lines]
     return [Scored(line["sample"], line["outcomes"]) for line in read]
-
-
-def _outcome(told: Mapping[str, Any]) -> Score | NotScored | None:
-    if "value" not in told:
-        return None
-    known = ("value", "normalised", "label", "parts", "explanation", "annotator", "version")
-    return Score(
-        **{key: told[key] for key in known if key in told},
-        annotator_kind=AnnotatorKind(told["annotator_kind"]),
-    )

@@ -21,7 +21,8 @@ ICONS = frozenset(
 OTHERS = frozenset({"evaluation", "rerank", "token_score"})
 """Operations of ours with the generic icon."""
 MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages")
-HEADLINE = ("name", "score.value", "explanation")
+HEADLINE = ("name", "explanation")
+"""An undecided result has no value."""
 PARTS = {
     "text": ("content",),
     "tool_call": ("name",),

@@ -68,7 +68,7 @@ class Mlflow:
 @contextlib.contextmanager
 def mlflow(folder: Path) -> Iterator[Mlflow]:
     """Runs a tracking server with its data in a folder; skips where it is not installed."""
-    program = executable("mlflow", "RAGEVAL_MLFLOW", ".venv-mlflow")
+    program = executable("mlflow", "RAGEVAL_MLFLOW")
     port = free_port()
     arguments = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     arguments += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]

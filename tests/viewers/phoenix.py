@@ -53,7 +53,7 @@ class Phoenix:
 @contextlib.contextmanager
 def phoenix(folder: Path) -> Iterator[Phoenix]:
     """Runs a Phoenix with its data in a folder; skips where it is not installed."""
-    command = executable("phoenix", "RAGEVAL_PHOENIX", ".venv-phoenix")
+    command = executable("phoenix", "RAGEVAL_PHOENIX")
     port = free_port()
     variables = {
         "PHOENIX_WORKING_DIR": str(folder),

@@ -19,14 +19,12 @@ ROOT = Path(__file__).parents[2]
 START_TIMEOUT = 400.0
 
 
-def executable(name: str, variable: str, environment: str | None = None) -> str:
-    """The path of a program, by a variable, in a virtual environment of the project, or anywhere.
+def executable(name: str, variable: str) -> str:
+    """Return the path of a program, as a variable names it, else that on the PATH.
 
     Skips the test where it is not installed.
     """
-    named = os.environ.get(variable)
-    local = ROOT / environment / "bin" / name if environment else None
-    found = named or (str(local) if local and local.exists() else shutil.which(name))
+    found = os.environ.get(variable) or shutil.which(name)
     if not found:
         pytest.skip(f"{name} is not installed; {variable} may name it")
     return found

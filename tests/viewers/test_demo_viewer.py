@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -50,16 +49,10 @@ def until_shown(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_first_look(tmp_path: Path) -> None:
-    """The demo is in the Phoenix that it links to; Ctrl-C ends both, and data goes with it.
-
-    By `make` where `make viewers` has made its environments, else by the command.
-    """
-    phoenix = executable("phoenix", "RAGEVAL_PHOENIX", ".venv-phoenix")
+    """The demo is in the Phoenix that it links to; Ctrl-C ends both, and data goes with it."""
+    phoenix = executable("phoenix", "RAGEVAL_PHOENIX")
     output = ("--output", f"{tmp_path}/demo-output")
     command = [*COMMAND, *output, "--viewer", "phoenix", "--viewer-command", phoenix]
-    if all((ROOT / made).exists() for made in (".venv-demo/.demo", ".venv-phoenix/.installed")):
-        arguments = f"--output {tmp_path}/demo-output"
-        command = ["make", "demo", "VIEWER=phoenix", f"ARGS={arguments}"]
     with shown(command, tmp_path) as process:
         (link,) = re.findall(r"in Phoenix: (\S+)", until_shown(process))
         try:
@@ -70,29 +63,13 @@ def test_a_first_look(tmp_path: Path) -> None:
         finally:
             os.killpg(process.pid, signal.SIGINT)
             code = process.wait(60)
-    assert command[0] == "make" or code == 0
+    assert code == 0
     assert {span["project"] for span in spans.values()} == {project.split("/")[0]}
     scores = {one.span_id: one.scores.get("ragas.faithfulness", 1.0) for one in results(tmp_path)}
     assert set(low) == {span_id for span_id, score in scores.items() if score < 0.5} != set()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/healthz", timeout=5)
     assert not list(tmp_path.glob("rag-eval-hooks-phoenix-*"))
-
-
-def test_make_starts_it() -> None:
-    """`make demo VIEWER=phoenix` makes Phoenix's environment and starts the demo with it."""
-    makefile = ROOT / "Makefile"
-    if shutil.which("make") is None or not makefile.exists():
-        pytest.skip("no make, or no Makefile beside the tests")
-    told = subprocess.run(
-        ["make", "--dry-run", "demo", "VIEWER=phoenix", "PHOENIX_VENV=no-such"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert 'no-such/bin/pip install --quiet --no-compile "arize-phoenix' in told
-    assert "--viewer phoenix --viewer-command no-such/bin/phoenix" in told
 
 
 JAEGER = """

@@ -27,7 +27,7 @@ def test_every_score_is_an_attribute_of_the_rag_span(in_phoenix: InPhoenix) -> N
         for name, value in one.scores.items():
             suite, metric = name.split(".")
             assert tree[suite][metric]["score"] == value
-        assert tree["status"] == "ok"
+        assert tree["status"] == one.status
 
 
 def test_every_score_is_an_annotation(in_phoenix: InPhoenix) -> None:
@@ -64,7 +64,7 @@ def test_bad_answers_are_found_by_the_filter(limit: float, in_phoenix: InPhoenix
 
 def test_scores_sent_again_replace_themselves(in_phoenix: InPhoenix) -> None:
     """Delivered a second time, a score replaces itself, with its new value."""
-    one = in_phoenix.scored[0]
+    one = next(one for one in in_phoenix.scored if "ragas.faithfulness" in one.scores)
     before = in_phoenix.server.annotations(one.span_id)
     redeliver(PhoenixSink(in_phoenix.server.url), one, value=0.25)
     after = in_phoenix.server.annotations(one.span_id)
@@ -127,4 +127,5 @@ def test_the_conditions_of_the_docs_are_understood(in_phoenix: InPhoenix) -> Non
     assert len(conditions) == 3
     found = [set(in_phoenix.server.spans(condition)) for condition in conditions]
     assert found[0]
-    assert not found[2]
+    partial = {one.span_id for one in in_phoenix.scored if one.status == "partial"}
+    assert found[2] == partial

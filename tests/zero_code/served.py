@@ -20,9 +20,9 @@ from tests.waiting import PATIENCE
 __all__ = ["BIN", "CHAINLIT", "Server"]
 
 _ROOT = Path(__file__).parents[2]
-BIN = Path(os.environ.get("RAGEVAL_SERVERS", _ROOT / ".venv-servers")) / "bin"
+BIN = Path(os.environ.get("RAGEVAL_SERVERS", _ROOT / "build/environments/servers")) / "bin"
 """Made by `make servers`."""
-CHAINLIT = Path(os.environ.get("RAGEVAL_CHAINLIT", _ROOT / ".venv-chainlit")) / "bin"
+CHAINLIT = Path(os.environ.get("RAGEVAL_CHAINLIT", _ROOT / "build/environments/chainlit")) / "bin"
 """Made by `make servers ARGS=--long`: Chainlit brings forty instrumentors along."""
 HERE = Path(__file__).parent
 

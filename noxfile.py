@@ -1,0 +1,325 @@
+"""Every check of the project, each in an environment of its own; `nox -l` lists them.
+
+Arguments after `--` go to what a session runs: `nox -s test -- tests/golden`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+BUILD = ROOT / "build"
+SHARED = ROOT / ".venv"
+"""The environment of development, which most sessions share."""
+TORCH = "torch==2.13.0"
+"""Named before anything that wants torch, so that no other build of it is pulled in."""
+QUICK = ("-n", "6", "--dist", "worksteal", "--ignore=tests/viewers")
+"""More workers than cores: many tests wait for a time-out or a process."""
+QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
+LANGCHAIN = (
+    *("tests/integration/test_langchain.py", "tests/integration/test_langchain_capture.py"),
+    *("tests/integration/test_langchain_turns.py", "tests/unit/test_langchain_values.py"),
+)
+INSTALLED = (
+    *("tests/golden", "tests/e2e/test_examples.py", "tests/unit/test_registry.py"),
+    *("tests/integration/test_langchain.py", "tests/integration/test_llama_index.py"),
+)
+"""Where files of the package are read, and the frameworks: the rest is equal in the source tree."""
+BENCHMARKS = ("handler_overhead", "llama_index_overhead", "judge_calls", "sink_throughput", "kill9")
+
+nox.needs_version = ">=2024.10.9"
+nox.options.sessions = ["lint", "types", "test"]
+nox.options.reuse_venv = "yes"
+
+
+@nox.session(python=False)
+def lint(session: nox.Session) -> None:
+    """Check style and import contracts."""
+    run(session, "ruff", "check", ".")
+    run(session, "ruff", "format", "--check", ".")
+    run(session, "lint-imports")
+
+
+@nox.session(python=False)
+def types(session: nox.Session) -> None:
+    """Check types, strictly."""
+    run(session, "mypy", *session.posargs)
+
+
+@nox.session(python=False)
+def test(session: nox.Session) -> None:
+    """Run the quick suite: every law."""
+    run(session, "pytest", *QUICK, *session.posargs)
+
+
+@nox.session(name="test-long", python=False)
+def long(session: nox.Session) -> None:
+    """Run the long tests at full size: kills in rounds, floods, worlds of processes."""
+    run(session, "pytest", *QUICK, "--long", "-m", "long", *session.posargs)
+
+
+@nox.session(name="test-all", python=False)
+def everything(session: nox.Session) -> None:
+    """Run all tests at full size, the drawn ones with more draws."""
+    run(session, "pytest", *QUICK, "--long", *session.posargs)
+
+
+@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
+def tests(session: nox.Session) -> None:
+    """Run the quick suite on one Python."""
+    run(session, "pytest", *QUICK, *session.posargs)
+
+
+@nox.session
+@nox.parametrize("framework", ["langchain", "llama-index"], ids=["langchain", "llama-index"])
+def oldest(session: nox.Session, framework: str) -> None:
+    """Run the capture matrix on the oldest versions that are served."""
+    session.install("-q", "-r", f"tests/oldest-{framework}.txt")
+    files = LANGCHAIN if framework == "langchain" else llama_index_tests()
+    matrix(session, "--long", "tests/matrix", *files)
+
+
+@nox.session
+def middle(session: nox.Session) -> None:
+    """Run agents, workflows and threads on a llama-index-core between oldest and newest."""
+    version = os.environ.get("RAGEVAL_MIDDLE_VERSION", "0.13.6")
+    session.install("-q", f"llama-index-core=={version}", "-r", "tests/middle-llama-index.txt")
+    names = ("agents", "variants", "many")
+    files = [f"tests/integration/test_llama_index_{name}.py" for name in names]
+    matrix(session, *files, "-k", "agent or workflow or thread or plain_tool or many")
+
+
+@nox.session
+def newest(session: nox.Session) -> None:
+    """Run the capture matrix on the newest versions of both frameworks."""
+    frameworks = ("langchain", "langchain-classic", "langgraph", "llama-index-core")
+    session.install("-q", "-r", "tests/middle-llama-index.txt")
+    session.install("-q", "--upgrade", *frameworks)
+    matrix(session, "--long", "tests/matrix", *LANGCHAIN, *llama_index_tests())
+
+
+@nox.session
+def coexistence(session: nox.Session) -> None:
+    """Test the installed wheel beside other instrumentors, which patch the same places."""
+    extras = "langchain,llama-index,instrument,openai"
+    runners = ("hypothesis", "pytest", "pytest-asyncio", "starlette", "uvicorn")
+    install_wheel(session, extras, "--group", "coexistence", *runners)
+    # Each is loaded in a dozen processes: the nightly run tests "traceloop or official".
+    pair = os.environ.get("RAGEVAL_INSTRUMENTORS", "openinference or langfuse")
+    outside(session, "--long", "tests/coexistence", "-k", f"{pair} or llama")
+
+
+@nox.session
+def providers(session: nox.Session) -> None:
+    """Test judges of other providers by their clients, and redaction by a real Presidio."""
+    extras = "langchain,instrument,openai,privacy"
+    runners = ("hypothesis", "pytest", "pytest-asyncio", "starlette", "uvicorn")
+    groups = ("--group", "judges", "--group", "presidio")
+    install_wheel(session, extras, *groups, *runners)
+    files = ("tests/integration/test_provider_judges.py", "tests/redaction/test_presidio.py")
+    outside(session, "-rs", *files)
+
+
+@nox.session(python=False)
+def conformance(session: nox.Session) -> None:
+    """Run the frameworks' own unit tests, without and with capture."""
+    run(session, "python", "-m", "tests.conformance", *session.posargs)
+
+
+@nox.session(python=False)
+def apps(session: nox.Session) -> None:
+    """Run applications that others wrote, with capture on."""
+    run(session, "python", "-m", "tests.apps", *session.posargs)
+
+
+@nox.session(python=False)
+def servers(session: nox.Session) -> None:
+    """Test zero code under real servers and in a notebook; `--long` adds Streamlit and Chainlit."""
+    ours = wheel(session)
+    places: dict[str, str] = {}
+    for name in ("servers", "chainlit") if "--long" in session.posargs else ("servers",):
+        made = environment(session, name, f"{ours}[langchain,instrument]", "--group", name)
+        again = ("install", "-q", "--force-reinstall", "--no-deps", ours)
+        session.run_install(str(made / "bin" / "pip"), *again, external=True)
+        places[f"RAGEVAL_{name.upper()}"] = str(made)
+    run(session, "pytest", "tests/zero_code", *session.posargs, variables=places)
+
+
+@nox.session(python=False)
+def viewers(session: nox.Session) -> None:
+    """Look at scores in a real Phoenix, MLflow, Chromium and Prometheus."""
+    places = {name: environment(session, name, *packages) for name, packages in VIEWERS.items()}
+    found = {
+        "RAGEVAL_PHOENIX": str(places["phoenix"] / "bin" / "phoenix"),
+        "RAGEVAL_MLFLOW": str(places["mlflow"] / "bin" / "mlflow"),
+    }
+    run(session, "pytest", "tests/viewers", *session.posargs, groups=["viewers"], variables=found)
+
+
+@nox.session
+@nox.parametrize("framework", ["langchain", "llama-index"], ids=["langchain", "llama-index"])
+def demo(session: nox.Session, framework: str) -> None:
+    """Run the demo; `-- --viewer phoenix` shows it in Phoenix."""
+    extra = "demo" if framework == "langchain" else "demo-llama-index"
+    session.install("-q", "--editable", f".[{extra},phoenix]")
+    more = list(session.posargs)
+    if "phoenix" in more:
+        made = environment(session, "phoenix", *VIEWERS["phoenix"])
+        more += ["--viewer-command", str(made / "bin" / "phoenix")]
+    session.run("python", "-m", "examples.demo", "--framework", framework, *more)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site, follow its links, check its spelling."""
+    session.install("-q", "--group", "docs")
+    session.run("mkdocs", "build", "--quiet", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("codespell", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
+
+
+@nox.session(python=False)
+def dist(session: nox.Session) -> None:
+    """Build and check what is released, with its bill of materials, and its typed interface."""
+    place = develop(session, "dist")
+    shutil.rmtree("dist", ignore_errors=True)
+    run(session, "python", "-m", "build", "--outdir", "dist", groups=["dist"])
+    built = sorted(map(str, Path("dist").iterdir()))
+    run(session, "twine", "check", "--strict", *built)
+    run(session, "check-wheel-contents", *(name for name in built if name.endswith(".whl")))
+    run(session, "pyright", "--pythonpath", f"{place}/bin/python", "tests/typing/api.py")
+    bill = ("--pyproject", "pyproject.toml", "--output-file", "dist/rag_eval_hooks.cdx.json")
+    run(session, "cyclonedx-py", "environment", str(place), *bill)
+
+
+@nox.session
+def bare(session: nox.Session) -> None:
+    """Import the wheel without any extra: quickly, and without a framework."""
+    install_wheel(session, "")
+    session.chdir(session.create_tmp())  # Away from the sources.
+    session.run("rag-eval-hooks", "--version")
+    session.run("python", "-W", "error", str(ROOT / "examples" / "without_framework.py"))
+    session.run("python", str(ROOT / ".ci" / "bare_import.py"))
+
+
+@nox.session
+def installed(session: nox.Session) -> None:
+    """Test the wheel with all extras, outside the source tree."""
+    session.install("-q", TORCH)
+    install_wheel(session, "all", "--group", "test")
+    outside(session, *INSTALLED)
+
+
+@nox.session(python=False)
+def bench(session: nox.Session) -> None:
+    """Print the benchmarks' tables and write docs/benchmarks.md; `--quick`: in small, no page."""
+    python = ("python", "-m")
+    develop(session, "bench")
+    run(session, *python, "benchmarks.house")
+    quick = "--quick" in session.posargs
+    chosen = [part for part in session.posargs if part != "--quick"]
+    for part in chosen or BENCHMARKS:
+        small = SMALL.get(part, ()) if quick else ()
+        rows = ("--json", f"build/bench/{part}.json")
+        run(session, *python, f"benchmarks.{part}", *small, *rows)
+    if not quick and not chosen:
+        run(session, *python, "benchmarks.peers", "--page", "--json", "build/bench/peers.json")
+
+
+VIEWERS = {"phoenix": ("arize-phoenix>=20",), "mlflow": ("mlflow>=3.6",)}
+SMALL = {
+    "handler_overhead": ("--rounds", "5"),
+    "llama_index_overhead": ("--rounds", "5"),
+    "judge_calls": ("--samples", "10"),
+    "sink_throughput": ("--samples", "50"),
+    "kill9": ("--kills", "5"),
+}
+
+
+def develop(session: nox.Session, *groups: str) -> Path:
+    """Install the project with all extras and tools, torch first; nothing if nothing changed.
+
+    Returns:
+        The environment: of the session, else the one that sessions share.
+    """
+    place = Path(session.virtualenv.location or SHARED)
+    done = place / "-".join((".installed", *groups))
+    if done.exists() and done.stat().st_mtime > (ROOT / "pyproject.toml").stat().st_mtime:
+        return place
+    if not (place / "bin").exists():
+        session.run_install(sys.executable, "-m", "venv", str(place))
+    pip = (str(place / "bin" / "pip"), "install", "-q")
+    wanted = [part for group in ("test", "lint", *groups) for part in ("--group", group)]
+    session.run_install(*pip, "--upgrade", "pip", external=True)
+    session.run_install(*pip, TORCH, external=True)
+    session.run_install(*pip, "--editable", ".[all]", *wanted, external=True)
+    done.touch()
+    return place
+
+
+def run(
+    session: nox.Session,
+    program: str,
+    *arguments: str,
+    groups: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> None:
+    """Run a program of the environment of development, which has what the groups name."""
+    place = develop(session, *groups) / "bin"
+    path = {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}"}
+    session.run(str(place / program), *arguments, env={**path, **(variables or {})}, external=True)
+
+
+def environment(session: nox.Session, name: str, *packages: str) -> Path:
+    """Make an environment besides the session's own, once, and return its folder."""
+    place = BUILD / "environments" / name
+    done = place / ".installed"
+    if not done.exists() or done.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
+        session.run_install(sys.executable, "-m", "venv", "--clear", str(place), external=True)
+        pip = (str(place / "bin" / "pip"), "install", "-q", "--no-compile")
+        session.run_install(*pip, "--upgrade", "pip", external=True)
+        session.run_install(*pip, *packages, external=True)
+        done.touch()
+    return place
+
+
+def matrix(session: nox.Session, *arguments: str) -> None:
+    """Run tests of the source tree with the versions that the session installed."""
+    paths = {"PYTHONPATH": f".{os.pathsep}integrations"}
+    session.run("python", "-m", "pytest", "-q", *QUIETLY, *arguments, env=paths)
+
+
+def outside(session: nox.Session, *arguments: str) -> None:
+    """Run tests in a folder that has none of the package's sources, so that the wheel is tested."""
+    folder = Path(session.create_tmp())
+    for name in ("tests", "examples", "benchmarks"):
+        shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    session.chdir(folder)
+    session.run("python", "-m", "pytest", "--import-mode=importlib", "-q", *arguments)
+
+
+def install_wheel(session: nox.Session, extras: str, *others: str) -> None:
+    """Install a wheel of the sources as they are, whatever was installed before."""
+    ours = wheel(session)
+    session.install("-q", f"{ours}[{extras}]" if extras else ours, *others)
+    session.install("-q", "--force-reinstall", "--no-deps", ours)
+
+
+def wheel(session: nox.Session) -> str:
+    """Return the path of a wheel of the sources as they are."""
+    folder = BUILD / "wheel" / session.name
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = ("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT))
+    session.run_install(*pip)
+    return str(next(folder.glob("*.whl")))
+
+
+def llama_index_tests() -> list[str]:
+    """Return the files that test LlamaIndex alone."""
+    return sorted(map(str, Path("tests/integration").glob("test_llama_index*.py")))
