@@ -12,22 +12,23 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.estimate import Estimate, Moments, mean_of, t_quantile
 from rag_eval_hooks.results.read import ResultRow
-from rag_eval_hooks.results.select import identity_of
-from rag_eval_hooks.results.summary import By, MetricSummary, group_key, sessions_of, summarise
+from rag_eval_hooks.results.summary import (
+    By,
+    MetricSummary,
+    group_key,
+    identity_of,
+    sessions_of,
+    summarise,
+    weight_of,
+)
 from rag_eval_hooks.score import Score
 
-__all__ = [
-    "Change",
-    "Comparison",
-    "Regression",
-    "Trend",
-    "compare",
-]
+__all__ = ["Change", "Comparison", "Regression", "Trend", "compare"]
 
 _LEAST_DROP: Final = 0.1
 """Drop of a normalized score from which a sample is named as a regression."""
@@ -61,17 +62,7 @@ class Change:
     deviation: float | None  # standard error of `gain`, and its degrees of freedom
     freedom: float
     pairs: int  # samples that both runs scored and that count as pairs
-
-    @property
-    def trend(self) -> Trend:
-        """Better or worse where the interval is on one side of 0."""
-        if self.low is None or self.high is None:
-            return Trend.UNCLEAR
-        if self.low == self.high == 0.0:
-            return Trend.SAME
-        if self.low <= 0.0 <= self.high:
-            return Trend.UNCLEAR
-        return Trend.BETTER if self.gain > 0 else Trend.WORSE
+    trend: Trend  # better or worse where the interval is on one side of 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +100,7 @@ def compare(
     by: By = None,
     allow_different_judges: bool = False,
 ) -> Comparison:
-    """Return what changed from one run to another.
+    """Return the changes from one run to another.
 
     Samples pair by `question_id`, else by their question; a question that was asked several times
     pairs in order. Fewer than five pairs of a metric count as samples without a partner.
@@ -128,19 +119,18 @@ def compare(
         _check_judges(before, after)
     rows = list(_pairs(before, after))
     groups: dict[str | None, list[_Pair]] = {None: rows}
-    for pair in rows if by is not None else ():
-        key = group_key(next(row for row in reversed(pair) if row is not None), by)
-        groups.setdefault(key or "(none)", []).append(pair)
+    for old, row in rows if by is not None else ():
+        groups.setdefault(group_key(row or old, by) or "(none)", []).append((old, row))  # type: ignore[arg-type]
     summaries = [summarise(each)[None].metrics if each else {} for each in (before, after)]
-    scored = [{k for k, one in each.items() if one.scored} for each in summaries]
+    scored = [{name for name, one in each.items() if one.scored} for each in summaries]
     both = sum(old is not None and row is not None for old, row in rows)
+    changes = (
+        _change(metric, group, members, summary.scale)
+        for group, members in groups.items()
+        for metric, summary in summaries[1].items()
+    )
     return Comparison(
-        changes=[
-            change
-            for group, members in groups.items()
-            for metric, summary in summaries[1].items()
-            if (change := _change(metric, group, members, summary.scale)) is not None
-        ],
+        changes=[one for one in changes if one is not None],
         regressions=sorted(_regressions(rows), key=lambda one: -one.drop),
         pairs=both,
         only_base=len(before) - both,
@@ -152,10 +142,7 @@ def compare(
 
 def _without_texts(row: ResultRow) -> ResultRow:
     """Return a row without its largest parts: both runs are in memory."""
-    outcomes = {
-        name: replace(one, explanation={}) if isinstance(one, Score) else one
-        for name, one in row.outcomes.items()
-    }
+    outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
     return replace(row, sample=replace(row.sample, contexts=None), outcomes=outcomes)
 
 
@@ -172,11 +159,9 @@ def _judges(rows: Iterable[ResultRow]) -> dict[str, set[str]]:
     """Return judges and versions of prompts by metric; versions of the package may differ."""
     found: dict[str, set[str]] = {}
     for row in rows:
-        for metric in row.outcomes:
-            if (score := row.score(metric)) is not None:
-                prompts = score.version.partition("+")[2]
-                name = f"{score.annotator or 'formula'} {prompts}".strip()
-                found.setdefault(metric, set()).add(name)
+        for metric, score in row.scores.items():
+            prompts = score.version.partition("+")[2]
+            found.setdefault(metric, set()).add(f"{score.annotator or 'formula'} {prompts}".strip())
     return found
 
 
@@ -199,11 +184,10 @@ def _change(
         left, right = _scored(before, metric), _scored(after, metric)
         if left is not None and right is not None:
             both.append((left, right))
-        elif left is not None:
-            old.append(left)
-        elif right is not None:
-            new.append(right)
-    means = _mean([*(pair[0] for pair in both), *old]), _mean([*(pair[1] for pair in both), *new])
+        else:
+            old += [left] if left else []
+            new += [right] if right else []
+    means = _mean([*(left for left, _ in both), *old]), _mean([*(right for _, right in both), *new])
     if means[0] is None or means[1] is None:
         return None
     if len(both) < _LEAST_PAIRS:
@@ -224,6 +208,7 @@ def _change(
         deviation=found.deviation,
         freedom=found.freedom,
         pairs=len(both),
+        trend=found.trend,
     )
 
 
@@ -233,30 +218,34 @@ def _scored(row: ResultRow | None, metric: str) -> _Scored | None:
 
 
 def _mean(scored: Sequence[_Scored]) -> Estimate | None:
-    weights = [1.0 / (score.probability or 1.0) for _, score in scored]
-    return mean_of(
-        [score.normalised for _, score in scored], weights, sessions_of([row for row, _ in scored])
-    )
+    weights = [weight_of(score) for _, score in scored]
+    sessions = sessions_of([row for row, _ in scored])
+    return mean_of([score.normalised for _, score in scored], weights, sessions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
+class _Difference(NamedTuple):
     """Difference of normalized means, with the ends of its interval and its standard error."""
 
     mean: float
-    low: float | None
-    high: float | None
-    deviation: float | None
+    low: float | None = None
+    high: float | None = None
+    deviation: float | None = None
     freedom: float = math.inf
+
+    @property
+    def trend(self) -> Trend:
+        if self.low is None or self.high is None:
+            return Trend.UNCLEAR
+        if self.low <= 0.0 <= self.high:
+            return Trend.SAME if self.low == self.high else Trend.UNCLEAR
+        return Trend.BETTER if self.mean > 0 else Trend.WORSE
 
 
 def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Difference | None:
     if not both:
         return None
     gains = [new.normalised - old.normalised for (_, old), (_, new) in both]
-    weights = [
-        1.0 / ((old.probability or 1.0) * (new.probability or 1.0)) for (_, old), (_, new) in both
-    ]
+    weights = [weight_of(old) * weight_of(new) for (_, old), (_, new) in both]
     moments = Moments(len(both), weights, sessions_of([row for _, (row, _) in both]))
     mean, variance = moments.mean(gains), moments.covariance(gains, gains)
     if any(gains) or not alone:
@@ -272,7 +261,7 @@ def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None
         return None
     mean = new.mean - base.mean
     if base.low is None or base.high is None or new.low is None or new.high is None:
-        return _Difference(mean, None, None, None)
+        return _Difference(mean)
     low = mean - math.hypot(new.mean - new.low, base.high - base.mean)
     high = mean + math.hypot(new.high - new.mean, base.mean - base.low)
     return _Difference(mean, low, high, (high - low) / 2 / t_quantile(math.inf))
@@ -296,7 +285,7 @@ def _combined(paired: _Difference | None, rest: _Difference | None) -> _Differen
 
 def _with_interval(mean: float, variance: float, freedom: float) -> _Difference:
     if not math.isfinite(variance):
-        return _Difference(mean, None, None, None)
+        return _Difference(mean)
     deviation = math.sqrt(variance)
     half = t_quantile(freedom) * deviation
     return _Difference(mean, mean - half, mean + half, deviation, freedom)
@@ -304,11 +293,8 @@ def _with_interval(mean: float, variance: float, freedom: float) -> _Difference:
 
 def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
     for old, row in rows:
-        if old is None or row is None:
-            continue
-        for metric in row.outcomes:
-            before, after = old.score(metric), row.score(metric)
-            if before is not None and after is not None:
-                drop = before.normalised - after.normalised
-                if drop >= _LEAST_DROP:
-                    yield Regression(metric=metric, base=old, new=row, drop=drop)
+        for metric, after in {} if old is None or row is None else row.scores.items():
+            before = old.score(metric)
+            drop = 0.0 if before is None else before.normalised - after.normalised
+            if drop >= _LEAST_DROP:
+                yield Regression(metric=metric, base=old, new=row, drop=drop)

@@ -1,4 +1,4 @@
-"""Diagnosis of a pipeline from its scores: what is to blame, and which samples show it.
+"""Diagnosis of a pipeline from its scores: the part to blame, and the samples that show it.
 
 The rules and the metrics that show a property are data, in `rules.toml`.
 """
@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from rag_eval_hooks.results.estimate import Estimate, mean_of
 from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.summary import weight_of
 from rag_eval_hooks.score import Cause, NotScored
 
 __all__ = ["CUTS", "Cuts", "Diagnosis", "ScoreRule", "diagnose", "standard_rules"]
@@ -61,14 +62,13 @@ class Diagnosis:
 
 
 @cache
-def _data() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    text = (resources.files(__package__) / "rules.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+def _data() -> Mapping[str, Any]:
+    return tomllib.loads((resources.files(__package__) / "rules.toml").read_text("utf-8"))
 
 
 def standard_rules() -> list[ScoreRule]:
     """Return the rules of `rules.toml`."""
-    return [ScoreRule(**values) for values in _data()["rules"]]  # type: ignore[arg-type]
+    return [ScoreRule(**values) for values in _data()["rules"]]
 
 
 def diagnose(
@@ -84,45 +84,41 @@ def diagnose(
 
     Args:
         rows: The results.
-        cuts: What is high and low, by metric id; `CUTS` for all others.
+        cuts: Values that are high and low, by metric id; `CUTS` for all others.
         rules: The rules; `standard_rules` by default.
     """
     known = list(rows)
     found, shown_by = [], list[tuple[ScoreRule, set[int]]]()
     for rule in sorted(rules or standard_rules(), key=lambda rule: rule.rest):
         flags = {at: _shows(rule, row, cuts or {}) for at, row in enumerate(known)}
-        decided = {at: flag for at, flag in flags.items() if flag is not None}
-        hits = {at for at, flag in decided.items() if flag}
+        hits = {at for at, flag in flags.items() if flag}
         if rule.rest:
             hits -= {at for other, ats in shown_by if _overlap(rule, other) for at in ats}
         shown_by.append((rule, hits))
         if hits and _is_stated(rule, known, len(hits)):
-            found.append(_diagnosis(rule, [(known[at], at in hits) for at in decided]))
+            decided = [known[at] for at, flag in flags.items() if flag is not None]
+            found.append(_diagnosis(rule, decided, [known[at] for at in sorted(hits)]))
     return sorted(
         found, key=lambda one: (one.rule.blame == "none", one.rule.minor, -one.share.mean)
     )
 
 
-def _diagnosis(rule: ScoreRule, decided: Sequence[tuple[ResultRow, bool]]) -> Diagnosis:
-    weights = [1.0 / (row.probability or 1.0) for row, _ in decided]
-    share = mean_of([float(flag) for _, flag in decided], weights)
+def _diagnosis(
+    rule: ScoreRule, decided: Sequence[ResultRow], hits: Sequence[ResultRow]
+) -> Diagnosis:
+    shown = set(map(id, hits))
+    share = mean_of([float(id(row) in shown) for row in decided], list(map(weight_of, decided)))
     assert share is not None
-    return Diagnosis(
-        rule=rule, share=share, rows=sorted((row for row, flag in decided if flag), key=_goodness)
-    )
+    return Diagnosis(rule=rule, share=share, rows=sorted(hits, key=_goodness))
 
 
 def _is_stated(rule: ScoreRule, rows: Sequence[ResultRow], hits: int) -> bool:
     if rule.outnumbers is not None:
-        scores = [row.score(_CLASS) for row in rows]
-        return hits > sum(one is not None and one.label == rule.outnumbers for one in scores)
+        return hits > sum(_label(row) == rule.outnumbers for row in rows)
     return rule.blame != "none" or (
-        not any(map(_is_screening, rows)) and (fmean(map(_is_undefined, rows)) <= _MOST_UNDEFINED)
+        not any(score.screening for row in rows for score in row.scores.values())
+        and fmean(map(_is_undefined, rows)) <= _MOST_UNDEFINED
     )
-
-
-def _is_screening(row: ResultRow) -> bool:
-    return any(s.screening for name in row.outcomes if (s := row.score(name)))
 
 
 def _is_undefined(row: ResultRow) -> bool:
@@ -142,25 +138,27 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
 def _shows(rule: ScoreRule, row: ResultRow, cuts: Mapping[str, Cuts]) -> bool | None:
     """Return whether a sample shows a rule; None where a score is missing."""
     if not (rule.high or rule.low or rule.label):
-        levels = [(name, score.normalised) for name in row.outcomes if (score := row.score(name))]
-        return all(v >= cuts.get(n, CUTS).high for n, v in levels) if levels else None
+        levels = [score.normalised >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
+        return all(levels) if levels else None
     sides = [(name, True) for name in rule.high] + [(name, False) for name in rule.low]
     known = [_side(row, name, cuts, is_high) for name, is_high in sides]
     if rule.label is not None:
-        score = row.score(_CLASS)
-        known.append(None if score is None else score.label == rule.label)
+        known.append(None if row.score(_CLASS) is None else _label(row) == rule.label)
     return None if None in known else all(known)
+
+
+def _label(row: ResultRow) -> str | None:
+    score = row.score(_CLASS)
+    return None if score is None else score.label
 
 
 def _side(row: ResultRow, role: str, cuts: Mapping[str, Cuts], is_high: bool) -> bool | None:
     for metric in _data()["roles"].get(role, (role,)):
-        score = row.score(metric)
-        if score is not None:
+        if (score := row.score(metric)) is not None:
             cut = cuts.get(metric, CUTS)
             return score.normalised >= cut.high if is_high else score.normalised < cut.low
     return None
 
 
 def _goodness(row: ResultRow) -> float:
-    values = [score.normalised for name in row.outcomes if (score := row.score(name))]
-    return fmean(values) if values else 1.0
+    return fmean(score.normalised for score in row.scores.values()) if row.scores else 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from rag_eval_hooks.results.summary import MetricSummary
 __all__ = ["FailCondition", "failed_conditions", "regressed"]
 
 _ALPHA: Final = 0.05
+_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
+_SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
@@ -29,16 +32,11 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
     """
     tests = [(-one.gain / one.deviation, one) for one in comparison.changes if one.deviation]
     worse = []
-    for left, (statistic, one) in zip(
-        range(len(tests), 0, -1), sorted(tests, key=lambda each: -each[0]), strict=True
-    ):
-        if statistic <= t_quantile(one.freedom, 2 * _ALPHA / left):
+    for rank, (statistic, one) in enumerate(sorted(tests, key=lambda each: -each[0])):
+        if statistic <= t_quantile(one.freedom, 2 * _ALPHA / (len(tests) - rank)):
             break
         worse.append(one)
     return [one for one in worse if one.gain < -margin]
-
-
-_CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class FailCondition:
         """Return the condition that a text names.
 
         Raises:
-            ConfigError: It names none.
+            ConfigError: The text is not a condition.
         """
         match = _CONDITION.fullmatch(text)
         if match is None:
@@ -64,8 +62,7 @@ class FailCondition:
 
     def is_met_by(self, value: float) -> bool:
         """Return whether a value meets the condition."""
-        is_less = value < self.limit if self.sign[0] == "<" else value > self.limit
-        return is_less or (self.sign[1:] == "=" and value == self.limit)
+        return bool(_SIGNS[self.sign](value, self.limit))
 
 
 def failed_conditions(
@@ -74,7 +71,7 @@ def failed_conditions(
     *,
     by_point: bool = False,
 ) -> list[str]:
-    """Return what fails a build, in words; a metric without a score fails it, too.
+    """Return the reasons to fail a build; a metric without a score fails it, too.
 
     Args:
         conditions: The conditions.
@@ -87,10 +84,9 @@ def failed_conditions(
     """
     found = []
     for one in conditions:
-        summary = metrics.get(one.metric)
-        if summary is None:
+        if one.metric not in metrics:
             raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
-        estimate = summary.estimate
+        estimate = metrics[one.metric].estimate
         if estimate is None:
             found.append(f"{one.text}: no sample has a score")
             continue

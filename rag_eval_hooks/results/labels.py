@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -11,13 +11,12 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
 from rag_eval_hooks.results.read import ResultRow, row_of
-from rag_eval_hooks.results.select import identity_of
-from rag_eval_hooks.results.summary import scale_of_metric
+from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_of
 
 __all__ = ["LabelledMean", "Labels", "labelled_means", "read_labels"]
 
 Labels: TypeAlias = Mapping[tuple[str, str], float]
-"""Normalised values by sample, its id or its question, and metric."""
+"""Normalized values by sample, its id or its question, and metric."""
 _DEFAULT: Final = "ragas.faithfulness"
 _WANTS: Final = (
     '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '
@@ -50,21 +49,18 @@ def read_labels(path: Path) -> Labels:
     labels: dict[tuple[str, str], float] = {}
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, start=1):
-            if text.strip():
-                try:
-                    labels |= _labels_of(json.loads(text))
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    raise ConfigError(f"labels: line {number}", text[:60], _WANTS) from None
+            try:
+                labels |= _labels_of(json.loads(text)) if text.strip() else {}
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise ConfigError(f"labels: line {number}", text[:60], _WANTS) from None
     return labels
 
 
 def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     if "outcomes" in line:
         row = row_of(line)
-        scores = ((name, row.score(name)) for name in row.outcomes)
-        known = [(name, score.normalised) for name, score in scores if score is not None]
         names = (row.sample.sample_id, identity_of(row))
-        return {(name, metric): value for name in names for metric, value in known}
+        return {(name, k): score.normalised for name in names for k, score in row.scores.items()}
     if "claim" in line:
         return {}
     metric, value = line.get("metric", _DEFAULT), line.get("supported")
@@ -86,25 +82,22 @@ def labelled_means(rows: Sequence[ResultRow], labels: Labels) -> list[LabelledMe
     return [one for one in found if one is not None]
 
 
-def _labelled(metric: str, rows: Iterable[ResultRow], labels: Labels) -> LabelledMean | None:
-    pairs, judged = [], []
+def _labelled(metric: str, rows: Sequence[ResultRow], labels: Labels) -> LabelledMean | None:
+    pairs, judged = list[tuple[tuple[float, float], float]](), list[tuple[float, float]]()
     for row in rows:
         if (score := row.score(metric)) is None:
             continue
-        weight = 1.0 / (score.probability or 1.0)
         names = ((row.sample.sample_id, metric), (identity_of(row), metric))
         label = next((labels[name] for name in names if name in labels), None)
         if label is None:
-            judged.append((score.normalised, weight))
+            judged.append((score.normalised, weight_of(score)))
         else:
-            pairs.append((label, score.normalised, weight))
+            pairs.append(((label, score.normalised), weight_of(score)))
     values, weights = [value for value, _ in judged], [weight for _, weight in judged]
-    own = [weight for *_, weight in pairs]
-    estimate = predicted_mean(
-        values, [(label, value) for label, value, _ in pairs], weights, label_weights=own
-    )
-    alone = mean_of([label for label, *_ in pairs], own)
-    judge = mean_of([*values, *(value for _, value, _ in pairs)], [*weights, *own])
+    labelled, own = [pair for pair, _ in pairs], [weight for _, weight in pairs]
+    estimate = predicted_mean(values, labelled, weights, label_weights=own)
+    alone = mean_of([label for label, _ in labelled], own)
+    judge = mean_of([*values, *(value for _, value in labelled)], [*weights, *own])
     if estimate is None or alone is None or judge is None:
         return None
     return LabelledMean(

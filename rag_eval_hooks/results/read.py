@@ -7,13 +7,12 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
-from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.jsonl import SCHEMA, rotated_files
 from rag_eval_hooks.delivery.outbox_file import NAME
 from rag_eval_hooks.delivery.outbox_reader import read_results
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ResultRow", "Results", "read", "row_of", "to_frame"]
 
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
-_PARSED: Final = ("sample", "decision", "outcomes", "verdicts")
-"""Columns of a table that hold JSON."""
+_SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
+_LINE: Final = "result"
+"""Column of a data frame that holds the whole result as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class ResultRow:
 
     sample: Sample
     outcomes: Outcomes
-    time: datetime | None = None  # begin of the request in UTC
+    time: datetime | None = None  # start of the request in UTC
     evaluated: datetime | None = None  # end of its evaluation in UTC
     probability: float | None = None  # inclusion probability; None where no draw chose it
     reason: str = ""  # why it was chosen
@@ -50,6 +50,11 @@ class ResultRow:
         return outcome if isinstance(outcome, Score) else None
 
     @property
+    def scores(self) -> dict[str, Score]:
+        """The outcomes that are scores."""
+        return {name: one for name, one in self.outcomes.items() if isinstance(one, Score)}
+
+    @property
     def when(self) -> datetime | None:
         """Time of the request, else that of its evaluation."""
         return self.time or self.evaluated
@@ -59,37 +64,44 @@ def row_of(line: Mapping[str, Any]) -> ResultRow:
     """Return the row of one line of a results file.
 
     Raises:
-        ValueError: A value is out of range.
-        TypeError: A field is missing or has the wrong type.
+        ArithmeticError: A time is out of range.
+        AttributeError: A part is not an object.
         KeyError: `sample` or `outcomes` is missing.
-        AttributeError: A part is no object.
+        TypeError: A field is missing or has the wrong type.
+        ValueError: A value is out of range.
     """
-    time, evaluated = (_time(line.get(name)) for name in ("time", "evaluated"))
     # A sink without content leaves the question out.
     plain = {"question": "", **line["sample"]}
+    time, latency = _utc(line.get("time")), plain.get("latency") or 0.0
     if time is not None:
-        plain["ended_at"] = round((time.timestamp() + (plain.get("latency") or 0.0)) * 1e9)
-    decision = line.get("decision") or {}
+        plain["ended_at"] = round((time.timestamp() + latency) * 1e9)
+    elif (ended := plain.get("ended_at")) is not None:
+        time = datetime.fromtimestamp(ended / 1e9 - latency, UTC)
+    sample, decision = Sample.from_dict(plain), line.get("decision") or {}
+    outcomes = {name: outcome_from_dict(one) for name, one in line["outcomes"].items()}
     return ResultRow(
-        sample=Sample.from_dict(plain),
-        outcomes={name: outcome_from_dict(one) for name, one in line["outcomes"].items()},
+        sample=sample,
+        outcomes=outcomes,
         time=time,
-        evaluated=evaluated,
+        evaluated=_utc(line.get("evaluated")),
         probability=decision.get("probability"),
         reason=decision.get("reason", ""),
         passed=line.get("passed"),
         verdicts=line.get("verdicts") or {},
-        result_id=line.get("result_id") or "",
+        result_id=line.get("result_id") or result_id(sample.sample_id, outcomes),
     )
+
+
+def _utc(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
 
 
 def read(*sources: Source | Iterable[Source]) -> Results:
     """Return the rows of results, without reading them yet.
 
     Args:
-        *sources: Files of JSON lines, plain or compressed by gzip; Parquet files; data frames as
-            `to_frame` makes them; spools; folders of files. A file that was rotated is read with
-            those that it was rotated into.
+        *sources: Files of JSON lines, plain or compressed by gzip; Parquet files; data frames that
+            `to_frame` made; spools; folders of files. A rotated file includes its earlier parts.
 
     Raises:
         FileNotFoundError: Nothing is at a path.
@@ -104,7 +116,7 @@ class Results:
     """Rows of results, read anew by each iteration, so that they need not fit in memory.
 
     Attributes:
-        skipped: Lines of the last iteration that are no rows, by reason: `cut` (a process died
+        skipped: Lines of the last iteration that are not rows, by reason: `cut` (a process died
             while it wrote), `unreadable`, `newer` (a later version wrote it), `repeated` (the same
             result again) and `feedback`.
     """
@@ -118,10 +130,14 @@ class Results:
         self.skipped = Counter()
         known: set[int] = set()
         for place in self._places:
-            for row in _rows_of(place, self.skipped):
-                # Eight bytes an id: a million of them are no burden.
-                key = hash(row.result_id)
-                if row.result_id and key in known:
+            for line in _lines_of(place, self.skipped):
+                try:
+                    row = row_of(line)
+                except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+                    self.skipped["unreadable"] += 1
+                    continue
+                # A hash instead of the id keeps a million rows within memory.
+                if (key := hash(row.result_id)) in known:
                     self.skipped["repeated"] += 1
                     continue
                 known.add(key)
@@ -136,52 +152,35 @@ def _places(source: Any) -> list[Any]:
     if (path / NAME).exists():
         return [path / NAME]
     if path.is_dir():
-        names = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
-        return sorted(each for each in path.iterdir() if each.name.endswith(names))
-    rotated = rotated_files(path)
-    if not path.exists() and not rotated:
+        return sorted(each for each in path.iterdir() if each.name.endswith(_SUFFIXES))
+    files = [*rotated_files(path), *([path] if path.exists() else [])]
+    if not files:
         raise FileNotFoundError(f"{path}: no such file, folder or spool")
-    return [*rotated, *([path] if path.exists() else [])]
+    return files
 
 
-def _rows_of(place: Any, skipped: Counter[str]) -> Iterator[ResultRow]:
-    parse: Callable[[Any], ResultRow] = row_of
-    lines: Iterator[Any]
+def _lines_of(place: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
     if not isinstance(place, Path):
-        lines = _of_frame(place)
+        yield from _of_frame(place)
     elif place.suffix == ".parquet":
-        lines = _of_parquet(place, skipped)
+        yield from _of_parquet(place, skipped)
     elif place.name == NAME:
-        lines, parse = read_results(place), _row_of_spool
+        yield from map(_of_job, read_results(place))
     else:
-        lines = _of_lines(place, skipped)
-    for line in lines:
-        try:
-            yield parse(line)
-        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
-            skipped["unreadable"] += 1
+        yield from _of_text(place, skipped)
 
 
-def _of_lines(path: Path, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
+def _of_text(path: Path, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
     with _opened(path) as file:
-        for text in _until_cut(file, skipped):
-            if not text.strip():
-                continue
-            try:
-                line = json.loads(text)
-            except ValueError:
-                skipped["cut"] += 1
-                continue
-            except RecursionError:
-                line = None
-            if not isinstance(line, dict) or not isinstance(line.get("schema", 0), int):
-                skipped["unreadable"] += 1
-            elif line.get("schema", 0) > SCHEMA:
-                skipped["newer"] += 1
-            elif "feedback" in line:
-                skipped["feedback"] += 1
-            else:
-                yield line
+        try:
+            for text in file:
+                line, problem = _parsed(text)
+                if problem:
+                    skipped[problem] += 1
+                elif line is not None:
+                    yield line
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            skipped["cut"] += 1
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -190,20 +189,34 @@ def _opened(path: Path) -> IO[bytes]:
     return gzip.open(path) if is_compressed else path.open("rb")  # type: ignore[return-value]
 
 
-def _until_cut(file: IO[bytes], skipped: Counter[str]) -> Iterator[bytes]:
-    """Yield the lines of a file, up to where a compressed one ends too early."""
+def _parsed(text: bytes) -> tuple[Mapping[str, Any] | None, str]:
+    """Return a line, or the reason why it is not a result; neither for an empty one."""
+    if not text.strip():
+        return None, ""
     try:
-        yield from file
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        skipped["cut"] += 1
+        line = json.loads(text)
+    except ValueError:
+        return None, "cut"
+    except RecursionError:
+        line = None
+    if not isinstance(line, dict) or not isinstance(line.get("schema", 0), int):
+        return None, "unreadable"
+    if line.get("schema", 0) > SCHEMA:
+        return None, "newer"
+    return (None, "feedback") if "feedback" in line else (line, "")
+
+
+def _of_job(text: str) -> Mapping[str, Any]:
+    """Return the line of a result that waits in a spool."""
+    job = json.loads(text)
+    end = datetime.fromtimestamp(job["end"] / 1e9, UTC)
+    return {**job, "decision": job, "evaluated": end.isoformat()}
 
 
 def _of_frame(frame: pd.DataFrame) -> Iterator[Mapping[str, Any]]:
-    missing = [name for name in ("sample", "outcomes") if name not in frame.columns]
-    if missing:
-        raise TypeError(f"data frame: no column {missing[0]!r}; wants one of `results.to_frame`")
-    for values in frame.to_dict("records"):
-        yield {str(name): _parsed(str(name), value) for name, value in values.items()}
+    if _LINE not in frame.columns:
+        raise TypeError(f"The data frame has no column {_LINE!r}. Make it by `to_frame`.")
+    yield from map(json.loads, frame[_LINE])
 
 
 def _of_parquet(path: Path, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
@@ -220,42 +233,12 @@ def _of_parquet(path: Path, skipped: Counter[str]) -> Iterator[Mapping[str, Any]
             yield from _of_frame(batch.to_pandas())
 
 
-def _parsed(name: str, value: Any) -> Any:
-    if name in _PARSED and isinstance(value, str):
-        return json.loads(value)
-    # Missing values of a frame are NaN, which differs from itself.
-    return None if value is None or value != value else value
-
-
-def _row_of_spool(text: str) -> ResultRow:
-    stored = from_text(text)
-    return ResultRow(
-        sample=stored.sample,
-        outcomes=stored.outcomes,
-        time=_begin(stored.sample),
-        evaluated=datetime.fromtimestamp(stored.end / 1e9, UTC),
-        probability=stored.probability,
-        reason=stored.reason,
-        result_id=result_id(stored.sample.sample_id, stored.outcomes),
-    )
-
-
-def _begin(sample: Sample) -> datetime | None:
-    if sample.ended_at is None:
-        return None
-    return datetime.fromtimestamp(sample.ended_at / 1e9 - (sample.latency or 0.0), UTC)
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
-
-
 def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
     """Return results as a data frame; `frame.to_parquet(path)` writes a file that `read` reads.
 
-    Columns: `time`, `evaluated`, `question`, `answer`, `reference`, each key of the metadata, each
-    metric with its value in the metric's scale (no value where it is not scored), and `sample`,
-    `outcomes`, `decision`, `verdicts` as JSON, from which nothing is lost.
+    Columns: each key of the metadata, each metric with its value in the metric's scale (no value
+    where it is not scored), `time`, `evaluated`, `question`, `answer`, `reference`, `passed`, and
+    `result`, the whole result as JSON.
 
     Raises:
         ImportError: pandas is not installed.
@@ -267,22 +250,28 @@ def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
 
 def _columns(row: ResultRow) -> dict[str, Any]:
     sample = row.sample
-    plain = sample.to_dict()
-    plain.pop("ended_at", None)
-    decision = {"probability": row.probability, "reason": row.reason}
-    own = {
+    free = {k: v for k, v in sample.metadata.items() if isinstance(v, str | int | float | bool)}
+    return {
+        **free,
+        **{name: score.value for name, score in row.scores.items()},
         "time": row.time and row.time.isoformat(),
         "evaluated": row.evaluated and row.evaluated.isoformat(),
         "question": sample.question,
         "answer": sample.answer,
         "reference": sample.reference,
         "passed": row.passed,
-        "result_id": row.result_id,
-        "sample": json.dumps(plain, ensure_ascii=False, default=str),
-        "decision": json.dumps({k: v for k, v in decision.items() if v not in (None, "")}),
-        "verdicts": json.dumps(dict(row.verdicts)),
-        "outcomes": json.dumps({k: outcome_to_dict(one) for k, one in row.outcomes.items()}),
+        _LINE: json.dumps(_line(row), default=str),
     }
-    values = {k: one.value for k, one in row.outcomes.items() if isinstance(one, Score)}
-    free = {k: v for k, v in sample.metadata.items() if isinstance(v, str | int | float | bool)}
-    return {**free, **values, **own}
+
+
+def _line(row: ResultRow) -> dict[str, Any]:
+    return {
+        "result_id": row.result_id,
+        "time": row.time and row.time.isoformat(),
+        "evaluated": row.evaluated and row.evaluated.isoformat(),
+        "sample": row.sample.to_dict(),
+        "decision": {"probability": row.probability, "reason": row.reason},
+        "outcomes": {name: outcome_to_dict(one) for name, one in row.outcomes.items()},
+        "passed": row.passed,
+        "verdicts": dict(row.verdicts),
+    }

@@ -6,7 +6,9 @@ import base64
 import gzip
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib import resources
 from typing import Any, ClassVar, Final
 
@@ -17,26 +19,20 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.results.compare import Comparison
+from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.read import ResultRow
-from rag_eval_hooks.results.report import ReportPeriod, ResultReport
+from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.select import FAITHFULNESS, badness
-from rag_eval_hooks.results.summary import band_of
-from rag_eval_hooks.results.tables import (
-    comparison_tables,
-    first_table,
-    further_tables,
-    group_tables,
-    metric_table,
-    shown_number,
-    shown_share,
-)
-from rag_eval_hooks.score import NotScored, Score, outcome_to_dict
+from rag_eval_hooks.results.summary import MetricSummary, band_of
+from rag_eval_hooks.score import NotScored, Outcome, Score, outcome_to_dict
 
-__all__ = ["as_html", "as_markdown", "as_text", "comparison_as_markdown", "one_line"]
+__all__ = ["as_html", "as_markdown", "as_text", "comparison_as_markdown"]
 
 _WIDTH: Final = 140
 _MOST_IN_LINE: Final = 200
 _MOST_EXPLAINED: Final = 1200
+_FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
+_MOST_SCORES: Final = 6
 _BLOCK: Final = 25
 """Samples of the page that are unpacked together."""
 _ASKED: Final = 220
@@ -83,70 +79,99 @@ def as_markdown(
         tables: Whether to show the tables, not only the samples.
         groups: Whether tables by group are among them.
     """
-    shown = [first_table(report), metric_table({None: report.whole}, "Metrics, over all traffic")]
-    for key in report.groups if groups else ():
-        shown += group_tables(report, key)
-    shown += further_tables(report)
-    return _markdown(
-        "report.md.j2",
-        report=report,
-        tables=[table for table in shown if table.rows] if tables else [],
-        worst=report.worst[:worst],
-        lines=sample_lines,
-        share=shown_share,
-    )
+    values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
+    return _rendered("report.md.j2", report=report, **values)
 
 
 def comparison_as_markdown(comparison: Comparison, failures: Sequence[str] = ()) -> str:
-    """Return a comparison for a pull request, with what fails the build."""
-    tables = comparison_tables(comparison)
-    return _markdown("compare.md.j2", comparison=comparison, failures=failures, tables=tables)
+    """Return a comparison for a pull request, with the reasons to fail the build."""
+    return _rendered("compare.md.j2", comparison=comparison, failures=failures)
 
 
-def _markdown(template: str, **values: Any) -> str:
+def _rendered(template: str, **values: Any) -> str:
+    return _environment(template.endswith(".html.j2")).get_template(template).render(values)
+
+
+@cache
+def _environment(is_html: bool) -> Environment:
     environment = Environment(
         loader=PackageLoader("rag_eval_hooks.results"),
         undefined=StrictUndefined,
-        finalize=_escaped,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
+        autoescape=is_html,
+        trim_blocks=not is_html,
+        lstrip_blocks=not is_html,
     )
-    return environment.get_template(template).render(values).strip() + "\n"
+    environment.filters |= {
+        "absent": _absent,
+        "interval": _interval,
+        "md": _escaped,
+        "number": _number,
+        "share": _share,
+    }
+    environment.tests["figure"] = lambda cell: _FIGURE.fullmatch(str(cell)) is not None
+    environment.globals |= {"explained": _explained, "scores": _scores, "version": __version__}
+    return environment
+
+
+def _absent(one: MetricSummary) -> str:
+    counts = (f"{count} {cause.replace('_', ' ')}" for cause, count in one.not_scored.items())
+    return ", ".join(counts) or "-"
+
+
+def _number(value: float) -> str:
+    """Return a number with three digits, of which none stands for less than a thousandth."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 1 else f"{round(value, 3):g}"
+
+
+def _share(share: Estimate | None) -> str:
+    """Return a share in per cent with its interval."""
+    if share is None:
+        return "-"
+    ends = "" if share.low is None else f" ({_interval(share.scaled(100, 0))})"
+    return f"{_number(round(100 * share.mean, 1))} %{ends}"
+
+
+def _interval(estimate: Estimate) -> str:
+    """Return the interval of an estimate, or a dash for a single value."""
+    if estimate.low is None or estimate.high is None:
+        return "-"
+    return f"{_number(estimate.low)} to {_number(estimate.high)}"
 
 
 def _escaped(value: object) -> str:
     """Return a value on one line that Markdown shows as it is."""
-    text = one_line(str(value), _MOST_IN_LINE)
-    return "".join(f"\\{char}" if char in "\\|<>*_`[]&~#" else char for char in text)
-
-
-def one_line(text: str, width: int) -> str:
-    """Return a text on one line without control characters, cut at the end."""
-    line = " ".join(text.split())
+    line = " ".join(str(value).split())
     shown = "".join(char if char.isprintable() else "?" for char in line)
-    return shown if len(shown) <= width else shown[: width - 3].rstrip() + "..."
+    if len(shown) > _MOST_IN_LINE:
+        shown = shown[: _MOST_IN_LINE - 3].rstrip() + "..."
+    return "".join(f"\\{char}" if char in "\\|<>*_`[]&~#" else char for char in shown)
 
 
-def sample_lines(row: ResultRow) -> Iterator[str]:
-    """Yield a sample in lines: answer, scores, what the worst score says, time and ids."""
-    yield f"answer: {row.sample.answer or 'none'}"
-    scores = [(name, s) for name in row.outcomes if (s := row.score(name))]
-    more = f" and {len(scores) - 6} more" if len(scores) > 6 else ""
-    yield ", ".join(_value(name, score) for name, score in scores[:6]) + more
-    explained = [(s.normalised, name, s) for name, s in scores if s.explanation]
-    if explained:
-        _, name, score = min(explained, key=lambda each: each[0])
-        text = prose(score.explanation, _MOST_EXPLAINED, content=True) or ""
-        yield from (line.removeprefix("- ") for line in [f"{name}:", *text.splitlines()[:6]])
-    when = "" if row.when is None else f"{row.when:%Y-%m-%d %H:%M}"
-    trace = row.sample.trace_id and f"trace {row.sample.trace_id}"
-    yield ", ".join(filter(None, (when, f"id {row.sample.sample_id}", trace)))
+def _scores(row: ResultRow) -> str:
+    shown = [_shown(name, one) for name, one in row.outcomes.items()]
+    known = [text for text in shown if text]
+    more = f" and {len(known) - _MOST_SCORES} more" if len(known) > _MOST_SCORES else ""
+    return ", ".join(known[:_MOST_SCORES]) + more
 
 
-def _value(name: str, score: Score) -> str:
-    word = band_of(name, score.normalised) or score.label
-    return f"{name} {score.value:.3g}" + (f" ({word})" if word else "")
+def _shown(name: str, outcome: Outcome) -> str:
+    if isinstance(outcome, NotScored):
+        risk = "" if outcome.risk is None else f", risk {outcome.risk:.2f}"
+        return f"{name} undecided{risk}" if outcome.undecided else ""
+    word = band_of(name, outcome.normalised) or outcome.label
+    return f"{name} {outcome.value:.3g}{f' ({word})' if word else ''}"
+
+
+def _explained(row: ResultRow) -> list[str]:
+    """Return the explanation of the worst score in lines, its name first."""
+    explained = [(s.normalised, name, s) for name, s in row.scores.items() if s.explanation]
+    if not explained:
+        return []
+    _, name, score = min(explained, key=lambda each: each[0])
+    text = prose(score.explanation, _MOST_EXPLAINED, content=True) or ""
+    return [f"{name}:", *(line.removeprefix("- ") for line in text.splitlines()[:6])]
 
 
 def as_html(report: ResultReport) -> str:
@@ -155,12 +180,8 @@ def as_html(report: ResultReport) -> str:
     Question, scores and rules of every sample are in it as they are; texts and explanations are
     compressed, in blocks that the page unpacks when a sample is opened.
     """
-    loader = PackageLoader("rag_eval_hooks.results")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    environment.globals.update(number=shown_number, band=band_of)
-    environment.globals["spark"] = lambda metric: _spark(report.periods, metric)
-    scored = {id(row) for row in report.worst}
-    rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in scored)]
+    ranked = {id(row) for row in report.worst}
+    rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
     position = {id(row): number for number, row in enumerate(rows)}
     problems = [each for each in report.diagnoses if each.rule.blame != "none"]
     good = [each for each in report.diagnoses if each.rule.blame == "none"]
@@ -173,36 +194,36 @@ def as_html(report: ResultReport) -> str:
     }
     folder = resources.files("rag_eval_hooks.results") / "templates"
     style, script = ((folder / f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    return environment.get_template("report.html.j2").render(
+    return _rendered(
+        "report.html.j2",
         report=report,
         problems=problems,
         good=good,
         ranked="faithfulness first" if set(FAITHFULNESS) & set(metrics) else "all scores",
-        group_tables=lambda key: group_tables(report, key)[1:],
-        tables=further_tables(report),
-        version=__version__,
         style=Markup(style),
         script=Markup(script),
         index=Markup(_in_script(index)),
-        blocks=[Markup(block) for block in _blocks(rows)],
+        blocks=list(_blocks(rows)),
     )
 
 
 def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
-    scores = [row.score(name) for name in metrics]
-    faithful = next((name for name in FAITHFULNESS if name in row.outcomes), None)
-    key, score = badness(row), row.score(faithful or "")
-    # Without a verdict on faithfulness, the other scores do not make a sample good.
-    level = None if score is None else score.normalised
-    if faithful is None and key is not None:
+    """Return a sample as it stands in the page's list."""
+    faithful = next((row.outcomes[k] for k in FAITHFULNESS if k in row.outcomes), None)
+    level, key = None, badness(row)
+    if isinstance(faithful, Score):
+        level = faithful.normalised
+    elif faithful is None and key is not None:
+        # Without a verdict on faithfulness, the other scores do not make a sample good.
         level = key[-1]
-    labels = (one.label for one in scores if one)
+    scores = [row.score(name) for name in metrics]
     return {
         "q": row.sample.question[:_ASKED],
         "t": "" if row.when is None else f"{row.when:%Y-%m-%d %H:%M}",
-        "g": next(filter(None, labels), None),
+        "g": next((one.label for one in scores if one and one.label), None),
         "f": int(faithful is not None),
         "l": None if level is None else round(level, 4),
+        "r": None if faithful is None or faithful.risk is None else round(faithful.risk, 4),
         "s": [None if score is None else round(score.normalised, 4) for score in scores],
         "u": int(any(isinstance(one, NotScored) for one in row.outcomes.values())),
     }
@@ -226,17 +247,17 @@ def _detail(row: ResultRow) -> dict[str, Any]:
         "tags": ", ".join(sample.tags),
         **sample.metadata,
     }
-    outcomes = {name: outcome_to_dict(one) for name, one in row.outcomes.items()}
-    for name, plain in outcomes.items():
-        if (score := row.score(name)) and (word := band_of(name, score.normalised)):
-            plain["word"] = word
+    words = {name: {"word": band_of(name, one.normalised)} for name, one in row.scores.items()}
     return {
         "question": sample.question,
         "answer": sample.answer,
         "reference": sample.reference,
         "contexts": sample.to_dict().get("contexts"),
         "facts": {key: value for key, value in facts.items() if value not in (None, "", ())},
-        "outcomes": outcomes,
+        "outcomes": {
+            name: {**outcome_to_dict(one), **words.get(name, {})}
+            for name, one in row.outcomes.items()
+        },
     }
 
 
@@ -244,27 +265,3 @@ def _in_script(value: Any) -> str:
     """Return JSON that cannot end the script element it stands in."""
     text = encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _spark(periods: Sequence[ReportPeriod], metric: str) -> Markup:
-    """Return the line of a metric over time with its interval, drawn from worst to best."""
-    known = [
-        (number, one.normalised)
-        for number, period in enumerate(periods)
-        if (one := period.group.metrics.get(metric)) is not None and one.normalised is not None
-    ]
-    if len(known) < 2:
-        return Markup("")
-
-    def point(number: int, value: float) -> str:
-        return f"{130 * number / max(1, len(periods) - 1):.1f},{30 * (1 - value):.1f}"
-
-    line = " ".join(point(number, one.mean) for number, one in known)
-    ends = [(n, e.low, e.high) for n, e in known if e.low is not None and e.high is not None]
-    band = [point(n, high) for n, _, high in ends] + [point(n, low) for n, low, _ in ends[::-1]]
-    means = known[0][1].mean, known[-1][1].mean
-    words = f"from {means[0]:.2f} to {means[1]:.2f} of 1 in {len(known)} periods"
-    return Markup(
-        '<svg class="spark" viewBox="0 0 130 30" preserveAspectRatio="none" role="img"'
-        ' aria-label="{}"><polygon points="{}"/><polyline points="{}"/></svg>'
-    ).format(words, " ".join(band), line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
@@ -11,51 +11,51 @@ from typing import Final
 
 from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.summary import group_key
-from rag_eval_hooks.score import Score
+from rag_eval_hooks.score import NotScored, Outcome, Score
 
-__all__ = ["FAITHFULNESS", "badness", "identity_of", "select", "time_of", "worst"]
+__all__ = ["FAITHFULNESS", "badness", "select", "time_of", "worst"]
 
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
-"""Rank of a sample whose faithfulness is undefined."""
+"""Rank of a sample whose faithfulness is undefined: just before those that are perfect."""
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def worst(rows: Iterable[ResultRow], metric: str | None = None) -> list[ResultRow]:
-    """Return the rows with a score, the worst first.
+    """Return the rows with a score or a risk, the worst first.
 
     Args:
         rows: The rows.
-        metric: The metric to rank by; by default faithfulness, then the mean of all scores. Where
-            faithfulness is undefined, a sample ranks just before those that are perfect.
+        metric: The metric to rank by; by default faithfulness, then the mean of all scores. Samples
+            of equal faithfulness rank by risk. Where the judge left faithfulness undecided, its
+            risk stands for it; where it is undefined, a sample ranks just before perfect ones.
     """
     ranked = [(key, row) for row in rows if (key := badness(row, metric)) is not None]
     return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def badness(row: ResultRow, metric: str | None = None) -> tuple[float, ...] | None:
-    """Return the key by which a row is ranked, the lowest for the worst; None without a score.
-
-    Samples of equal faithfulness rank by the least probability of a claim.
-    """
-    values = [score.normalised for name in row.outcomes if (score := row.score(name))]
-    if not values:
-        return None
+    """Return the key by which a row is ranked, the lowest for the worst; None without a score."""
     if metric is not None:
-        score = row.score(metric)
-        return None if score is None else (score.normalised, _least_probability(score))
-    name = next((name for name in FAITHFULNESS if name in row.outcomes), "")
-    if (score := row.score(name)) is not None:
-        return score.normalised, _least_probability(score), fmean(values)
-    return _UNDEFINED if name else 2.0, 1.0, fmean(values)
+        outcome = row.outcomes.get(metric)
+        return _level(outcome) if outcome is not None and _tells(outcome) else None
+    if not any(map(_tells, row.outcomes.values())):
+        return None
+    mean = fmean(score.normalised for score in row.scores.values()) if row.scores else 1.0
+    name = next((name for name in FAITHFULNESS if name in row.outcomes), None)
+    return (2.0, 1.0, mean) if name is None else (*_level(row.outcomes[name]), mean)
 
 
-def _least_probability(score: Score) -> float:
-    claims = score.explanation.get("claims")
-    known = claims if isinstance(claims, list) else []
-    found = [one.get("probability") for one in known if isinstance(one, Mapping)]
-    return min((each for each in found if isinstance(each, int | float)), default=1.0)
+def _tells(outcome: Outcome) -> bool:
+    return isinstance(outcome, Score) or outcome.risk is not None
+
+
+def _level(outcome: Outcome) -> tuple[float, float]:
+    safety = 1.0 - (outcome.risk or 0.0)
+    if isinstance(outcome, NotScored):
+        return min(safety, _UNDEFINED), safety
+    return outcome.normalised, safety
 
 
 def select(
@@ -71,7 +71,7 @@ def select(
     Args:
         rows: The rows.
         since: Time of the earliest request; rows of unknown time are left out.
-        until: Time before which requests are wanted.
+        until: Time before which the requests must lie.
         where: Keys, as of `summarise`, with the value that they must have; `tag` is met by any tag
             of the sample.
         metrics: Metrics that are left, by id or suite; rows without one are left out. All by
@@ -84,14 +84,13 @@ def select(
         if not all(_has(row, key, value) for key, value in conditions):
             continue
         if chosen:
-            outcomes = {
-                name: outcome
-                for name, outcome in row.outcomes.items()
-                if not chosen.isdisjoint((name, name.partition(".")[0]))
-            }
-            row = replace(row, outcomes=outcomes)
+            row = replace(row, outcomes={k: v for k, v in row.outcomes.items() if _is(k, chosen)})
         if row.outcomes or not chosen:
             yield row
+
+
+def _is(metric: str, chosen: set[str]) -> bool:
+    return not chosen.isdisjoint((metric, metric.partition(".")[0]))
 
 
 def _is_within(when: datetime | None, since: datetime | None, until: datetime | None) -> bool:
@@ -104,17 +103,11 @@ def _has(row: ResultRow, key: str, value: str) -> bool:
     return value in row.sample.tags if key == "tag" else group_key(row, key) == value
 
 
-def identity_of(row: ResultRow) -> str:
-    """Return the name by which samples of two runs pair: their `question_id`, else the question."""
-    identity = row.sample.question_id
-    return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
-
-
 def time_of(text: str, now: datetime | None = None) -> datetime:
     """Return the time that `24h`, `7d`, `today` or an ISO date and time names, in UTC.
 
     Raises:
-        ValueError: It names no time.
+        ValueError: The text names no time.
     """
     now = now or datetime.now(UTC)
     if text == "today":

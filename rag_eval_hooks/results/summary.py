@@ -26,9 +26,12 @@ __all__ = [
     "ResultGroup",
     "band_of",
     "group_key",
+    "identity_of",
     "scale_of_metric",
     "sessions_of",
+    "slope_of",
     "summarise",
+    "weight_of",
 ]
 
 By: TypeAlias = str | Callable[[ResultRow], object] | None
@@ -55,8 +58,13 @@ class MetricSummary:
     @property
     def counts(self) -> dict[str, int]:
         """Counts of labels under the names that their source gives them."""
-        names = _data()["counts"].get(self.metric, {})
+        names = _words()["counts"].get(self.metric, {})
         return {name: self.labels.get(label, 0) for name, label in names.items()}
+
+    @property
+    def word(self) -> str | None:
+        """The word of the mean, where the metric's definition gives words."""
+        return None if self.normalised is None else band_of(self.metric, self.normalised.mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +84,7 @@ class ResultGroup:
     def passed(self) -> Estimate | None:
         """Share of the traffic that passes its thresholds; None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
-        weights = [1.0 / (row.probability or 1.0) for row in known]
+        weights = [weight_of(row) for row in known]
         return mean_of([float(bool(row.passed)) for row in known], weights, sessions_of(known))
 
 
@@ -91,18 +99,19 @@ def summarise(rows: Iterable[ResultRow], by: By = None) -> dict[str | None, Resu
     grouped: dict[str | None, list[ResultRow]] = {}
     for row in rows:
         grouped.setdefault(group_key(row, by), []).append(row)
-    return {key: _group(key, members) for key, members in grouped.items()}
+    return {
+        key: ResultGroup(key=key, rows=members, metrics=_summaries(members))
+        for key, members in grouped.items()
+    }
 
 
 def group_key(row: ResultRow, by: By) -> str | None:
     """Return the key of a row's group; None for a row without one."""
-    if by is None:
-        return None
     value = by(row) if callable(by) else _value(row, by)
     return None if value is None else str(value)
 
 
-def _value(row: ResultRow, by: str) -> object:
+def _value(row: ResultRow, by: str | None) -> object:
     if by in row.sample.metadata:
         return row.sample.metadata[by]
     if by == "reason":
@@ -110,68 +119,77 @@ def _value(row: ResultRow, by: str) -> object:
     if by == "day":
         return row.when and row.when.date()
     if by == "version":
-        return next((one.version for one in row.outcomes.values() if isinstance(one, Score)), None)
+        return next((score.version for score in row.scores.values()), None)
     return getattr(row.sample, by, None) if by in ("workflow", "user_id", "session_id") else None
 
 
-def _group(key: str | None, members: Sequence[ResultRow]) -> ResultGroup:
+def _summaries(rows: Iterable[ResultRow]) -> dict[str, MetricSummary]:
     columns: dict[str, list[tuple[ResultRow, Outcome]]] = {}
-    for row in members:
+    for row in rows:
         for metric, outcome in row.outcomes.items():
             columns.setdefault(metric, []).append((row, outcome))
-    summaries = {metric: _summary(metric, column) for metric, column in columns.items()}
-    return ResultGroup(key=key, rows=members, metrics=summaries)
+    return {metric: _summary(metric, column) for metric, column in columns.items()}
 
 
 def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> MetricSummary:
     scored = [(row, one) for row, one in column if isinstance(one, Score)]
     # Scores that no draw chose are in no estimate of traffic; of a data set, each counts once.
     used = [(row, one) for row, one in scored if one.probability] or scored
-    scores, sessions = [one for _, one in used], sessions_of([row for row, _ in used])
-    weights = [1.0 / (one.probability or 1.0) for one in scores]
-    normalised = mean_of([one.normalised for one in scores], weights, sessions)
+    weights, sessions = [weight_of(one) for _, one in used], sessions_of([row for row, _ in used])
+
+    def mean(value: Callable[[Score], float]) -> Estimate | None:
+        return mean_of([value(one) for _, one in used], weights, sessions)
+
+    def is_labelled(label: str) -> Callable[[Score], float]:
+        return lambda one: float(one.label == label)
+
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalised)
     labels = Counter(one.label for one in ranked if one.label is not None)
-    scale = _scale_of(metric, ranked)
-    shares = {
-        label: mean_of([float(one.label == label) for one in scores], weights, sessions)
-        for label in labels
-    }
+    shares = {label: mean(is_labelled(label)) for label in labels}
+    scale, normalised = slope_of(metric, ranked), mean(lambda one: one.normalised)
     return MetricSummary(
         metric=metric,
-        estimate=None if normalised is None else normalised.scaled(*scale),
+        estimate=normalised and normalised.scaled(*scale),
         normalised=normalised,
         scale=scale,
         best=ranked[-1].value if ranked else None,
         worst=ranked[0].value if ranked else None,
-        labels={str(label): count for label, count in labels.items()},
-        shares={str(label): share for label, share in shares.items() if share is not None},
-        not_scored=dict(Counter(one.cause for _, one in column if isinstance(one, NotScored))),
+        labels=labels,
+        shares={label: share for label, share in shares.items() if share is not None},
+        not_scored=Counter(one.cause for _, one in column if isinstance(one, NotScored)),
         scored=len(scored),
-        is_estimated=any(one.probability_estimated for one in scores),
+        is_estimated=any(one.probability_estimated for _, one in used),
         is_screening=any(one.screening for one in ranked),
         is_rare=rare_variance(weights) > 0,
     )
 
 
+def weight_of(drawn: ResultRow | Score) -> float:
+    """Return the inverse inclusion probability; 1 where no draw chose it."""
+    return 1.0 / (drawn.probability or 1.0)
+
+
 def sessions_of(rows: Sequence[ResultRow]) -> list[object] | None:
     """Return the clusters of rows: their sessions, or each its own; None without a session."""
     sessions = [row.sample.session_id for row in rows]
-    if not any(sessions):
-        return None
-    return [session or number for number, session in enumerate(sessions)]
+    return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
+
+
+def identity_of(row: ResultRow) -> str:
+    """Return the name by which samples of two runs pair: their `question_id`, else the question."""
+    identity = row.sample.question_id
+    return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
 
 
 def band_of(metric: str, normalised: float) -> str | None:
     """Return the word for a value, where the metric's definition gives words."""
-    words = _data()["bands"].get(metric, {})
+    words = _words()["bands"].get(metric, {})
     return next((word for word, least in words.items() if normalised >= least), None)
 
 
 @cache
-def _data() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    text = (resources.files(__package__) / "words.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+def _words() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    return tomllib.loads((resources.files(__package__) / "words.toml").read_text("utf-8"))
 
 
 def scale_of_metric(metric: str) -> Scale | None:
@@ -184,10 +202,10 @@ def _scales() -> Mapping[str, Scale]:
     return {metric.id: metric.scale for metric in build(MetricOptions())}
 
 
-def _scale_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
+def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     """Return slope and offset from normalized to native values.
 
-    They are those of the metric; of one that is not ours, they are read off the extreme scores.
+    Those of a metric that is not ours are read off its extreme scores, `ranked` from the worst.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low
@@ -197,9 +215,8 @@ def _scale_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     first, last = ranked[0], ranked[-1]
     if last.normalised - first.normalised > 1e-9:
         slope = (last.value - first.value) / (last.normalised - first.normalised)
-        return slope, first.value - slope * first.normalised
-    # All are equal: an error rate, or a scale from 0 up.
-    if abs(first.value - (1.0 - first.normalised)) < 1e-9:
-        return -1.0, 1.0
-    slope = first.value / first.normalised if first.normalised else 1.0
+    elif abs(first.value - (1.0 - first.normalised)) < 1e-9 and first.value != first.normalised:
+        slope = -1.0  # an error rate
+    else:
+        slope = first.value / first.normalised if first.normalised else 1.0
     return slope, first.value - slope * first.normalised

@@ -75,7 +75,8 @@
     button.setAttribute("aria-expanded", "false");
     button.append(auto("span", sample.q || "(no question stored)", "ask"));
     const value = level(sample, metric);
-    button.append(make("span", value === null ? "not scored" : `${metric ? "" : sample.f ? "faithful " : "overall "}${number(value)}`, `chip ${colour(value)}`));
+    const absent = metric || sample.r === null ? "not scored" : `undecided, risk ${number(sample.r)}`;
+    button.append(make("span", value === null ? absent : `${metric ? "" : sample.f ? "faithful " : "overall "}${number(value)}`, `chip ${colour(value)}`));
     button.append(make("span", [sample.t, sample.g].filter(Boolean).join(" · "), "when"));
     button.addEventListener("click", () => toggle(item, button, at));
     item.append(button);
