@@ -293,7 +293,9 @@ def _with_interval(mean: float, variance: float, freedom: float) -> _Difference:
 
 def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
     for old, row in rows:
-        for metric, after in {} if old is None or row is None else row.scores.items():
+        if old is None or row is None:
+            continue
+        for metric, after in row.scores.items():
             before = old.score(metric)
             drop = 0.0 if before is None else before.normalised - after.normalised
             if drop >= _LEAST_DROP:

@@ -107,11 +107,11 @@ def summarise(rows: Iterable[ResultRow], by: By = None) -> dict[str | None, Resu
 
 def group_key(row: ResultRow, by: By) -> str | None:
     """Return the key of a row's group; None for a row without one."""
-    value = by(row) if callable(by) else _value(row, by)
+    value = by(row) if callable(by) else None if by is None else _value(row, by)
     return None if value is None else str(value)
 
 
-def _value(row: ResultRow, by: str | None) -> object:
+def _value(row: ResultRow, by: str) -> object:
     if by in row.sample.metadata:
         return row.sample.metadata[by]
     if by == "reason":
