@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.calls.context import (
     UsageMeter,
     call_context,
@@ -24,11 +24,11 @@ from rag_eval_hooks.judges.calls.context import (
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import SPECS, Ask, Items, Prompt, Reading, ReplyError, Unit, Values
-from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.usage import Usage, total_by_key
+from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError
+from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.usage import Usage
 
-__all__ = ["Answers", "ItemLoop", "Request", "Stagger", "findings_of", "gathered", "without"]
+__all__ = ["Answers", "ItemLoop", "Request", "Stagger", "gathered"]
 
 T = TypeVar("T")
 
@@ -40,30 +40,60 @@ _LONGEST_LEAD = 5.0
 """Seconds after which the others follow anyway: by then the first reply has begun, or is late."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answers:
-    """Valid contents, and the reasons for missing ones.
+    """Contents that a model gave, and the reasons for missing ones.
 
     Attributes:
-        values: Contents of the items that have a valid one.
+        values: Valid contents by item.
+        flawed: Contents that are asked for once more, and taken if that does not mend them.
         failures: Reasons why asking ended early, by finding.
         problems: Problem of the last reply, without content, by finding.
-        usage: Usage of each finding: an equal share of every call, failed calls included.
+        usage: Usage of all calls, failed ones included.
     """
 
-    values: Values = field(default_factory=dict)
+    values: dict[Finding, dict[str, Any]] = field(default_factory=dict)
+    flawed: dict[Finding, dict[str, Any]] = field(default_factory=dict)
     failures: dict[Finding, NotScored] = field(default_factory=dict)
     problems: dict[Finding, str] = field(default_factory=dict)
-    usage: Mapping[Finding, Usage] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
 
-    def __or__(self, other: Answers) -> Answers:
-        """Return both together; of two contents of one item, the other's."""
-        values = {kind: dict(contents) for kind, contents in self.values.items()}
-        for kind, contents in other.values.items():
-            values.setdefault(kind, {}).update(contents)
-        usage = total_by_key(self.usage, other.usage)
-        failures, problems = self.failures | other.failures, self.problems | other.problems
-        return Answers(values, failures, problems, usage)
+    def open(self, items: Items) -> Items:
+        """Return the items that have no content yet."""
+        still = {
+            kind: tuple(key for key in keys if key not in self.values.get(kind, {}))
+            for kind, keys in items.items()
+        }
+        return {kind: keys for kind, keys in still.items() if keys}
+
+    def take(self, reading: Reading) -> None:
+        """Take over valid contents, and flawed ones that had a flaw before."""
+        for kind, contents in reading.values.items():
+            self.values.setdefault(kind, {}).update(contents)
+        for kind, contents in reading.flawed.items():
+            before = self.flawed.setdefault(kind, {})
+            again = {key: content for key, content in contents.items() if key in before}
+            self.values.setdefault(kind, {}).update(again)
+            before.update(contents)
+
+    def take_flawed(self, items: Items) -> None:
+        """Take over the flawed contents of items that nothing better came for."""
+        for kind, keys in self.open(items).items():
+            flawed = self.flawed.get(kind, {})
+            found = {key: flawed[key] for key in keys if key in flawed}
+            self.values.setdefault(kind, {}).update(found)
+
+    def note(self, items: Items, problems: tuple[str, ...]) -> None:
+        """Keep the problem of each finding that has open items: its own, else one of the reply."""
+        for kind in items if problems else ():
+            own = [one for one in problems if one.startswith(f"{kind.value}: ")]
+            self.problems[kind] = (own or problems)[0]
+
+    def absorb(self, other: Answers) -> None:
+        """Take over what a further request gave, but for its contents."""
+        self.failures |= other.failures
+        self.problems |= other.problems
+        self.usage += other.usage
 
 
 class Stagger:
@@ -81,12 +111,7 @@ class Stagger:
         self._sent: OrderedDict[int, None] = OrderedDict()
 
     async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call, after the first one with the same beginning.
-
-        Args:
-            prefix: Beginning of the prompt that other calls share; None for a call of its own.
-            call: Makes it.
-        """
+        """Make a call, after the first one with the same beginning; None for a call of its own."""
         if prefix is None or hash(prefix) in self._sent:
             return await call()
         leads = self._leads.setdefault(asyncio.get_running_loop(), {})
@@ -135,67 +160,49 @@ class ItemLoop:
         self._secret = secrets.token_bytes(16)
 
     async def ask_all(self, calls: Iterable[Request]) -> Answers:
-        """Make all calls at the same time, and return their answers together."""
-        return (await self.ask_groups([list(calls)]))[0]
+        """Make all calls at the same time, and return their answers together.
 
-    async def ask_groups(self, groups: Sequence[Sequence[Request]]) -> list[Answers]:
-        """Make all calls at the same time, and return the answers of each group."""
-        calls = [(index, call) for index, group in enumerate(groups) for call in group if call[1]]
-        results = await gathered(self.ask(*call) for _index, call in calls)
-        answers = [Answers() for _group in groups]
-        for (index, _call), result in zip(calls, results, strict=True):
-            answers[index] |= result
-        return answers
-
-    async def ask(self, ask: Ask, items: Items, attempts: int | None = None) -> Answers:
-        """Ask for items, and again for those whose content was not valid.
-
-        A content with a flaw is asked for once more, and taken if that does not mend it. After a
-        reply that was cut off, the rest is asked for in halves.
+        An item is asked for again if its content was not valid. A content with a flaw is asked for
+        once more, and taken if that does not mend it. After a reply that was cut off, the rest is
+        asked for in halves.
         """
         answers = Answers()
-        flawed: Answers = Answers()
+        await gathered(self._ask(ask, items, self._attempts, answers) for ask, items in calls)
+        return answers
+
+    async def _ask(self, ask: Ask, items: Items, left: int, answers: Answers) -> None:
         problems: tuple[str, ...] = ()
-        left = self._attempts if attempts is None else attempts
-        while left and (still := without(items, answers.values)):
+        while left and (still := answers.open(items)):
             left -= 1
             try:
                 reading, used = await self._turn(ask, still, problems)
             except JudgeError as error:
-                failure = Answers({}, dict.fromkeys(still, _failure(error)))
-                answers |= failure | self._spent(still, error.usage)
+                answers.failures |= dict.fromkeys(still, NotScored(cause_of(error), str(error)))
+                answers.usage += self._prices.priced(error.usage, self._chat.name)
                 break
-            problems = reading.problems
             items = {kind: keys for kind, keys in items.items() if kind not in ask.unwanted}
-            answers |= Answers(problems=_last(without(still, reading.values), problems))
-            again = _both(flawed.values, reading.flawed)
-            flawed |= Answers(reading.flawed)
-            answers |= Answers(reading.values) | Answers(again) | self._spent(still, used)
-            halves = _halves(without(items, answers.values)) if reading.cut else []
+            answers.take(reading)
+            answers.usage += self._prices.priced(used, self._chat.name)
+            still, problems = answers.open(items), reading.problems
+            answers.note(still, problems)
+            halves = _halves(still) if reading.cut else []
             if left and len(halves) > 1:
-                parts = await asyncio.gather(*(self.ask(ask, half, left) for half in halves))
-                for part in parts:
-                    answers |= part
+                await asyncio.gather(*(self._ask(ask, half, left, answers) for half in halves))
                 break
-        return flawed | answers
-
-    def _spent(self, items: Items, used: Usage) -> Answers:
-        share = self._prices.priced(used, self._chat.name).share(len(items))
-        return Answers(usage=dict.fromkeys(items, share))
+        answers.take_flawed(items)
 
     async def _turn(
         self, ask: Ask, items: Items, problems: tuple[str, ...]
     ) -> tuple[Reading, Usage]:
         try:
-            prompt = ask.prompt(items, problems).sealed(self._secret)
-            completion = await self._completed(prompt)
+            completion = await self._completed(ask.prompt(items, problems).sealed(self._secret))
         except ReplyError as error:
             return Reading({}, (str(error),)), error.usage
         try:
             reading = ask.read(items, completion.text)
         except ReplyError as error:
             return Reading({}, (str(error),)), completion.usage
-        if not (reading.problems or without(items, reading.values)):
+        if not reading.problems:
             completion.accept()
         return reading, completion.usage
 
@@ -215,23 +222,6 @@ class ItemLoop:
             raise out_of_time(spent.usage) from None
 
 
-def _last(items: Items, problems: Sequence[str]) -> dict[Finding, str]:
-    """Return the problem of each finding that has open items: its own, else one of the reply."""
-    found = {}
-    for kind in items if problems else ():
-        own = [one for one in problems if one.startswith(f"{kind.value}: ")]
-        found[kind] = (own or problems)[0]
-    return found
-
-
-def _both(before: Values, now: Values) -> dict[Finding, dict[str, Any]]:
-    """Return the contents of now of the items that were there before."""
-    return {
-        kind: {key: content for key, content in contents.items() if key in before.get(kind, {})}
-        for kind, contents in now.items()
-    }
-
-
 def _halves(items: Items) -> list[Items]:
     """Divide items into two parts of equal size; one item is one part."""
     pairs = [(kind, key) for kind, keys in items.items() for key in keys]
@@ -243,58 +233,3 @@ def _halves(items: Items) -> list[Items]:
             half[kind] = (*half.get(kind, ()), key)
         halves += [half] if half else []
     return halves
-
-
-def without(items: Items, values: Values) -> Items:
-    """Return the items that have no content yet."""
-    still = {
-        kind: tuple(key for key in keys if key not in values.get(kind, {}))
-        for kind, keys in items.items()
-    }
-    return {kind: keys for kind, keys in still.items() if keys}
-
-
-def findings_of(ask: Ask, wanted: frozenset[Finding], answers: Answers) -> Findings:
-    """Return the wanted findings, each with its content or the cause of its absence.
-
-    Where only some items of many have a content, the others are unsure: a metric decides whether
-    the rest is enough. What was spent on the question is the wanted findings' in equal parts.
-    """
-    items = ask.items()
-    contents: dict[str, Any] = {}
-    warnings: dict[Finding, tuple[str, ...]] = {}
-    for kind in wanted:
-        valid = answers.values.get(kind, {})
-        asked = items.get(kind, ())
-        missing = sum(key not in valid for key in asked)
-        if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
-            why = answers.failures.get(kind)
-            contents[kind.value] = why or _unanswered(
-                missing, len(asked), answers.problems.get(kind)
-            )
-            continue
-        if missing and SPECS[kind].unit is Unit.SENTENCE:
-            warnings[kind] = (f"claims of {missing} of {len(asked)} sentences could not be read",)
-        contents[kind.value] = ask.content(kind, valid)
-    spent = sum(answers.usage.values(), start=Usage())
-    usage = dict.fromkeys(wanted, spent.share(len(wanted))) if answers.usage else {}
-    return Findings(**contents, usage=usage, warnings=warnings)
-
-
-def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
-    """Return whether a finding can be made from some of its items."""
-    unit = SPECS[kind].unit
-    if unit is Unit.SENTENCE:
-        return 3 * valid >= 2 * asked
-    return valid > 0 and unit not in (Unit.WHOLE, Unit.TEXT)
-
-
-def _failure(error: JudgeError) -> NotScored:
-    return NotScored(cause_of(error), str(error))
-
-
-def _unanswered(missing: int, asked: int, problem: str | None) -> NotScored:
-    detail = f"the judge gave no valid reply for {missing} of {asked} items"
-    return NotScored(
-        Cause.JUDGE_FAILED, f"{detail}; last problem: {problem}" if problem else detail
-    )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.asking import ItemLoop, Stagger, findings_of, gathered
+from rag_eval_hooks.judges.asking import Answers, ItemLoop, Stagger, gathered
 from rag_eval_hooks.judges.chat import Chat, ChatAdapter, OutputMode
 from rag_eval_hooks.judges.memo import Memo, MemoChat
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.verifying import verified
-from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call
+from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Unit
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
+from rag_eval_hooks.usage import Usage
 
 __all__ = ["LLMJudge", "LLMOptions"]
 
@@ -102,16 +103,16 @@ class LLMJudge:
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings; one whose text the sample lacks is absent as `missing_input`."""
         lacking = Field.lacking(sample)
-        absent = Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE)
-        possible = {kind for kind in wanted & SPECS.keys() if not SPECS[kind].needs & lacking}
-        absent = absent.merged(Findings.absent((wanted & SPECS.keys()) - possible, _NO_TEXT))
+        possible = {k for k in wanted & SPECS.keys() if not SPECS[k].needs & lacking}
+        findings = Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE)
+        findings = findings.merged(Findings.absent((wanted & SPECS.keys()) - possible, _NO_TEXT))
         asks = [
             Ask(kinds, sample, known, unwanted=frozenset(kinds) - wanted)
             for kinds in _prompts(possible)
         ]
-        for found in await gathered(self._asked(ask, wanted) for ask in asks):
-            absent = absent.merged(found)
-        return absent
+        for ask, answers in zip(asks, await gathered(map(self._asked, asks)), strict=True):
+            findings = findings.merged(_findings_of(ask, answers))
+        return findings
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return the calls that findings take if every reply can be read at once."""
@@ -122,16 +123,14 @@ class LLMJudge:
         """Close the model's connections."""
         await self._chat.aclose()
 
-    async def _asked(self, ask: Ask, wanted: frozenset[Finding]) -> Findings:
+    async def _asked(self, ask: Ask) -> Answers:
         call = SPECS[ask.kinds[0]].call
         if call is Call.VERIFY:
-            answers = await verified(ask, self._loop, self._verify_tokens)
-        elif call is Call.GRADE:
+            return await verified(ask, self._loop, self._verify_tokens)
+        if call is Call.GRADE:
             (kind,) = ask.kinds
-            answers = await self._loop.ask_all([(ask, {kind: (one,)}) for one in TEMPLATES])
-        else:
-            answers = await self._loop.ask_all([(ask, ask.items())])
-        return findings_of(ask, wanted & frozenset(ask.kinds), answers)
+            return await self._loop.ask_all([(ask, {kind: (one,)}) for one in TEMPLATES])
+        return await self._loop.ask_all([(ask, ask.items())])
 
 
 def _prompts(kinds: Iterable[Finding]) -> list[tuple[Finding, ...]]:
@@ -143,6 +142,43 @@ def _prompts(kinds: Iterable[Finding]) -> list[tuple[Finding, ...]]:
     asked = {kind: {kind, SPECS[kind].asked_with} for kind in kinds}
     prompts = (tuple(filter(asked[kind].__contains__, SPECS)) for kind in SPECS if kind in asked)
     return list(dict.fromkeys(prompts))
+
+
+def _findings_of(ask: Ask, answers: Answers) -> Findings:
+    """Return the wanted findings, each with its content or the cause of its absence.
+
+    Where only some items of many have a content, the others are unsure: a metric decides whether
+    the rest is enough. The wanted findings bear the usage in equal parts.
+    """
+    items = ask.items()
+    wanted = [kind for kind in ask.kinds if kind not in ask.unwanted]
+    contents: dict[str, Any] = {}
+    warnings: dict[Finding, tuple[str, ...]] = {}
+    for kind in wanted:
+        valid = answers.values.get(kind, {})
+        asked = items.get(kind, ())
+        missing = sum(key not in valid for key in asked)
+        if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
+            detail = f"the judge gave no valid reply for {missing} of {len(asked)} items"
+            if problem := answers.problems.get(kind):
+                detail += f"; last problem: {problem}"
+            failure = NotScored(Cause.JUDGE_FAILED, detail)
+            contents[kind.value] = answers.failures.get(kind, failure)
+            continue
+        if missing and SPECS[kind].unit is Unit.SENTENCE:
+            warnings[kind] = (f"claims of {missing} of {len(asked)} sentences could not be read",)
+        contents[kind.value] = ask.content(kind, valid)
+    share = answers.usage.share(len(wanted))
+    usage = dict.fromkeys(wanted, share) if answers.usage != Usage() else {}
+    return Findings(**contents, usage=usage, warnings=warnings)
+
+
+def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
+    """Return whether a finding can be made from some of its items."""
+    unit = SPECS[kind].unit
+    if unit is Unit.SENTENCE:
+        return 3 * valid >= 2 * asked
+    return valid > 0 and unit not in (Unit.WHOLE, Unit.TEXT)
 
 
 def _check_count(field: str, value: object) -> None:

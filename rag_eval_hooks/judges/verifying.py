@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from rag_eval_hooks.findings import Finding, Verdict, made
-from rag_eval_hooks.judges.asking import Answers, ItemLoop, Request
+from rag_eval_hooks.judges.asking import Answers, ItemLoop, Request, gathered
 from rag_eval_hooks.prompts import SPECS, Ask, Unit
 from rag_eval_hooks.prompts.elements import ChunkSupport
 from rag_eval_hooks.text.folding import fold
@@ -28,6 +28,11 @@ _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
 async def verified(ask: Ask, loop: ItemLoop, budget: int) -> Answers:
     """Return the verdicts; an entity that a chunk holds literally is found without asking.
 
+    Contexts longer than the budget are verified in parts at once. A claim can need chunks that lie
+    in different parts. So each part also says which of its chunks state a part of the claim. A
+    claim that no part supports, with such chunks in several parts, is asked about once more, by
+    these chunks alone. Only then is it known not to be supported.
+
     Args:
         ask: One finding.
         loop: Asks the model.
@@ -36,52 +41,37 @@ async def verified(ask: Ask, loop: ItemLoop, budget: int) -> Answers:
     (kind,) = ask.kinds
     known = _literal(ask) if kind is Finding.ENTITIES_FOUND else {}
     keys = [key for key in ask.items().get(kind, ()) if key not in known]
-    groups = parts(_chunks(ask), budget) if ask.has_contexts else []
+    groups = _parts(_chunks(ask), budget) if ask.has_contexts else []
     if len(groups) < 2:
         answers = await loop.ask_all(_requests(ask, keys))
-    else:
-        answers = await _by_parts(ask, keys, loop, groups, budget)
-    return Answers({kind: known}) | answers
-
-
-async def _by_parts(
-    ask: Ask, keys: Sequence[str], loop: ItemLoop, groups: Sequence[tuple[int, ...]], budget: int
-) -> Answers:
-    """Ask about all parts at once, then about claims whose support is spread over several.
-
-    A claim can need chunks that lie in different parts. So each part also says which of its chunks
-    state a part of the claim; a claim that no part supports, with such chunks in several parts, is
-    asked about once more, by these chunks alone. Only then is it known not to be supported.
-    """
-    (kind,) = ask.kinds
-    requests = []
-    for group in groups:
-        part = replace(ask, shown=group, partial=True)
-        shown = part.items()[kind]
-        requests.append(_requests(part, [key for key in keys if key in shown]))
-    by_part = await loop.ask_groups(requests)
-    found = added_up(kind, [answers.values.get(kind, {}) for answers in by_part])
-    scattered = {key: one for key, one in found.items() if spread(one, groups)}
-    joined = await loop.ask_all(
-        request
-        for chunks, claims in _joint(scattered, _chunks(ask), budget)
-        for request in _requests(replace(ask, shown=tuple(sorted(chunks))), claims)
-    )
+        answers.values.setdefault(kind, {}).update(known)
+        return answers
+    by_part = await gathered(loop.ask_all(_part_requests(ask, group, keys)) for group in groups)
+    answers = Answers()
+    for part in by_part:
+        answers.absorb(part)
+    found = _added_up(kind, [part.values.get(kind, {}) for part in by_part])
+    scattered = {key: one for key, one in found.items() if _is_spread(one, groups)}
+    joined = await loop.ask_all(_joint_requests(ask, scattered, budget))
+    answers.absorb(joined)
     for key, before in scattered.items():
         del found[key]
         if (joint := joined.values.get(kind, {}).get(key)) is not None:
             together = joint.together or bool(joint.supporting)
             found[key] = replace(joint, supporting=before.supporting, together=together)
-    answers = Answers()
-    for part_of_all in by_part:
-        answers |= replace(part_of_all, values={})
-    return answers | replace(joined, values={kind: found})
+    answers.values[kind] = found | known
+    return answers
 
 
-def _joint(
-    scattered: Mapping[str, ChunkSupport], chunks: Mapping[int, str], budget: int
-) -> list[tuple[set[int], list[str]]]:
-    """Group claims to ask about once more, with their chunks, into as few calls as possible."""
+def _part_requests(ask: Ask, group: tuple[int, ...], keys: Sequence[str]) -> list[Request]:
+    part = replace(ask, shown=group, partial=True)
+    shown = part.items()[part.kinds[0]]
+    return _requests(part, [key for key in keys if key in shown])
+
+
+def _joint_requests(ask: Ask, scattered: Mapping[str, ChunkSupport], budget: int) -> list[Request]:
+    """Return requests about claims by the chunks that state parts of them, as few as possible."""
+    chunks = _chunks(ask)
     joints: list[tuple[set[int], list[str]]] = []
     for key, support in scattered.items():
         union = (joints[-1][0] if joints else set()) | support.partly
@@ -89,7 +79,11 @@ def _joint(
             joints.append((set(), []))
         joints[-1][0].update(support.partly)
         joints[-1][1].append(key)
-    return joints
+    return [
+        request
+        for numbers, keys in joints
+        for request in _requests(replace(ask, shown=tuple(sorted(numbers))), keys)
+    ]
 
 
 def _requests(ask: Ask, keys: Sequence[str]) -> list[Request]:
@@ -107,7 +101,7 @@ def _chunks(ask: Ask) -> dict[int, str]:
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
     keys = ask.items().get(Finding.ENTITIES_FOUND, ())
-    hits = stated(made(ask.known.entities) if keys else (), list(_chunks(ask).values()))
+    hits = _stated(made(ask.known.entities) if keys else (), list(_chunks(ask).values()))
     return {key: Verdict(True, _LITERALLY) for key, hit in zip(keys, hits, strict=True) if hit}
 
 
@@ -117,16 +111,8 @@ _BEFORE = re.compile(r"(?<![^\s(\"'\[])")
 _AFTER = re.compile(r"[.,;:!?)\"'\]]*(?:\s|$)")
 
 
-def stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
-    """Return for each entity whether it stands in a chunk as whole words, after folding.
-
-    Args:
-        entities: Names, dates, places and numbers.
-        chunks: Texts to look in.
-
-    Returns:
-        One verdict per entity, in order; False only means that it must be looked for further.
-    """
+def _stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
+    """Return for each entity whether it stands in a chunk as whole words, after folding."""
     folded = [fold(chunk) for chunk in chunks]
     return [any(_stands_in(name, chunk) for chunk in folded) for name in map(fold, entities)]
 
@@ -140,7 +126,7 @@ def _stands_in(entity: str, chunk: str) -> bool:
     return False
 
 
-def parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
+def _parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
     """Divide the numbers of chunks into groups that keep to a budget, in order.
 
     A chunk is never cut: one that is longer than the budget is a group of its own.
@@ -161,13 +147,8 @@ def parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups]
 
 
-def added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the contents of all parts by item; items without a content in some part are left out.
-
-    Args:
-        kind: A verdict about the contexts.
-        seen: The valid contents by item, one mapping for each part.
-    """
+def _added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join the contents of all parts by item; items without a content in some part are left out."""
     if kind in _SUPPORTS:
         keys = [key for key in seen[0] if all(key in part for part in seen)]
         return {key: reduce(operator.or_, [part[key] for part in seen]) for key in keys}
@@ -182,7 +163,7 @@ def added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     return contents
 
 
-def spread(content: Any, groups: Sequence[Collection[int]]) -> bool:
+def _is_spread(content: Any, groups: Sequence[Collection[int]]) -> bool:
     """Return whether a claim that no part supports is partly stated by chunks of several parts."""
     if not isinstance(content, ChunkSupport) or content.supporting or content.together:
         return False

@@ -1,9 +1,10 @@
 """Prompts of an LLM judge, and the reading of its replies. Pure and versioned."""
 
 from rag_eval_hooks.prompts.ask import TEMPLATES, WHOLE, Ask
-from rag_eval_hooks.prompts.prompt import PROMPTS_VERSION, Items, Prompt, ReplyError, Values
+from rag_eval_hooks.prompts.prompt import Items, Prompt, ReplyError, Values
 from rag_eval_hooks.prompts.reading import Reading
 from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Call, Spec, Unit, with_bases
+from rag_eval_hooks.prompts.wording import PROMPTS_VERSION
 
 __all__ = [
     "ABOUT",

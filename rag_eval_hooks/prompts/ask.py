@@ -21,15 +21,21 @@ from rag_eval_hooks.prompts.elements import (
 from rag_eval_hooks.prompts.prompt import (
     Items,
     Prompt,
-    contexts_block,
-    correction,
     data_block,
     example_of,
     numbered,
     schema_of,
 )
-from rag_eval_hooks.prompts.reading import Group, Reading, parse, read_group, read_reply
-from rag_eval_hooks.prompts.specs import SPECS, Call, Spec, Unit
+from rag_eval_hooks.prompts.reading import (
+    Group,
+    Reading,
+    item_of,
+    parse,
+    read_group,
+    read_reply,
+)
+from rag_eval_hooks.prompts.specs import SPECS, Spec, Unit
+from rag_eval_hooks.prompts.wording import INSTRUCTIONS, LEADS, SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
@@ -40,16 +46,7 @@ WHOLE: Final = "whole"
 """The one key of a finding that is given as a whole or not at all."""
 TEMPLATES: Final = ("1", "2")
 """Keys of the two templates of a grade."""
-_LEADS: Final[Mapping[Call, str]] = {
-    Call.DECOMPOSE: "Give the following.",
-    Call.VERIFY: "Judge the following, each time giving the reason first.",
-    Call.RATE: "Rate the answer, giving the reason first.",
-    Call.GRADE: "Rate by this scale, with no value in between.",
-}
-_ELSEWHERE: Final = (
-    " Only some of the chunks are shown. So partly must have the number of every chunk here that "
-    "states a part of a claim of which the rest may stand in chunks not shown here."
-)
+_MOST_PROBLEMS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +90,27 @@ class Ask:
 
         Args:
             items: A part of `items()`; of a grade, one template.
-            problems: What was wrong with the last reply.
+            problems: Problems of the last reply.
         """
         spec = SPECS[next(iter(items))]
-        document, contexts = self._document(items), ""
+        contexts = ""
         if self.has_contexts:
-            contexts = contexts_block(self.sample.question, self._chunks())
-        blocks = [contexts] if contexts else []
-        blocks += [data_block(document)] if document else []
-        lines = [*blocks, "", _LEADS[spec.call]]
+            # It stands first and is equal in every prompt with contexts.
+            contexts = data_block({"question": self.sample.question, "chunks": self._chunks()})
+        document = self._document(items)
+        lines = [contexts] if contexts else []
+        lines += [data_block(document)] if document else []
+        lines += ["", LEADS[spec.call]]
         lines += [f"- {kind.value}: {self._instruction(kind, items[kind])}" for kind in items]
         lines += self._restrictions(items)
-        user = "\n".join(lines) + correction(problems)
+        if problems:
+            listed = "; ".join(problems[:_MOST_PROBLEMS])
+            lines += ["", f"Your last reply could not be used: {listed}. {_AGAIN}"]
         model = _reply_model(_WITH_CONTEXTS if contexts else tuple(items))
         example = example_of(schema_of(_reply_model(tuple(items))))
         name = "verdicts" if contexts else spec.call.value
-        return Prompt(spec.system, user, name, model, example, len(contexts))
+        system = SYSTEM_TEXTS[spec.system]
+        return Prompt(system, "\n".join(lines), name, model, example, len(contexts))
 
     def read(self, items: Items, reply: str) -> Reading:
         """Read the contents that fit, by item.
@@ -116,22 +118,19 @@ class Ask:
         Raises:
             ReplyError: The reply holds no JSON object.
         """
-        views: dict[Finding, View] = {kind: self._view(SPECS[kind]) for kind in items}
-
-        def read_one(kind: Finding, group: Any, asked: tuple[str, ...]) -> Group:
-            spec = SPECS[kind]
-            if spec.unit is Unit.TEMPLATE:
-                return Group(dict.fromkeys(asked, parse(spec.element, group)))
-            if spec.unit is Unit.WHOLE:
-                return Group({WHOLE: parse(spec.element, group).content(views[kind])})
-
-            def read_element(element: Any) -> Any:
-                return parse(spec.element, element).content(views[kind])
-
-            return read_group(group, str(spec.unit.key), asked, read_element)
-
         inner = [name for kind in items for name in _inner_names(SPECS[kind].element)]
-        return read_reply(items, reply, read_one, inner)
+        return read_reply(items, reply, self._group, inner)
+
+    def _group(self, kind: Finding, group: Any, asked: tuple[str, ...]) -> Group:
+        spec = SPECS[kind]
+        if spec.unit is Unit.TEMPLATE:
+            return dict.fromkeys(asked, item_of(parse(spec.element, group)))
+        view = self._view(spec)
+        if spec.unit.key is None:
+            return {WHOLE: item_of(parse(spec.element, group).content(view))}
+        return read_group(
+            group, spec.unit.key, asked, lambda one: parse(spec.element, one).content(view)
+        )
 
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Any:
         """Make the finding from the contents of its items; an item without one is unsure."""
@@ -139,16 +138,17 @@ class Ask:
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))
         if spec.unit is Unit.TEXT:
-            return Stance(*(self._indistinct(name, values) for name in (Field.ANSWER, spec.text)))
+            # A blank text is indistinct, an absent one is not, and neither is asked about.
+            names = (Field.ANSWER, spec.text)
+            return Stance(*(bool(values.get(n, self._text(n) is not None)) for n in names))
         if spec.unit is Unit.SENTENCE:
             claims = [claim for key in self._keys(kind) for claim in values.get(key, ())]
             return tuple(dict.fromkeys(claims))
         if spec.unit is Unit.WHOLE:
-            return values[WHOLE] if values else ()
+            return values[WHOLE]
         return tuple(self._verdict(spec, values.get(key)) for key in self._keys(kind))
 
     def _verdict(self, spec: Spec, content: Any) -> Support | Verdict | ChunkRelevance:
-        """Return the verdict of an item; one without a content is unsure."""
         chunks = len(self.sample.contexts or ())
         if isinstance(content, ChunkSupport):
             return content.support(chunks)
@@ -163,9 +163,10 @@ class Ask:
     def _keys(self, kind: Finding) -> Sequence[str]:
         spec = SPECS[kind]
         if spec.unit is Unit.SENTENCE:
-            return tuple(_sentences_of(self._text(spec.text)))
+            return tuple(_sentences_of(self._text(spec.text) or ""))
         if spec.unit is Unit.TEXT:
-            return tuple(name for name in (Field.ANSWER, spec.text) if self._text(name).strip())
+            names = (Field.ANSWER, spec.text)
+            return tuple(name for name in names if (self._text(name) or "").strip())
         if spec.unit is Unit.TEMPLATE:
             return TEMPLATES
         if spec.unit is Unit.WHOLE:
@@ -183,62 +184,51 @@ class Ask:
         every = numbered("", [context.text for context in self.sample.contexts or ()])
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
-    def _text(self, name: Field) -> str:
-        return getattr(self.sample, name) or ""
-
-    def _indistinct(self, name: Field, values: Mapping[str, Any]) -> bool:
-        return bool(values.get(name, getattr(self.sample, name) is not None))
+    def _text(self, name: Field) -> str | None:
+        text: str | None = getattr(self.sample, name)
+        return text
 
     def _view(self, spec: Spec) -> View:
         """Return the texts that a verdict may quote."""
-        if Field.CONTEXTS not in spec.shows:
-            return View({1: self._text(spec.text)} if spec.about else {})
-        chunks = {int(number): text for number, text in self._chunks().items()}
-        return View(chunks, self.partial)
+        if Field.CONTEXTS in spec.shows:
+            return View({int(n): text for n, text in self._chunks().items()}, self.partial)
+        return View({1: self._text(spec.text) or ""} if spec.about else {})
 
     def _document(self, items: Items) -> dict[str, Any]:
         """Return the texts that these items need, without the contexts and their question."""
         document: dict[str, Any] = {}
+        apart = {Field.CONTEXTS, Field.QUESTION} if self.has_contexts else {Field.CONTEXTS}
         for kind, keys in items.items():
             spec = SPECS[kind]
             for name in spec.shows:
-                if name is Field.CONTEXTS or (self.has_contexts and name is Field.QUESTION):
-                    continue
-                if spec.unit is Unit.TEXT and name is not Field.QUESTION and name not in keys:
-                    continue
-                if (text := getattr(self.sample, name)) is not None:
+                is_open = spec.unit is not Unit.TEXT or name in (Field.QUESTION, *keys)
+                if name not in apart and is_open and (text := self._text(name)) is not None:
                     document.setdefault(name.value, text)
             if spec.unit is Unit.SENTENCE:
-                document[spec.text.value] = _sentences_of(self._text(spec.text))
+                document[spec.text.value] = _sentences_of(self._text(spec.text) or "")
             elif spec.about is not None:
                 shown = {key: text for key, text in self._items(spec).items() if key in keys}
                 document[spec.about.value] = document.get(spec.about.value, {}) | shown
-        is_accuracy = Finding.ACCURACY_RATINGS in items
-        return self._anonymous(document, items) if is_accuracy else document
+        if Finding.ACCURACY_RATINGS in items:
+            return self._anonymous(swapped=items[Finding.ACCURACY_RATINGS] == TEMPLATES[1:])
+        return document
 
-    @staticmethod
-    def _anonymous(document: Mapping[str, Any], items: Items) -> dict[str, Any]:
+    def _anonymous(self, *, swapped: bool) -> dict[str, Any]:
         """Name answer and reference neutrally; the second template swaps them."""
-        texts = [document[Field.ANSWER], document[Field.REFERENCE]]
-        if items[Finding.ACCURACY_RATINGS] == TEMPLATES[1:]:
-            texts.reverse()
-        return {
-            "question": document[Field.QUESTION],
-            "candidate": texts[0],
-            "standard": texts[1],
-        }
+        texts = [self.sample.answer, self.sample.reference]
+        candidate, standard = reversed(texts) if swapped else texts
+        return {"question": self.sample.question, "candidate": candidate, "standard": standard}
 
     def _instruction(self, kind: Finding, keys: tuple[str, ...]) -> str:
-        spec = SPECS[kind]
-        if not isinstance(spec.instruction, str):
-            (template,) = keys
-            return spec.instruction[TEMPLATES.index(template)]
+        spec, text = SPECS[kind], INSTRUCTIONS[kind]
+        if spec.unit is Unit.TEMPLATE:
+            return str(text[TEMPLATES.index(keys[0])])
         if spec.unit is Unit.CHUNK:
-            seen = [name for name in spec.shows[2:] if getattr(self.sample, name) is not None]
-            purpose = f"arrive at the {seen[0].value}" if seen else "answer the question"
-            return spec.instruction.replace("{purpose}", purpose)
-        is_partial = self.partial and "partly" in _names(spec.element)
-        return spec.instruction + _ELSEWHERE if is_partial else spec.instruction
+            seen = [name.value for name in spec.shows[2:] if self._text(name) is not None]
+            purpose = f"arrive at the {seen[0]}" if seen else "answer the question"
+            return str(text).replace("{purpose}", purpose)
+        is_partial = self.partial and spec.element is SupportElement
+        return f"{text} {INSTRUCTIONS['elsewhere']}" if is_partial else str(text)
 
     def _restrictions(self, items: Items) -> list[str]:
         """Make a line for each finding of which only some items are asked for."""
@@ -249,6 +239,7 @@ class Ask:
         ]
 
 
+_AGAIN: Final = "Give all that is asked for above."
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 """All prompts with contexts share one schema: a provider may put it before the system text."""
 
@@ -256,23 +247,19 @@ _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONT
 @lru_cache(maxsize=64)
 def _reply_model(kinds: tuple[Finding, ...]) -> type[BaseModel]:
     """Return the model of a reply about these findings: a list of elements for each, or one."""
-    is_shared = kinds == _WITH_CONTEXTS
     fields: dict[str, Any] = {}
     for kind in kinds:
         spec = SPECS[kind]
         kept = list[spec.element] if spec.unit.key else spec.element  # type: ignore[name-defined]
-        fields[kind.value] = (kept | None if is_shared and not spec.unit.key else kept, ...)
+        is_optional = kinds == _WITH_CONTEXTS and not spec.unit.key
+        fields[kind.value] = (kept | None if is_optional else kept, ...)
     return create_model("Reply", __base__=ReplyElement, **fields)
-
-
-def _names(element: Any) -> frozenset[str]:
-    is_model = isinstance(element, type) and issubclass(element, BaseModel)
-    return frozenset(element.model_fields) if is_model else frozenset()
 
 
 def _inner_names(element: Any) -> frozenset[str]:
     """Return the names of other findings that are also keys within an element."""
-    return _names(element) & {kind.value for kind in Finding}
+    is_model = isinstance(element, type) and issubclass(element, BaseModel)
+    return frozenset(element.model_fields if is_model else ()) & {kind.value for kind in Finding}
 
 
 @lru_cache(maxsize=64)  # items, prompt and contents are all made by sentence

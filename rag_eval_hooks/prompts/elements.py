@@ -1,4 +1,4 @@
-"""Models of a reply's elements: their JSON schema is asked for, and they read what comes back."""
+"""Models of a reply's elements: their JSON schema is asked for, and they read the reply."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +14,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    GetJsonSchemaHandler,
     WithJsonSchema,
 )
 
@@ -34,7 +33,6 @@ __all__ = [
     "NOT_QUOTED",
     "NO_QUOTE",
     "NO_REASON",
-    "QUESTION_COUNT",
     "AccuracyRating",
     "AgreementElement",
     "ChunkSupport",
@@ -57,25 +55,24 @@ __all__ = [
     "number_of",
 ]
 
-QUESTION_COUNT: Final = 3
 NOT_QUOTED: Final = "the judge's quote stands in none of the texts"
 NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"
-_MOST_ITEMS = 500
+_QUESTION_COUNT: Final = 3
+_MOST_ITEMS: Final = 500
 """No sample within the content limits has more; a longer list is a runaway reply."""
-_FLAGS = {"true": True, "false": False}
-_NUMBER = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
+_FLAGS: Final = {"true": True, "false": False}
+_NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
-_QUARTERS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+_QUARTERS: Final = (0, 0.25, 0.5, 0.75, 1)
 
 
 class SpoiledGroupError(ReplyError):
     """An element that puts its whole group in doubt, such as a rating on another scale."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flawed:
+class Flawed(NamedTuple):
     """A usable content that is worth asking for once more, with its flaw."""
 
     content: Any
@@ -96,7 +93,7 @@ def _step(value: Any) -> Any:
     return None if isinstance(value, bool) else number_of(value)
 
 
-def _flag_of(value: Any) -> Any:
+def _flag(value: Any) -> Any:
     return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
 
 
@@ -118,7 +115,7 @@ def _quarter(value: float) -> float:
 
 WholeNumber: TypeAlias = Annotated[int, BeforeValidator(number_of)]
 Number: TypeAlias = Annotated[float, BeforeValidator(number_of), Field(allow_inf_nan=False)]
-Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag_of)]
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag)]
 OptionalText: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
 NonEmptyText: TypeAlias = Annotated[str, AfterValidator(_one_line)]
 Percent: TypeAlias = Annotated[Number, Field(ge=0, le=100)]
@@ -126,9 +123,7 @@ VerdictWord: TypeAlias = Annotated[
     Literal["supported", "contradicted", "not_stated"], BeforeValidator(_word)
 ]
 Quarter: TypeAlias = Annotated[
-    Number,
-    AfterValidator(_quarter),
-    WithJsonSchema({"type": "number", "enum": [0, 0.25, 0.5, 0.75, 1]}),
+    Number, AfterValidator(_quarter), WithJsonSchema({"type": "number", "enum": [*_QUARTERS]})
 ]
 OneToFive: TypeAlias = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(_step)]
 AccuracyRating: TypeAlias = Annotated[Literal[0, 2, 4], BeforeValidator(_step)]
@@ -167,20 +162,19 @@ def _plain(text: str) -> str:
     return " ".join(_MARKS.sub(" ", fold(text)).split()).strip(" .,;:")
 
 
+def _closed(schema: dict[str, Any]) -> None:
+    """Require every key and allow no other, as strict structured output does."""
+    schema |= {"required": list(schema["properties"]), "additionalProperties": False}
+
+
 class ReplyElement(BaseModel):
-    """Base of the elements of a reply. Unknown keys are ignored; the schema requires every key."""
+    """Base of the elements. Unknown keys are ignored; the schema requires every key.
 
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+    `content` returns the content of a valid element, maybe `Flawed`. It raises `ReplyError` for
+    one that contradicts itself.
+    """
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        """Require every key and allow no other, as strict structured output does."""
-        schema = handler.resolve_ref_schema(handler(core_schema))
-        schema["required"] = list(schema["properties"])
-        schema["additionalProperties"] = False
-        return schema
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, json_schema_extra=_closed)
 
 
 class SentenceElement(ReplyElement):
@@ -214,35 +208,22 @@ class EntityList(ReplyElement):
     items: Annotated[list[_NumberedText], Field(max_length=_MOST_ITEMS)]
     count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
 
-    def texts(self) -> tuple[str, ...]:
-        """Return the texts in the order of their numbers, each once.
-
-        Raises:
-            ReplyError: The numbers are not exactly 1 to `count`.
-        """
+    def content(self, _view: View) -> Any:
         if sorted(item.n for item in self.items) != list(range(1, self.count + 1)):
             raise ReplyError("the numbers do not run from 1 to count")
         ordered = sorted(self.items, key=lambda item: item.n)
         return tuple(dict.fromkeys(item.text for item in ordered))
 
-    def content(self, _view: View) -> Any:
-        return self.texts()
-
 
 class QuestionList(EntityList):
-    """Generated questions, and a flag for an evasive answer."""
+    """Three generated questions or none, and a flag for an evasive answer."""
 
     noncommittal: Flag
 
-    def content(self, _view: View) -> Questions:
-        """Return three different questions, or none.
-
-        Raises:
-            ReplyError: There is another number of them.
-        """
-        texts = self.texts()
-        if len(texts) not in (0, QUESTION_COUNT):
-            raise ReplyError(f"expected {QUESTION_COUNT} different questions, or none")
+    def content(self, view: View) -> Questions:
+        texts = super().content(view)
+        if len(texts) not in (0, _QUESTION_COUNT):
+            raise ReplyError(f"expected {_QUESTION_COUNT} different questions, or none")
         return Questions(texts, self.noncommittal)
 
 
@@ -259,13 +240,13 @@ class AgreementElement(ReplyElement):
         flaw = self._flaw(view.quoted(self.quote))
         return Flawed(verdict, flaw) if flaw else verdict
 
-    def _flaw(self, quoted: frozenset[int]) -> str | None:
+    def _flaw(self, quoted: frozenset[int]) -> str:
         if is_empty(self.quote):
             if self.verdict != "not_stated":
                 return NO_QUOTE
         elif not quoted:
             return NOT_QUOTED
-        return NO_REASON if is_empty(self.reason) else None
+        return NO_REASON if is_empty(self.reason) else ""
 
 
 class SupportElement(AgreementElement):
@@ -276,12 +257,6 @@ class SupportElement(AgreementElement):
     together: Flag = False
 
     def content(self, view: View) -> Any:
-        """Return the support by the chunks that were shown.
-
-        Raises:
-            SpoiledGroupError: It names a chunk that was not shown.
-            ReplyError: Verdict, chunks and quote contradict one another.
-        """
         if not {*self.chunks, *self.partly} <= view.texts.keys():
             raise SpoiledGroupError("it has a chunk number that does not exist")
         if view.partial and "partly" not in self.model_fields_set:
@@ -296,16 +271,15 @@ class SupportElement(AgreementElement):
         if supporting and quoted and not quoted & supporting:
             raise ReplyError("the quote stands in another chunk than it names")
         flaw = self._flaw(quoted)
+        verdict = ClaimVerdict(self.verdict)
+        partly = frozenset(self.partly) - supporting
         found = ChunkSupport(
-            supporting,
-            frozenset(self.partly) - supporting,
-            together,
-            self.reason,
-            ClaimVerdict(self.verdict),
-            self.quote,
-            flaw or "",
+            supporting, partly, together, self.reason, verdict, self.quote, warning=flaw
         )
         return Flawed(found, flaw) if flaw else found
+
+
+_RANK: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,23 +291,22 @@ class ChunkSupport:
     """
 
     supporting: frozenset[int]
-    partly: frozenset[int] = frozenset()
-    together: bool = False
-    reason: str = ""
-    verdict: ClaimVerdict = ClaimVerdict.NOT_STATED
-    quote: str = ""
+    partly: frozenset[int]
+    together: bool
+    reason: str
+    verdict: ClaimVerdict
+    quote: str
     warning: str = ""
 
     def __or__(self, other: ChunkSupport) -> ChunkSupport:
         """Return the union with the verdict by other chunks: support outranks the contrary."""
-        better, worse = sorted((self, other), key=lambda one: _RANK[one.verdict])
+        better, worse = sorted((self, other), key=lambda one: _RANK.index(one.verdict))
         weighed = (better, worse) if better.verdict is worse.verdict else (better,)
-        reasons = dict.fromkeys(one.reason for one in weighed if one.reason)
         return ChunkSupport(
             self.supporting | other.supporting,
             self.partly | other.partly,
             self.together or other.together,
-            " ".join(reasons),
+            " ".join(dict.fromkeys(one.reason for one in weighed if one.reason)),
             better.verdict,
             better.quote,
             better.warning,
@@ -342,22 +315,10 @@ class ChunkSupport:
     def support(self, chunks: int) -> Support:
         """Return the verdict over all chunks, given how many there are."""
         by_chunk = tuple(number in self.supporting for number in range(1, chunks + 1))
+        together = self.together and not any(by_chunk)
         return Support(
-            by_chunk,
-            self.together and not any(by_chunk),
-            self.reason,
-            self.verdict,
-            self.quote,
-            warning=self.warning,
+            by_chunk, together, self.reason, self.verdict, self.quote, warning=self.warning
         )
-
-
-_RANK: Final[Mapping[ClaimVerdict, int]] = {
-    kind: rank
-    for rank, kind in enumerate(
-        (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
-    )
-}
 
 
 class RelevanceElement(ReplyElement):
@@ -369,11 +330,6 @@ class RelevanceElement(ReplyElement):
     rating: Percent
 
     def content(self, _view: View) -> ChunkRelevance:
-        """Return the usefulness.
-
-        Raises:
-            SpoiledGroupError: The rating is on a scale up to 1.
-        """
         if 0 < self.rating < 1:
             raise SpoiledGroupError("it has a rating between 0 and 1, where 100 is the most")
         return ChunkRelevance(self.useful, self.rating, self.reason)
@@ -433,14 +389,9 @@ class GEvalElement(ReplyElement):
     consistency: _Criterion
 
     def content(self, _view: View) -> GEval:
-        """Return the scores.
-
-        Raises:
-            ReplyError: A score is on a scale up to 1.
-        """
-        scores = {name: getattr(self, name) for name in type(self).model_fields}
-        if any(0 < one.score < 1 for one in scores.values()):
+        criteria = {name: getattr(self, name) for name in type(self).model_fields}
+        if any(0 < one.score < 1 for one in criteria.values()):
             raise ReplyError("it has a score between 0 and 1, where 100 is the most")
-        reasons = [f"{name}: {one.reason}" for name, one in scores.items() if one.reason]
-        values = {name: one.score for name, one in scores.items()}
-        return GEval(**values, reason="; ".join(reasons))
+        reasons = [f"{name}: {one.reason}" for name, one in criteria.items() if one.reason]
+        scores = {name: one.score for name, one in criteria.items()}
+        return GEval(**scores, reason="; ".join(reasons))

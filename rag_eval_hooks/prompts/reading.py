@@ -1,12 +1,11 @@
-"""Reading of the groups of a reply, item by item: what fits is taken, nothing is guessed."""
+"""Reading of the groups of a reply, item by item: a valid element is taken, nothing is guessed."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,7 +14,7 @@ from rag_eval_hooks.prompts.elements import Flawed, SpoiledGroupError, number_of
 from rag_eval_hooks.prompts.prompt import Items, ReplyError, Values
 from rag_eval_hooks.prompts.reply_json import reply_json
 
-__all__ = ["Group", "Reading", "parse", "read_group", "read_reply"]
+__all__ = ["Group", "Reading", "item_of", "parse", "read_group", "read_reply"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,51 +34,23 @@ class Reading:
     cut: bool = False
 
 
-@lru_cache(maxsize=64)
-def _adapter(model: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(model)
+class _Item(NamedTuple):
+    """Content of one item, or None, and its problem, or none."""
+
+    content: Any = None
+    problem: str = ""
 
 
-def parse(model: Any, value: Any) -> Any:
-    """Validate a value by a model or an annotated type.
-
-    Raises:
-        ReplyError: It does not fit; says which fields, without their contents.
-    """
-    try:
-        return _adapter(model).validate_python(value, strict=True)
-    except ValidationError as error:
-        raise ReplyError(_misfits(model, error)) from None
+Group: TypeAlias = dict[str, _Item]
+"""The items of one finding that were asked for."""
 
 
-@dataclass(slots=True)
-class Group:
-    """Contents of one finding.
-
-    Attributes:
-        values: Valid contents by item.
-        problems: Problems of the others.
-        flawed: Contents that are worth asking for once more, by item.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    flawed: dict[str, Any] = field(default_factory=dict)
-
-    def keep_unless_differing(self, other: Group) -> None:
-        """Leave the items open for which another object of the reply says something else."""
-        for key in [*self.values, *self.flawed]:
-            mine = {**self.values, **self.flawed}[key]
-            if {**other.values, **other.flawed}.get(key, mine) != mine:
-                self.values.pop(key, None)
-                self.flawed.pop(key, None)
-                self.problems.append(f"{key} is judged twice, differently")
-
-
-Read: TypeAlias = Callable[[Finding, Any, tuple[str, ...]], Group]
-
-
-def read_reply(items: Items, reply: str, read: Read, inner: Collection[str] = ()) -> Reading:
+def read_reply(
+    items: Items,
+    reply: str,
+    read: Callable[[Finding, Any, tuple[str, ...]], Group],
+    inner: Iterable[str] = (),
+) -> Reading:
     """Read the contents of each finding from its group in a reply.
 
     The last object counts. Where an earlier one, such as a draft or a quoted text, says something
@@ -98,31 +69,58 @@ def read_reply(items: Items, reply: str, read: Read, inner: Collection[str] = ()
     asked = {kind.value for kind in items}
     found = reply_json(reply, asked - set(inner))
     objects = [one for one in found.objects if asked & one.keys()] or found.objects[-1:]
-    *earlier, groups = [_groups(items, one, read) for one in objects]
-    for kind, group in groups.items():
-        for other in earlier:
-            group.keep_unless_differing(other[kind])
-    problems = [f"{kind.value}: {text}" for kind, one in groups.items() for text in one.problems]
+    groups: dict[Finding, Group] = {}
+    for kind, keys in items.items():
+        *earlier, group = [_group(one.get(kind.value), kind, keys, read) for one in objects]
+        groups[kind] = {key: _unless_differing(key, group, earlier) for key in keys}
+    problems = dict.fromkeys(
+        f"{kind.value}: {item.problem}"
+        for kind, group in groups.items()
+        for item in group.values()
+        if item.problem
+    )
     return Reading(
-        {kind: group.values for kind, group in groups.items() if group.values},
+        _contents(groups, flawed=False),
         ("it was cut off",) if found.cut else tuple(problems),
-        {kind: group.flawed for kind, group in groups.items() if group.flawed},
+        _contents(groups, flawed=True),
         found.cut,
     )
 
 
-def _groups(items: Items, reply: Mapping[str, Any], read: Read) -> dict[Finding, Group]:
-    groups: dict[Finding, Group] = {}
-    for kind, asked in items.items():
-        try:
-            groups[kind] = read(kind, reply.get(kind.value), asked)
-        except ReplyError as error:
-            groups[kind] = Group(problems=[str(error)])
-    return groups
+def _group(
+    group: Any,
+    kind: Finding,
+    keys: tuple[str, ...],
+    read: Callable[[Finding, Any, tuple[str, ...]], Group],
+) -> Group:
+    try:
+        return read(kind, group, keys)
+    except ReplyError as error:
+        return dict.fromkeys(keys, _Item(problem=str(error)))
+
+
+def _unless_differing(key: str, group: Group, earlier: Iterable[Group]) -> _Item:
+    item = group[key]
+    said = [other[key].content for other in earlier]
+    if item.content is None or all(one in (None, item.content) for one in said):
+        return item
+    return _Item(problem=f"{key} is judged twice, differently")
+
+
+def _contents(groups: Mapping[Finding, Group], *, flawed: bool) -> Values:
+    found = {
+        kind: {
+            key: item.content
+            for key, item in group.items()
+            if item.content is not None and bool(item.problem) is flawed
+        }
+        for kind, group in groups.items()
+    }
+    return {kind: contents for kind, contents in found.items() if contents}
 
 
 def read_group(group: Any, key: str, asked: Collection[str], read: Callable[[Any], Any]) -> Group:
-    """Read the elements of one group by id, and the problems of the others.
+    """Read the elements of one group by id.
 
     An element that does not fit, is missing or stands twice leaves only its own item open. An
     id that was not asked for spoils the whole group: the others may have been renumbered too.
@@ -139,40 +137,49 @@ def read_group(group: Any, key: str, asked: Collection[str], read: Callable[[Any
     """
     if not isinstance(group, list):
         raise ReplyError("it is missing or no list")
-    elements = [element for element in group if isinstance(element, Mapping) and key in element]
-    names = [number_of(element[key]) for element in elements]
-    _refuse_unknown(names, asked)
-    times = Counter(map(str, names))
-    found = Group(problems=[f"{name} {_fault(times[name])}" for name in asked if times[name] != 1])
-    for name, element in zip(map(str, names), elements, strict=True):
-        if times[name] == 1:
-            _read_one(name, element, read, found)
-    return found
+    named: dict[str, list[Any]] = {name: [] for name in asked}
+    for element in group:
+        if isinstance(element, Mapping) and key in element:
+            name = number_of(element[key])
+            is_name = isinstance(name, str | int) and not isinstance(name, bool)
+            if not is_name or str(name) not in named:
+                raise SpoiledGroupError("it has an id or number that was not asked for")
+            named[str(name)].append(element)
+    return {name: _read_one(name, elements, read) for name, elements in named.items()}
 
 
-def _read_one(name: str, element: Any, read: Callable[[Any], Any], found: Group) -> None:
+def _read_one(name: str, elements: list[Any], read: Callable[[Any], Any]) -> _Item:
+    if len(elements) != 1:
+        return _Item(problem=f"{name} {'stands twice' if elements else 'is missing'}")
     try:
-        content = read(element)
+        item = item_of(read(elements[0]))
     except SpoiledGroupError:
         raise
     except ReplyError as error:
-        found.problems.append(f"{name}: {error}")
-        return
-    if isinstance(content, Flawed):
-        found.flawed[name] = content.content
-        found.problems.append(f"{name}: {content.problem}")
-    else:
-        found.values[name] = content
+        return _Item(problem=f"{name}: {error}")
+    return item._replace(problem=f"{name}: {item.problem}") if item.problem else item
 
 
-def _refuse_unknown(names: Sequence[Any], asked: Collection[str]) -> None:
-    for name in names:
-        if isinstance(name, bool) or not isinstance(name, str | int) or str(name) not in asked:
-            raise SpoiledGroupError("it has an id or number that was not asked for")
+def item_of(content: Any) -> _Item:
+    """Return the item with a content, which may be `Flawed`."""
+    return _Item(*content) if isinstance(content, Flawed) else _Item(content)
 
 
-def _fault(times: int) -> str:
-    return "is missing" if times == 0 else "stands twice"
+@lru_cache(maxsize=64)
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
+
+
+def parse(model: Any, value: Any) -> Any:
+    """Validate a value by a model or an annotated type.
+
+    Raises:
+        ReplyError: It does not fit; says which fields, without their contents.
+    """
+    try:
+        return _adapter(model).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise ReplyError(_misfits(model, error)) from None
 
 
 def _misfits(model: Any, error: ValidationError) -> str:

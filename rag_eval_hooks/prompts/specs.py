@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import elements
-from rag_eval_hooks.prompts.prompt import DECOMPOSING, JUDGING, QUESTIONING, RATING
 from rag_eval_hooks.sample import Field
 
 __all__ = ["ABOUT", "SPECS", "Call", "Spec", "Unit", "with_bases"]
@@ -25,7 +24,7 @@ class Call(StrEnum):
 
 
 class Unit(StrEnum):
-    """What one element of a reply is about."""
+    """Subject of one element of a reply."""
 
     WHOLE = "whole"
     SENTENCE = "sentence"
@@ -37,42 +36,34 @@ class Unit(StrEnum):
     @property
     def key(self) -> str | None:
         """Key of an element that names its item; None where the one element is no list."""
-        return _KEYS.get(self)
-
-
-_KEYS: Final[Mapping[Unit, str]] = {
-    Unit.SENTENCE: "sentence",
-    Unit.TEXT: "id",
-    Unit.CHUNK: "chunk",
-    Unit.ITEM: "id",
-}
+        if self in (Unit.WHOLE, Unit.TEMPLATE):
+            return None
+        return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """How one finding is asked for.
+    """How one finding is asked for; `wording.toml` has its instruction.
 
     Attributes:
         call: The call it belongs to.
         element: Model of one element of the reply; its JSON schema is the schema.
-        instruction: What the model is to do. For a grade, the words of both templates.
         shows: The fields of the sample that the definition allows a judge to see. All of them are
             needed but those in `optional`.
         optional: Fields that are shown where the sample has them.
-        unit: What one element is about.
+        unit: Subject of one element.
         about: The finding whose items it judges, one verdict each.
-        system: The system text.
+        system: Name of the system text.
         asked_with: The finding that shares its call, always and whatever else is asked for.
     """
 
     call: Call
     element: Any
-    instruction: str | tuple[str, str]
     shows: tuple[Field, ...]
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
-    system: str = JUDGING
+    system: str
     asked_with: Finding | None = None
 
     @property
@@ -88,241 +79,58 @@ class Spec:
 
 _Q, _C, _A, _R = Field.QUESTION, Field.CONTEXTS, Field.ANSWER, Field.REFERENCE
 _IF_ANY: Final = frozenset({_R})
-_SUPPORT: Final = (
-    "judge each claim by the chunks. If it is supported, chunks has the number of every chunk that "
-    "states the whole claim by itself; together is true if no chunk does, but several do in "
-    "combination. partly has the numbers of the chunks that state only a part of the claim."
-)
-_RELEVANCE: Final = (
-    "for each chunk, the reason first. useful is true if the chunk helps to {purpose}. rating says "
-    "how much it helps, from 0 (not at all) to 100 (it is sufficient by itself)."
-)
+
+
+def _decompose(element: Any, *shows: Field, system: str = "decomposing", **row: Any) -> Spec:
+    return Spec(call=Call.DECOMPOSE, element=element, shows=shows, system=system, **row)
+
+
+def _verify(element: Any, *shows: Field, unit: Unit = Unit.ITEM, **row: Any) -> Spec:
+    return Spec(call=Call.VERIFY, element=element, shows=shows, unit=unit, system="judging", **row)
+
+
+def _rate(element: Any, *shows: Field) -> Spec:
+    return Spec(call=Call.RATE, element=element, shows=shows, system="rating")
+
+
+def _grade(element: Any, *shows: Field, system: str = "judging") -> Spec:
+    return Spec(call=Call.GRADE, element=element, shows=shows, unit=Unit.TEMPLATE, system=system)
+
 
 SPECS: Final[Mapping[Finding, Spec]] = {
-    Finding.ANSWER_CLAIMS: Spec(
-        call=Call.DECOMPOSE,
-        system=DECOMPOSING,
-        element=elements.SentenceElement,
-        unit=Unit.SENTENCE,
-        shows=(_Q, _A),
-        instruction=(
-            "all claims of each numbered sentence of the answer, right or wrong; an empty list for "
-            "a sentence that makes none. Every sentence, exactly once."
-        ),
+    Finding.ANSWER_CLAIMS: _decompose(elements.SentenceElement, _Q, _A, unit=Unit.SENTENCE),
+    Finding.REFERENCE_CLAIMS: _decompose(
+        elements.SentenceElement, _Q, _R, unit=Unit.SENTENCE, asked_with=Finding.ENTITIES
     ),
-    Finding.REFERENCE_CLAIMS: Spec(
-        call=Call.DECOMPOSE,
-        system=DECOMPOSING,
-        element=elements.SentenceElement,
-        unit=Unit.SENTENCE,
-        shows=(_Q, _R),
-        instruction=(
-            "all claims of each numbered sentence of the reference; an empty list for a sentence "
-            "that makes none. Every sentence, exactly once."
-        ),
-        asked_with=Finding.ENTITIES,
+    Finding.ENTITIES: _decompose(elements.EntityList, _Q, _R, asked_with=Finding.REFERENCE_CLAIMS),
+    Finding.QUESTIONS: _decompose(elements.QuestionList, _A, system="questioning"),
+    Finding.STANCE: _decompose(
+        elements.StanceElement, _Q, _A, _R, optional=_IF_ANY, unit=Unit.TEXT, system="rating"
     ),
-    Finding.ENTITIES: Spec(
-        call=Call.DECOMPOSE,
-        system=DECOMPOSING,
-        element=elements.EntityList,
-        shows=(_Q, _R),
-        instruction=(
-            "every name, date, place and number in the reference, once each, written as it is "
-            "there; possibly none. Number the items from 1; count is how many there are."
-        ),
-        asked_with=Finding.REFERENCE_CLAIMS,
+    Finding.CONTEXT_RATINGS: _grade(elements.CoverageRating, _Q, _C),
+    Finding.GROUNDEDNESS_RATINGS: _grade(elements.CoverageRating, _C, _A),
+    Finding.ACCURACY_RATINGS: _grade(elements.AccuracyRating, _Q, _A, _R, system="rating"),
+    Finding.RELEVANCE: _verify(
+        elements.RelevanceElement, _Q, _C, _R, optional=_IF_ANY, unit=Unit.CHUNK
     ),
-    Finding.QUESTIONS: Spec(
-        call=Call.DECOMPOSE,
-        system=QUESTIONING,
-        element=elements.QuestionList,
-        shows=(_A,),
-        instruction=(
-            f"{elements.QUESTION_COUNT} different questions that this answer answers, in the "
-            "language of the answer; none if the answer states nothing. Number the items from 1; "
-            "count is how many there are. noncommittal is true if the answer is evasive or vague, "
-            "or says that it does not know."
-        ),
+    Finding.RELEVANCE_TO_ANSWER: _verify(elements.RelevanceElement, _Q, _C, _A, unit=Unit.CHUNK),
+    Finding.ANSWER_SUPPORT: _verify(elements.SupportElement, _Q, _C, about=Finding.ANSWER_CLAIMS),
+    Finding.REFERENCE_SUPPORT: _verify(
+        elements.SupportElement, _Q, _C, about=Finding.REFERENCE_CLAIMS
     ),
-    Finding.STANCE: Spec(
-        call=Call.DECOMPOSE,
-        system=RATING,
-        element=elements.StanceElement,
-        unit=Unit.TEXT,
-        shows=(_Q, _A, _R),
-        optional=_IF_ANY,
-        instruction=(
-            "for each text, indistinct is true if, as a reply to the question, the text is so "
-            "vague, confused or evasive that it neither states nor denies anything that can be "
-            "checked."
-        ),
+    Finding.ENTITIES_FOUND: _verify(elements.EntityElement, _Q, _C, about=Finding.ENTITIES),
+    Finding.ANSWER_AGREEMENT: _verify(
+        elements.AgreementElement, _Q, _R, about=Finding.ANSWER_CLAIMS
     ),
-    Finding.CONTEXT_RATINGS: Spec(
-        call=Call.GRADE,
-        element=elements.CoverageRating,
-        unit=Unit.TEMPLATE,
-        shows=(_Q, _C),
-        instruction=(
-            "decide what is needed to answer the question, and how much of it the chunks contain, "
-            "taken together. 2: all of it; 1: a part of it; 0: none of it.",
-            "someone who has read these chunks, and nothing else, is asked the question. 2: they "
-            "can answer it fully; 1: they can answer it in part; 0: they cannot answer it.",
-        ),
+    Finding.REFERENCE_AGREEMENT: _verify(
+        elements.AgreementElement, _Q, _A, about=Finding.REFERENCE_CLAIMS
     ),
-    Finding.GROUNDEDNESS_RATINGS: Spec(
-        call=Call.GRADE,
-        element=elements.CoverageRating,
-        unit=Unit.TEMPLATE,
-        shows=(_C, _A),
-        instruction=(
-            "compare the statements of the answer with the chunks. 2: every statement is stated or "
-            "implied there; 1: some are; 0: none are.",
-            "look for statements in the answer that no chunk backs up. 2: there are none; 1: there "
-            "are some, beside statements that are backed up; 0: nothing is backed up.",
-        ),
-    ),
-    Finding.ACCURACY_RATINGS: Spec(
-        call=Call.GRADE,
-        system=RATING,
-        element=elements.AccuracyRating,
-        unit=Unit.TEMPLATE,
-        shows=(_Q, _A, _R),
-        instruction=(
-            "compare the candidate with the standard; both are replies to the question. 4: they "
-            "say the same about what is asked; 2: the candidate agrees in part; 0: it is wrong, or "
-            "about something else.",
-            "take the standard as true. 4: the candidate gets all of it right and adds nothing "
-            "wrong; 2: it gets some of it right, or adds errors; 0: it gets nothing right that the "
-            "question asks for.",
-        ),
-    ),
-    Finding.RELEVANCE: Spec(
-        call=Call.VERIFY,
-        element=elements.RelevanceElement,
-        unit=Unit.CHUNK,
-        shows=(_Q, _C, _R),
-        optional=_IF_ANY,
-        instruction=_RELEVANCE,
-    ),
-    Finding.RELEVANCE_TO_ANSWER: Spec(
-        call=Call.VERIFY,
-        element=elements.RelevanceElement,
-        unit=Unit.CHUNK,
-        shows=(_Q, _C, _A),
-        instruction=_RELEVANCE,
-    ),
-    Finding.ANSWER_SUPPORT: Spec(
-        call=Call.VERIFY,
-        element=elements.SupportElement,
-        unit=Unit.ITEM,
-        about=Finding.ANSWER_CLAIMS,
-        shows=(_Q, _C),
-        instruction=_SUPPORT,
-    ),
-    Finding.REFERENCE_SUPPORT: Spec(
-        call=Call.VERIFY,
-        element=elements.SupportElement,
-        unit=Unit.ITEM,
-        about=Finding.REFERENCE_CLAIMS,
-        shows=(_Q, _C),
-        instruction=_SUPPORT,
-    ),
-    Finding.ENTITIES_FOUND: Spec(
-        call=Call.VERIFY,
-        element=elements.EntityElement,
-        unit=Unit.ITEM,
-        about=Finding.ENTITIES,
-        shows=(_Q, _C),
-        instruction="found is true if a chunk mentions the entity, in any spelling or format.",
-    ),
-    Finding.ANSWER_AGREEMENT: Spec(
-        call=Call.VERIFY,
-        element=elements.AgreementElement,
-        unit=Unit.ITEM,
-        about=Finding.ANSWER_CLAIMS,
-        shows=(_Q, _R),
-        instruction="judge each claim of the answer by the reference.",
-    ),
-    Finding.REFERENCE_AGREEMENT: Spec(
-        call=Call.VERIFY,
-        element=elements.AgreementElement,
-        unit=Unit.ITEM,
-        about=Finding.REFERENCE_CLAIMS,
-        shows=(_Q, _A),
-        instruction="judge each claim of the reference by the answer.",
-    ),
-    Finding.DIRECT_RELEVANCE: Spec(
-        call=Call.RATE,
-        system=RATING,
-        element=elements.DirectnessElement,
-        shows=(_Q, _A),
-        instruction=(
-            "how far the answer, right or wrong, addresses the question. 1: directly and "
-            "completely; 0.75: mostly, with minor gaps; 0.5: partially; 0.25: only tangentially; "
-            "0: not at all. No value in between."
-        ),
-    ),
-    Finding.GEVAL: Spec(
-        call=Call.RATE,
-        system=RATING,
-        element=elements.GEvalElement,
-        shows=(_Q, _A, _R),
-        instruction=(
-            "score three criteria from 0 to 100, one after the other. correctness: are the facts "
-            "of the answer right by the reference? 90-100: no errors; 70-89: slips that change "
-            "nothing; 50-69: main points right, some errors; 30-49: several serious errors; 0-29: "
-            "mostly wrong or made up. completeness: how much of what matters in the reference does "
-            "the answer contain? 90-100: all; 70-89: nearly all; 50-69: the main points; 30-49: "
-            "little; 0-29: hardly anything. consistency: does the answer agree with itself? "
-            "90-100: no contradictions; 70-89: unclear in places; 50-69: one contradiction; 30-49: "
-            "several; 0-29: mostly contradictory."
-        ),
-    ),
-    Finding.CLASSIFICATION: Spec(
-        call=Call.RATE,
-        system=RATING,
-        element=elements.ClassElement,
-        shows=(_Q, _A, _R),
-        instruction=(
-            "correct is true if, by the reference, the facts of the answer are right and settle "
-            "what the question asks. It is false if the answer is wrong, contradicts the "
-            "reference, misses the question, or leaves out so much that it misleads."
-        ),
-    ),
-    Finding.CORRECTNESS: Spec(
-        call=Call.RATE,
-        system=RATING,
-        element=elements.StepElement,
-        shows=(_Q, _A, _R),
-        instruction=(
-            "how far the facts of the answer agree with the reference. 5: the same in substance; "
-            "4: the same but for details; 3: in part; 2: little; 1: not at all, or they contradict "
-            "it."
-        ),
-    ),
-    Finding.ALIGNMENT: Spec(
-        call=Call.RATE,
-        system=RATING,
-        element=elements.StepElement,
-        shows=(_Q, _A),
-        instruction=(
-            "how well the answer, right or wrong, responds to what the question asks. 5: exactly; "
-            "4: mostly, or indirectly; 3: in part; 2: barely; 1: not at all, or the answer neither "
-            "states nor denies anything."
-        ),
-    ),
-    Finding.ATTITUDE: Spec(
-        call=Call.RATE,
-        system=RATING,
-        element=elements.StepElement,
-        shows=(_Q, _A, _R),
-        instruction=(
-            "how alike answer and reference are in attitude, whatever they state: which way they "
-            "lean, how certain they are, and their tone. 5: alike; 4: nearly; 3: in part; 2: "
-            "hardly; 1: opposed."
-        ),
-    ),
+    Finding.DIRECT_RELEVANCE: _rate(elements.DirectnessElement, _Q, _A),
+    Finding.GEVAL: _rate(elements.GEvalElement, _Q, _A, _R),
+    Finding.CLASSIFICATION: _rate(elements.ClassElement, _Q, _A, _R),
+    Finding.CORRECTNESS: _rate(elements.StepElement, _Q, _A, _R),
+    Finding.ALIGNMENT: _rate(elements.StepElement, _Q, _A),
+    Finding.ATTITUDE: _rate(elements.StepElement, _Q, _A, _R),
 }
 """The order is that of the calls: the shortest replies about the contexts come first."""
 

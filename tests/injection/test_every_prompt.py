@@ -11,7 +11,8 @@ import pytest
 from rag_eval_hooks import Context, RagEval, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.prompts.prompt import SYSTEM_TEXTS, data_block
+from rag_eval_hooks.prompts.prompt import data_block
+from rag_eval_hooks.prompts.wording import SYSTEM_TEXTS
 from tests.servers.judge_server import JudgeServer
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*)\n</data \1>")
@@ -49,7 +50,7 @@ def prompts(*, corrupt: bool = False, **options: Any) -> list[dict[str, Any]]:
 def outside(body: dict[str, Any]) -> Iterator[str]:
     for message in body["messages"]:
         content = message["content"]
-        if content not in SYSTEM_TEXTS:
+        if content not in SYSTEM_TEXTS.values():
             assert _BLOCK.search(content), "neither ours nor delimited"
         yield _BLOCK.sub("", content)
 

@@ -15,15 +15,9 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Prompt, Unit
-from rag_eval_hooks.prompts.prompt import (
-    DECOMPOSING,
-    JUDGING,
-    QUESTIONING,
-    RATING,
-    SYSTEM_TEXTS,
-    data_block,
-)
+from rag_eval_hooks.prompts.prompt import data_block
 from rag_eval_hooks.prompts.reading import parse
+from rag_eval_hooks.prompts.wording import SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field
 from tests.servers.brain import prompt_data
 from tests.servers.samples import GRADE, PARTS, VERIFY, WHOLE_VERIFY
@@ -85,7 +79,7 @@ def test_all_prompts_with_contexts_share_a_beginning(kind: Finding) -> None:
     shared = first.user[: first.user.index("</data ") + len("</data 000000000000>")]
     for prompt in prompts_of(kind):
         assert (prompt.schema, prompt.name) == (first.schema, first.name)
-        assert prompt.prefix == first.prefix == f"{JUDGING}\n{shared}"
+        assert prompt.prefix == first.prefix == f"{SYSTEM_TEXTS['judging']}\n{shared}"
         assert prompt.user.startswith(shared)
         assert all(chunk in shared for chunk in VERIFY.chunks)
 
@@ -189,15 +183,16 @@ def _examples(text: str) -> Iterator[tuple[Finding, Any]]:
         yield from ((Finding(name), group) for name, group in json.loads(line).items())
 
 
-@pytest.mark.parametrize("text", SYSTEM_TEXTS)
-def test_worked_examples_have_the_shape_of_the_reply(text: str) -> None:
+@pytest.mark.parametrize("name", SYSTEM_TEXTS)
+def test_worked_examples_have_the_shape_of_the_reply(name: str) -> None:
     """Each system text has two or three, one of them not in English, and all fit their models."""
+    text = SYSTEM_TEXTS[name]
     assert text.count("Example ") in (2, 3)
     examples = list(_examples(text))
     assert len(examples) >= 2
     for kind, group in examples:
         spec = SPECS[kind]
-        assert spec.system == text
+        assert spec.system == name
         for element in group if spec.unit.key else [group]:
             read = parse(spec.element, element)
             assert set(element) == set(type(read).model_fields)
@@ -221,5 +216,5 @@ def test_a_new_wording_is_a_new_version() -> None:
 def test_every_call_and_system_text_is_used() -> None:
     """The rows use what there is."""
     assert {spec.call for spec in SPECS.values()} == set(Call)
-    assert {spec.system for spec in SPECS.values()} == {DECOMPOSING, QUESTIONING, JUDGING, RATING}
+    assert {spec.system for spec in SPECS.values()} == SYSTEM_TEXTS.keys()
     assert isinstance(WHOLE_VERIFY.ask(), Ask)
