@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from rag_eval_hooks.judges.heuristic.sentence import BREAKS, LEXICONS, Item, Lexicon, Sentence
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.measures import Measure, agree
 
-__all__ = ["Alignment", "align"]
+__all__ = ["Alignment", "align", "resembles"]
 
 _LONGEST: Final = 160  # items of a sentence; a longer one is no sentence
-_PLACES: Final = 8  # of one word in a sentence
-_GAP: Final = 3  # words between two neighbors of the claim
-_ADDED, _BARE, _MOST = 60.0, 40.0, 150.0
-_LONG, _SHORT = 5, 3
-_SKIPPED: Final = 3  # items of a claim that a sentence may lack
-_TURNS: Final = 3  # commas at which a sentence is turned
-_OTHER: Final = 100000  # cost of another value in the place of the claim's
+_MOVED: Final = 4  # words of a long claim for each one that may stand elsewhere
+_FEW: Final = 2  # words that may stand for others by exchange
+_LIGHT: Final = frozenset(("was", "were", "had", "did", "will", "would", "who", "during"))
+_LACKING: Final = 5  # words of a claim for each one that the sentence may lack
+_Path: TypeAlias = Sequence[int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,9 @@ class Alignment:
 def align(
     claim: Sentence, sentence: Sentence, code: str, names: frozenset[str]
 ) -> Alignment | None:
-    """Return how a sentence has all words of a claim in order, or None.
+    """Return how a sentence has the words of a claim in order, or None.
 
-    A clause that a comma separates may stand before or behind the others.
+    One part of the claim, such as a date that opens it, may stand elsewhere.
 
     Args:
         claim: The claim.
@@ -50,34 +49,233 @@ def align(
         code: The language of both.
         names: Terms of the claim's names, which must all be there.
     """
-    words, stated = LEXICONS[code], sentence.items(code)
-    if len(stated) > _LONGEST:
+    words, items = LEXICONS[code], sentence.items(code)
+    if len(items) > _LONGEST:
         return None
-    held = {item for item in stated if isinstance(item, str)}
-    said = [
-        item
-        for item in claim.items(code)
-        if item not in BREAKS
-        and item not in words.denials
-        and not (item in words.weak and item not in held)
+    limits = words.limiting | words.conditions | words.weak
+    said = [item for item in claim.items(code) if _counts(item, code, words, items)]
+    wanted, held = _tokens(said, items)
+    lacking = [at for at, token in enumerate(wanted) if token not in held]
+    if len(lacking) > (len(said) // _LACKING if code else 0):
+        return None
+    if any(_is_firm(said, at, names | limits) for at in lacking):
+        return None
+    denies = any(item in words.denials for item in claim.items(code))
+    match = SequenceMatcher(None, wanted, held, autojunk=False)
+    exchanged = bool(lacking) and _exchanges(match, items)
+    path = () if exchanged else _path(match, movable=bool(code) and not denies)
+    places = dict(zip(said, path, strict=False))
+    if not path or not _same_prepositions(claim.items(code), items, places):
+        return None
+    items, path = _without_conjuncts(items, path)
+    close = _is_close(items, path, words, len(said) if code else 0)
+    if not close or _is_limited(items, path, words):
+        return None
+    return _alignment(claim.items(code), said, items, path, words.denials)
+
+
+def resembles(
+    claim: Sentence, window: Sequence[Sentence], code: str, names: frozenset[str]
+) -> bool:
+    """Return whether a few sentences have most of a long claim, and all that could refute it.
+
+    Its values, names and limiting words must be there, as many denials, and nearly all words that
+    both have in the same order.
+    """
+    words = LEXICONS[code]
+    items = [item for one in window for item in one.items(code)]
+    said = [item for item in claim.items(code) if _counts(item, code, words, items)]
+    wanted, held = _tokens(said, items)
+    firm = names | ((words.limiting | words.conditions) - _LIGHT)
+    lacking = [at for at, token in enumerate(wanted) if token not in held]
+    if not code or any(isinstance(said[at], Measure) or said[at] in firm for at in lacking):
+        return False
+    if any(token[0] == "#" for token in wanted):
+        return False
+    limited = any(item in words.conditions and item not in said for item in items)
+    if limited or _denials(claim.items(code), words) != _denials(items, words):
+        return False
+    match = SequenceMatcher(None, wanted, held, autojunk=False)
+    if _exchanges(match, items):
+        return False
+    placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
+    moved = [at for at, token in enumerate(wanted) if at not in placed and token in held]
+    return len(moved) <= len(wanted) // _MOVED and not any(
+        isinstance(said[at], Measure) or said[at] in names for at in moved
+    )
+
+
+def _exchanges(match: SequenceMatcher[str], stated: Sequence[Item]) -> bool:
+    """Return whether one or two words stand in the place of one or two others.
+
+    Sentences that differ in this way only, "approved" for "rejected", mostly differ in meaning.
+    """
+    for kind, start, end, first, last in match.get_opcodes():
+        words = [item for item in stated[first:last] if item not in BREAKS and not _is_small(item)]
+        if kind == "replace" and end - start <= _FEW and 0 < len(words) <= _FEW:
+            return True
+    return False
+
+
+def _denials(items: Sequence[Item], words: Lexicon) -> int:
+    return sum(item in words.denials for item in items)
+
+
+def _counts(item: Item, code: str, words: Lexicon, stated: Sequence[Item]) -> bool:
+    """Return whether the sentence has to have an item of the claim."""
+    if isinstance(item, Measure):
+        return True
+    if item in BREAKS or item in words.denials or (item in words.weak and item not in stated):
+        return False
+    return not code or is_content(item) or item in words.limiting | words.conditions | words.weak
+
+
+def _is_firm(said: Sequence[Item], at: int, firm: frozenset[str]) -> bool:
+    item, following = said[at], said[at + 1 : at + 2]
+    return (
+        not at
+        or isinstance(item, Measure)
+        or item in firm
+        or any(isinstance(one, Measure) for one in following)
+    )
+
+
+def _tokens(said: Sequence[Item], stated: Sequence[Item]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return both as words, where values that agree are one word, and others their kind."""
+    held = [_kind(item) if isinstance(item, Measure) else item for item in stated]
+    wanted = []
+    for item in said:
+        if not isinstance(item, Measure):
+            wanted.append(item)
+            continue
+        equal = (
+            at
+            for at, other in enumerate(stated)
+            if isinstance(other, Measure) and held[at][0] == "#" and agree(item, other)
+        )
+        at = next(equal, None)
+        if at is not None:
+            held[at] = f"={at}{_kind(item)}"
+        wanted.append(_kind(item) if at is None else held[at])
+    return wanted, held
+
+
+def _kind(measure: Measure) -> str:
+    if measure.unit or math.isnan(measure.value):
+        return f"#{measure.unit}"
+    return "#year" if 1500 <= measure.value <= 2100 and measure.value % 1 == 0 else "#count"
+
+
+def _path(match: SequenceMatcher[str], *, movable: bool) -> _Path:
+    """Return the place of each word, None for one that is not there; nothing if out of order."""
+    wanted, held = match.a, match.b
+    path: list[int | None] = [None] * len(wanted)
+    for block in match.get_matching_blocks():
+        path[block.a : block.a + block.size] = range(block.b, block.b + block.size)
+    if moved := [at for at, place in enumerate(path) if place is None and wanted[at] in held]:
+        found = _found_elsewhere(wanted, held, path, moved) if movable else ()
+        if not found:
+            return ()
+        for one, place in zip(moved, found, strict=True):
+            path[one] = place
+    values: dict[str, int] = {}  # of one kind, in the order of the claim
+    for word, at in zip(wanted, path, strict=True):
+        if at is not None and word[0] in "#=":
+            kind = word[word.index("#") :]
+            if at < values.get(kind, -1):
+                return ()
+            values[kind] = at
+    return path if any(place is not None for place in path) else ()
+
+
+def _found_elsewhere(
+    wanted: Sequence[str], held: Sequence[str], path: _Path, moved: Sequence[int]
+) -> Sequence[int]:
+    """Return the places of words that open or end a claim and stand at the sentence's other end.
+
+    Words with a value, "in 1967", may stand anywhere.
+    """
+    free = [(at, word) for at, word in enumerate(held) if at not in path]
+    found = [next((at for at, word in free if word == wanted[one]), -1) for one in moved]
+    kept = [place for place in path if place is not None]
+    dated = any(wanted[at][0] in "#=" for at in moved)
+    opens = moved == list(range(len(moved))) and (dated or min(found) > max(kept))
+    ends = moved == list(range(len(path) - len(moved), len(path))) and max(found) < min(kept)
+    return found if (opens or ends) and found == sorted({*found} - {-1}) else ()
+
+
+def _same_prepositions(
+    claim: Sequence[Item], stated: Sequence[Item], places: Mapping[Item, int | None]
+) -> bool:
+    """Return whether the same small words stand before the others: "by 20 %" is not "to 20 %"."""
+    beside = [
+        (before, stated[place - 1])
+        for before, item in pairwise(claim)
+        if (place := places.get(item))
     ]
-    skips = _skippable(said, names | words.limiting | words.conditions | held, bool(code))
-    missing = [item for item in said if isinstance(item, str) and item not in held]
-    firm = [item for item, skip in zip(said, skips, strict=True) if skip is None]
-    if not said or len(missing) > _SKIPPED or any(item in firm for item in missing):
-        return None
-    for turned in _turned(stated):
-        path = _path(said, skips, _Places(turned, words.denials), _GAP if code else 0)
-        if path is not None and not _is_limited(turned, path, words):
-            return _alignment(claim.items(code), said, turned, path, words.denials)
-    return None
+    return all(one == two for one, two in beside if _is_small(one) and _is_small(two))
+
+
+def _is_small(item: Item) -> bool:
+    return isinstance(item, str) and item not in BREAKS and not is_content(item)
+
+
+def _without_conjuncts(stated: Sequence[Item], path: _Path) -> tuple[Sequence[Item], _Path]:
+    """Return a sentence without what it joins to the path's words: "was built and [it] opened"."""
+    found = sorted(at for at in path if at is not None)
+    drop = {
+        at
+        for before, after in pairwise(found)
+        if stated[after - 1] == "&" and not {",", ";"} & set(stated[before + 1 : after])
+        for at in range(before + 1, after)
+    }
+    kept = {at: new for new, at in enumerate(at for at in range(len(stated)) if at not in drop)}
+    return [stated[at] for at in kept], [None if at is None else kept[at] for at in path]
+
+
+def _is_close(stated: Sequence[Item], path: _Path, words: Lexicon, most: int) -> bool:
+    """Return whether few words stand among those of a path, and no other statement does."""
+    found = sorted(at for at in path if at is not None)
+    skipped = 0
+    for before, at in pairwise(found):
+        gap = stated[before + 1 : at]
+        light = [item for item in gap if item in BREAKS or item in words.denials]
+        skipped += len(gap) - len(light)
+        if len(light) < len(gap) and (";" in light or "&" in light or light.count(",") == 1):
+            return False
+    return skipped <= most
+
+
+def _is_limited(stated: Sequence[Item], path: _Path, words: Lexicon) -> bool:
+    """Return whether a word limits the clauses of a path that the path lacks."""
+    last = max(at for at in path if at is not None)
+    limiting = words.limiting | words.weak
+    return any(
+        at not in path and item in (limiting if at < last else words.behind | words.weak)
+        for at, item in _clause(stated, path, BREAKS)
+    ) or any(
+        at not in path and item in words.conditions for at, item in _clause(stated, path, (";",))
+    )
+
+
+def _clause(
+    stated: Sequence[Item], path: _Path, stops: Sequence[str]
+) -> Sequence[tuple[int, Item]]:
+    """Return the items of the clauses in which a path lies."""
+    found = [at for at in path if at is not None]
+    first, last = min(found), max(found)
+    while first > 0 and stated[first - 1] not in stops:
+        first -= 1
+    while last + 1 < len(stated) and stated[last + 1] not in stops:
+        last += 1
+    return [(at, stated[at]) for at in range(first, last + 1)]
 
 
 def _alignment(
     claim: Sequence[Item],
     said: Sequence[Item],
     stated: Sequence[Item],
-    path: Sequence[int | None],
+    path: _Path,
     denials: frozenset[str],
 ) -> Alignment | None:
     pairs = ((one, stated[at]) for one, at in zip(said, path, strict=True) if at is not None)
@@ -89,130 +287,10 @@ def _alignment(
     clause = _clause(stated, path, BREAKS)
     denied = any(item in denials for item in claim) != any(item in denials for _, item in clause)
     # Only a denial among or right before the words denies them: "bread that is not sliced keeps".
-    start = next(at for at in path if at is not None)
-    strict = all(
-        at in path or item in denials or item in BREAKS
-        for at, item in clause
-        if start - 1 <= at <= max(filter(None, [*path, 0]))
-    )
-    return None if denied and not (strict and None not in path) else Alignment(others, denied)
-
-
-def _turned(stated: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Yield a sentence as it is, and with what stands before a comma behind the rest."""
-    yield stated
-    if ";" not in stated:
-        for comma in [at for at, item in enumerate(stated) if item == ","][:_TURNS]:
-            yield [*stated[comma + 1 :], ",", *stated[:comma]]
-
-
-def _is_limited(stated: Sequence[Item], path: Sequence[int | None], words: Lexicon) -> bool:
-    """Return whether the clauses of a path hold a limiting word that the path lacks."""
-    return any(
-        at not in path and item in limits
-        for stops, limits in (
-            ((";",), words.conditions),
-            (BREAKS, words.limiting | words.weak),
-        )
-        for at, item in _clause(stated, path, stops)
-    )
-
-
-def _skippable(said: Sequence[Item], firm: frozenset[str], known: bool) -> Sequence[float | None]:
-    """Return what it costs to skip each item of a claim, None where it may not be skipped."""
-    content = [at for at, one in enumerate(said) if isinstance(one, Measure) or is_content(one)]
-    costs: list[float | None] = []
-    for at, item in enumerate(said):
-        before_value = at + 1 < len(said) and isinstance(said[at + 1], Measure)
-        if not known or isinstance(item, Measure) or item in firm or before_value:
-            costs.append(None)
-        elif at in content:
-            costs.append(_ADDED if len(content) >= _LONG and at != content[0] else None)
-        else:
-            costs.append(_BARE if len(content) >= _SHORT else None)
-    return costs
-
-
-class _Places:
-    """A sentence's items by place, and what stands between two places."""
-
-    def __init__(self, stated: Sequence[Item], denials: frozenset[str]) -> None:
-        self._stated = stated
-        self._at: dict[Item, list[int]] = {}
-        for at, item in enumerate(stated):
-            self._at.setdefault("" if isinstance(item, Measure) else item, []).append(at)
-        light = (*BREAKS, *denials)
-        self._words = list(accumulate((item not in light for item in stated), initial=0))
-        self._commas = list(accumulate((item in (",", ";") for item in stated), initial=0))
-
-    def of(self, item: Item) -> Iterator[tuple[int, float]]:
-        """Yield the places of an item, and of values in its place, with the cost of each."""
-        for at in self._at.get("" if isinstance(item, Measure) else item, ())[:_PLACES]:
-            other = self._stated[at]
-            if not (isinstance(item, Measure) and isinstance(other, Measure)) or agree(item, other):
-                yield at, 0.0
-            elif _kind(item) == _kind(other):
-                yield at, _OTHER
-
-    def gap(self, before: int, at: int, most: int, *, skipped: bool) -> int | None:
-        """Return the number of words between two places; None for too many."""
-        if before < 0:
-            return 0
-        words = self._words[at] - self._words[before + 1]
-        broken = skipped or self._commas[at] > self._commas[before + 1]
-        return None if words > (0 if broken else most) else words
-
-
-_Path: TypeAlias = tuple[int | None, ...]
-
-
-def _path(
-    said: Sequence[Item], skips: Sequence[float | None], places: _Places, most: int
-) -> _Path | None:
-    """Return the place of each item of a claim in a sentence, with the least between them."""
-    # By the place of the last item that was found, and whether one was skipped since.
-    fields: dict[tuple[int, bool], tuple[float, _Path]] = {(-1, False): (0.0, ())}
-    for item, skip in zip(said, skips, strict=True):
-        found: dict[tuple[int, bool], tuple[float, _Path]] = {}
-        for (before, skipped), (total, path) in fields.items():
-            steps = list(_steps(item, skip, places, (before, skipped), most))
-            for key, at, cost in steps:
-                if total % _OTHER + cost < _MOST or cost >= _OTHER:
-                    whole = (total + cost, (*path, at))
-                    found[key] = min(found.get(key, whole), whole, key=lambda pair: pair[0])
-        if not found:
-            return None
-        fields = found
-    best = min(fields.values(), key=lambda pair: pair[0])[1]
-    return best if any(at is not None for at in best) else None
-
-
-def _steps(
-    item: Item, skip: float | None, places: _Places, last: tuple[int, bool], most: int
-) -> Iterator[tuple[tuple[int, bool], int | None, float]]:
-    before, skipped = last
-    if skip is not None:
-        yield (before, True), None, skip
-    for at, cost in places.of(item):
-        gap = places.gap(before, at, most, skipped=skipped) if before < at else None
-        if gap is not None:
-            yield (at, False), at, cost + gap
-
-
-def _kind(measure: Measure) -> str:
-    if measure.unit or math.isnan(measure.value):
-        return measure.unit
-    return "year" if 1500 <= measure.value <= 2100 and measure.value % 1 == 0 else "count"
-
-
-def _clause(
-    stated: Sequence[Item], path: Sequence[int | None], stops: Sequence[str]
-) -> Sequence[tuple[int, Item]]:
-    """Return the items of the clauses in which a path lies."""
     found = [at for at in path if at is not None]
-    first, last = found[0], found[-1]
-    while first > 0 and stated[first - 1] not in stops:
-        first -= 1
-    while last + 1 < len(stated) and stated[last + 1] not in stops:
-        last += 1
-    return [(at, stated[at]) for at in range(first, last + 1)]
+    strict = len(found) == len(path) and all(
+        at in path or item in denials or item in BREAKS or _is_small(item)
+        for at, item in clause
+        if min(found) - 1 <= at <= max(found)
+    )
+    return None if denied and not strict else Alignment(others, denied)

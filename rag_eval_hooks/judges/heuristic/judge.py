@@ -40,7 +40,7 @@ from rag_eval_hooks.text.key_terms import entities
 
 __all__ = ["LocalJudge"]
 
-VERSION: Final = "local.7"
+VERSION: Final = "local.8"
 _NOT_MADE: Final = NotScored(
     Cause.MISSING_INPUT, "the embedded judge generates no questions and rates by no rubric"
 )

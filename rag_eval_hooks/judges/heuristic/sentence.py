@@ -44,6 +44,8 @@ class Lexicon:
     weak: frozenset[str]
     conditions: frozenset[str]
     limiting: frozenset[str]
+    contrasts: frozenset[str]
+    behind: frozenset[str]
 
 
 _DENYING: Final = word_set(
@@ -62,7 +64,7 @@ LEXICONS: Final = {
     ).items()
 }
 _NONE: Final = frozenset[str]()
-LEXICONS[""] = Lexicon(_NONE, _DENYING, _NONE, _NONE, _NONE, _NONE)
+LEXICONS[""] = Lexicon(_NONE, _DENYING, *[_NONE] * 6)
 """By code of the language, the empty one for all others."""
 _COUNT_WORDS: Final = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
@@ -156,7 +158,7 @@ def _words(text: str, lexicon: Lexicon) -> Iterator[str]:
         part = text[at : mark.start() if mark else len(text)]
         for word in folded_tokens(_NEGATED.sub(r"\1 not", fold(part))):
             word = {"cannot": "not", "wo": "will", "ca": "can"}.get(word, word)
-            if word in lexicon.joints:
+            if word in lexicon.joints or word in lexicon.contrasts:
                 yield "&"
             elif word in kept:
                 yield word

@@ -12,7 +12,7 @@ from operator import mul
 from typing import Final, TypeAlias
 
 from rag_eval_hooks.claim_verdict import ClaimVerdict, Support
-from rag_eval_hooks.judges.heuristic.alignment import Alignment, align
+from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, resembles
 from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Window, best_window
 from rag_eval_hooks.judges.heuristic.sentence import BREAKS, PLACEHOLDER, Claim, Sentence
 from rag_eval_hooks.judges.heuristic.values import is_derived, is_stated
@@ -32,6 +32,9 @@ _MODEL: Final = json.loads(
 )
 _FEWEST: Final = 2  # content words of a claim that a sentence may state
 _NAME_WEIGHT, _ASKED_WEIGHT = 1.5, 0.4  # of terms of names and values, and of the question's
+_LONG: Final = 7  # content words; shorter claims differ by one word too easily
+_SURE, _COVERED = 0.85, 0.6  # least probability and coverage of a long claim that is supported
+_REFUTED: Final = 0.1  # greatest probability of a contradicted claim
 _ASIDE: Final = re.compile(r"[\[(<{\"'\u201c\u2018>][^\[\]()<>{}]{0,80}$")
 _CONTROL: Final = re.compile(r"\s?(?:button|key|menu|tab|option|icon|field)\b|\s?>", re.IGNORECASE)
 _UNITS: Final = frozenset(("fahrenheit", "celsius", "kelvin"))
@@ -87,6 +90,10 @@ def read(claim: Claim, chunks: Chunks, question: frozenset[str]) -> Reading:
     ruling = _ruling(claim, chunks, question, special)
     found = _features(claim, chunks, question, windows, ruling)
     probability = _probability(found) if weight else 0.5
+    if ruling.verdict is _OPEN and probability >= _SURE and len(claim.sentence.chain) >= _LONG:
+        ruling = _resembling(claim, chunks, windows, special) or ruling
+    elif ruling.verdict is _OTHER:
+        probability = min(probability, _REFUTED)
     support = Support(
         ruling.by_chunk or (False,) * len(chunks),
         reason=ruling.reason,
@@ -136,6 +143,24 @@ def _denied(aligned: _Aligned) -> _Ruling | None:
             reason = "the negation differs: the claim or the chunk denies what the other states"
             return _Ruling(_OTHER, reason, quote=sentence.text)
     return None
+
+
+def _resembling(
+    claim: Claim, chunks: Chunks, windows: Sequence[Window], names: frozenset[str]
+) -> _Ruling | None:
+    code = _language(claim.sentence, chunks)
+    flags = tuple(
+        bool(code)
+        and window.score >= _COVERED
+        and resembles(claim.sentence, window.sentences, code or "", names)
+        for window in windows
+    )
+    if True not in flags:
+        return None
+    quote = windows[flags.index(True)].closest().text
+    return _Ruling(
+        _STATED, f"nearly word for word in chunk {flags.index(True) + 1}: {quote}", flags, quote
+    )
 
 
 def _language(claim: Sentence, chunks: Chunks) -> str | None:
