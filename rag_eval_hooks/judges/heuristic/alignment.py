@@ -63,7 +63,7 @@ def align(
     denies = any(item in words.denials for item in claim.items(code))
     match = SequenceMatcher(None, wanted, held, autojunk=False)
     exchanged = bool(lacking) and _exchanges(match, items)
-    path = () if exchanged else _path(match, movable=bool(code) and not denies)
+    path = () if exchanged else _path(match, wanted, held, movable=bool(code) and not denies)
     places = dict(zip(said, path, strict=False))
     if not path or not _same_prepositions(claim.items(code), items, places):
         return None
@@ -166,9 +166,10 @@ def _kind(measure: Measure) -> str:
     return "#year" if 1500 <= measure.value <= 2100 and measure.value % 1 == 0 else "#count"
 
 
-def _path(match: SequenceMatcher[str], *, movable: bool) -> _Path:
+def _path(
+    match: SequenceMatcher[str], wanted: Sequence[str], held: Sequence[str], *, movable: bool
+) -> _Path:
     """Return the place of each word, None for one that is not there; nothing if out of order."""
-    wanted, held = match.a, match.b
     path: list[int | None] = [None] * len(wanted)
     for block in match.get_matching_blocks():
         path[block.a : block.a + block.size] = range(block.b, block.b + block.size)
