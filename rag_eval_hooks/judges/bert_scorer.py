@@ -16,13 +16,10 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import TokenScore
-from rag_eval_hooks.judges.batching import Batcher
-from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.local_model import InProcess, LocalModel
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 __all__ = ["BertScorer"]
 
-_WINDOW = 0.003  # seconds
 _LONGEST = 512  # tokens, where the tokenizer states no limit
 
 _TextPair = tuple[str, str]
@@ -71,29 +68,18 @@ class BertScorer:
         if batch_size < 1:
             raise ConfigError("batch_size", batch_size, "a whole number, 1 or more")
         self._source = model
-        self._layer = layer
-        self._custom = baseline_path is not None
-        self._baseline = (
-            _baseline_file(model, language, baseline_path) if rescale_with_baseline else None
-        )
-        load = partial(_load, model, layer, self._baseline, batch_size)
+        baseline = _baseline_file(model, language, baseline_path) if rescale_with_baseline else None
+        self.name = f"bert-score:{short_name(model)}"
+        self.name += "" if layer is None else f"_L{layer}"
+        if baseline is not None:
+            self.name += "-rescaled" if baseline_path is None else "-custom-rescaled"
         self._model: LocalModel[_TextPair, TokenScore] = LocalModel(
-            model, "rag-eval-hooks-bertscore", load, process
-        )
-        self._batcher = Batcher(
-            self.name,
-            self._score,
+            model,
+            Caller(self.name, Operation.TOKEN_SCORE, local=True),
+            partial(_load, model, layer, baseline, batch_size),
+            process,
             size=batch_size,
-            window=_WINDOW,
         )
-
-    @property
-    def name(self) -> str:
-        """`bert-score:`, the model, and what makes scores incomparable: `_L9`, `-rescaled`."""
-        model = "/".join(self._source.rstrip("/\\").replace("\\", "/").split("/")[-2:])
-        layer = "" if self._layer is None else f"_L{self._layer}"
-        rescaled = "-custom-rescaled" if self._custom else "-rescaled"
-        return f"bert-score:{model}{layer}{rescaled if self._baseline else ''}"
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
         """Return precision, recall and F1 of a candidate against a reference, each at most 1.
@@ -105,7 +91,7 @@ class BertScorer:
         """
         if not (candidate.strip() and reference.strip()):
             return TokenScore(0.0, 0.0, 0.0)
-        (found,) = await self._batcher.submit([(candidate, reference)])
+        (found,) = await self._model.run_all([(candidate, reference)])
         if not all(map(math.isfinite, (found.precision, found.recall, found.f1))):
             raise JudgeError(f"{self._source}: the model gave a number that is not finite")
         return found
@@ -120,24 +106,12 @@ class BertScorer:
 
     async def aclose(self) -> None:
         """Release the model, and end its process or thread."""
-        await self._batcher.aclose()
         await self._model.aclose()
-
-    async def _score(self, pairs: Sequence[_TextPair]) -> Sequence[TokenScore | JudgeError]:
-        with observed_call(Caller(self.name, Operation.TOKEN_SCORE, local=True)):
-            return await self._model.run(pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Loaded model of bert-score.
-
-    Attributes:
-        network: The model, without the layers above the compared one.
-        tokenizer: Its tokenizer.
-        baseline: Precision, recall and F1 of unrelated texts, or None.
-        batch_size: Texts in a forward pass.
-    """
+    """Loaded model of bert-score, without the layers above the compared one."""
 
     network: Any
     tokenizer: Any

@@ -1,4 +1,4 @@
-"""Vectors by text: made in batches, kept in memory, checked where they come in."""
+"""Vectors by text: kept in memory, checked where they come in."""
 
 from __future__ import annotations
 
@@ -7,131 +7,76 @@ import math
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Embeddings", "Vector", "embedded"]
+__all__ = ["Vector", "VectorCache", "embedded"]
+
+Vector: TypeAlias = "array[float]"
 
 
-@dataclass(slots=True, eq=False)
-class Vector:
-    """The vector of one text.
-
-    Attributes:
-        values: The vector.
-        tokens: Tokens that it took and that are not yet charged to anyone.
-    """
-
-    values: array[float]
-    tokens: float = 0.0
-
-    def charge(self) -> float:
-        """Return the tokens on the first call, then 0."""
-        tokens, self.tokens = self.tokens, 0.0
-        return tokens
-
-
-class Embeddings:
-    """Cache and batches of an embedder: equal texts once, callers together.
+class VectorCache:
+    """Vectors by a hash of their text, and the making of those that lack.
 
     Args:
         name: What errors call the embedder.
-        make: Gives one vector per text, in order, or the error that this text alone causes.
-        cache_size: Vectors kept, by a hash of their text; the least recently used leave first.
-        size: Texts in a batch, more only when one caller has more.
-        window: Seconds to wait for the texts of further callers.
-        concurrency: Batches that run at once.
-        divisible: Whether an error may be the fault of a single text.
+        size: Vectors kept; the least recently used leave first.
     """
 
-    def __init__(
-        self,
-        name: str,
-        make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector | JudgeError]]],
-        *,
-        cache_size: int,
-        size: int,
-        window: float,
-        concurrency: int = 1,
-        divisible: Callable[[BaseException], bool] = lambda _: False,
-    ) -> None:
+    def __init__(self, name: str, size: int) -> None:
         self._name = name
-        self._make = make
-        self._cache_size = cache_size
-        self._cache: OrderedDict[bytes, Vector] = OrderedDict()
-        self._batcher = Batcher(
-            name,
-            self._make_and_keep,
-            size=size,
-            window=window,
-            concurrency=concurrency,
-            divisible=divisible,
-        )
+        self._size = size
+        self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of cached vectors."""
-        return len(self._cache)
+        return len(self._vectors)
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order, all of one length.
+    async def embed(
+        self,
+        texts: Sequence[str],
+        make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
+    ) -> list[list[float]]:
+        """Return one vector per text, in order.
+
+        Args:
+            texts: The texts.
+            make: Gives one vector for each text that is not cached.
 
         Raises:
-            JudgeError: A vector could not be made, or their lengths differ.
-        """
-        vectors, _tokens = await self.embed_metered(texts)
-        return vectors
-
-    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], float]:
-        """Return vectors as `embed` does, and the tokens of texts that were not cached.
-
-        Raises:
-            JudgeError: As by `embed`.
+            JudgeError: The vectors have different lengths; or as `make` does.
         """
         distinct = list(dict.fromkeys(texts))
         found = {text: vector for text in distinct if (vector := self._recall(text)) is not None}
-        missing = [text for text in distinct if text not in found]
-        found |= zip(missing, await self._batcher.submit(missing), strict=True)
-        if len({len(vector.values) for vector in found.values()}) > 1:
+        if missing := [text for text in distinct if text not in found]:
+            found |= zip(missing, await make(missing), strict=True)
+        if len(set(map(len, found.values()))) > 1:
             raise JudgeError(f"{self._name}: the vectors have different lengths")
-        tokens = sum(vector.charge() for vector in found.values())
-        return [found[text].values.tolist() for text in texts], tokens
+        for text in missing:
+            self._keep(text, found[text])
+        return [found[text].tolist() for text in texts]
 
-    async def aclose(self) -> None:
-        """Cancel what is running and drop all vectors."""
-        await self._batcher.aclose()
-        self._cache.clear()
-
-    async def _make_and_keep(self, texts: Sequence[str]) -> Sequence[Vector | JudgeError]:
-        results = await self._make(texts)
-        made = {
-            text: result
-            for text, result in zip(texts, results, strict=False)
-            if isinstance(result, Vector)
-        }
-        if len({len(vector.values) for vector in made.values()}) == 1:
-            for text, vector in made.items():
-                self._keep(text, vector)
-        return results
+    def clear(self) -> None:
+        """Drop all vectors."""
+        self._vectors.clear()
 
     # Two threads may use the cache at once. Each step is atomic, and a vector that is missed
     # for a moment is only made again, so there is no lock that a fork could leave locked.
     def _recall(self, text: str) -> Vector | None:
         key = _hash(text)
-        vector = self._cache.pop(key, None)
+        vector = self._vectors.pop(key, None)
         if vector is not None:
-            self._cache[key] = vector
+            self._vectors[key] = vector
         return vector
 
     def _keep(self, text: str, vector: Vector) -> None:
-        self._cache[_hash(text)] = vector
-        if len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
+        self._vectors[_hash(text)] = vector
+        if len(self._vectors) > self._size:
+            self._vectors.popitem(last=False)
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:

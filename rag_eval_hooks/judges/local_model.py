@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Hashable, Sequence
+from concurrent.futures import Future
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.model_child import Load, ModelLoadError, Run, load_model, run_model
 from rag_eval_hooks.judges.model_process import ModelProcess, obstacle
-from rag_eval_hooks.threads import DaemonExecutor
+from rag_eval_hooks.threads import DaemonExecutor, at_fork
 
-__all__ = ["InProcess", "LocalModel"]
+__all__ = ["InProcess", "LocalModel", "short_name"]
 
-I = TypeVar("I")  # noqa: E741 - item
+I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
 InProcess: TypeAlias = Literal["auto"] | bool
 """Run a model in a child process: `auto` wherever one can be started, else in a thread."""
@@ -25,30 +29,43 @@ _CLOSE_TIMEOUT: Final = 1.0
 """Seconds that closing waits for the batch in hand."""
 
 
+def short_name(source: str) -> str:
+    """Return the last two parts of a model's name or path."""
+    return "/".join(source.rstrip("/\\").replace("\\", "/").split("/")[-2:])
+
+
 class LocalModel(Generic[I, R]):
     """Loads a model on first use, once, and runs one batch at a time.
 
-    A failure to load is remembered: each later call fails at once with the same message.
+    Items that come while a batch runs go through the model together, equal ones once. A failure to
+    load is remembered: each later call fails at once with the same message.
 
     Args:
         source: The model's name or path, for errors.
-        thread: Name of the thread that runs the model, or waits for its process.
+        caller: The model as calls are reported.
         load: Loads the model.
         process: Where the model runs.
+        size: Items in a batch, more only when one caller has more.
 
     Raises:
         ConfigError: A process is asked for and cannot be started here.
     """
 
-    def __init__(self, source: str, thread: str, load: Load[I, R], process: InProcess) -> None:
+    def __init__(
+        self, source: str, caller: Caller, load: Load[I, R], process: InProcess, *, size: int = 32
+    ) -> None:
         self._source = source
+        self._caller = caller
         self._load = load
+        self._size = size
         self._model: Run[I, R] | None = None
         self._failure: str | None = None
         self._closed = False
-        self._warm = False
-        self._worker = DaemonExecutor(thread)
+        self._is_warm = False
+        self._waiting: deque[tuple[Sequence[I], Future[list[R | JudgeError]]]] = deque()
+        self._worker = DaemonExecutor("rag-eval-hooks-model")
         self._process = ModelProcess(source, load) if _wants_process(process) else None
+        at_fork(in_child=self._waiting_anew)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
         """Return one result per item, in order, or the error that this item alone causes.
@@ -58,18 +75,29 @@ class LocalModel(Generic[I, R]):
         """
         if self._closed:
             raise JudgeError(f"{self._source}: the model is closed")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._worker, self._run, items)
+        future: Future[list[R | JudgeError]] = Future()
+        with observed_call(self._caller):
+            self._waiting.append((items, future))
+            self._worker.submit(self._run_waiting)
+            return await asyncio.wrap_future(future)
+
+    async def run_all(self, items: Sequence[I]) -> list[R]:
+        """Return one result per item, in order; the first error of an item is raised."""
+        results = await self.run(items) if items else []
+        for result in results:
+            if isinstance(result, JudgeError):
+                raise result
+        return [result for result in results if not isinstance(result, JudgeError)]
 
     async def warm_up(self) -> None:
-        """Load the model, if that was not tried yet.
+        """Load the model, or wait until it is loaded.
 
         Raises:
             JudgeError: It cannot be loaded.
         """
-        if not self._warm:
-            self._warm = True
+        if not self._is_warm:
             await self.run([])
+            self._is_warm = True
 
     async def aclose(self) -> None:
         """End process and thread, after the batch in hand where it ends soon."""
@@ -82,10 +110,31 @@ class LocalModel(Generic[I, R]):
         self._worker.shutdown()
         await asyncio.wait([released], timeout=_CLOSE_TIMEOUT)
 
+    def _waiting_anew(self) -> None:
+        # Their callers wait in the parent.
+        self._waiting.clear()
+
     def _release(self) -> None:
         self._model = None
         if self._process is not None:
             self._process.reap()
+
+    def _run_waiting(self) -> None:
+        """Run the items of all who wait, up to a batch. Runs in the thread."""
+        taken: list[tuple[Sequence[I], Future[list[R | JudgeError]]]] = []
+        while self._waiting and sum(len(items) for items, _ in taken) < self._size:
+            items, future = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                taken.append((items, future))
+        distinct = list(dict.fromkeys(item for items, _ in taken for item in items))
+        try:
+            results = dict(zip(distinct, self._run(distinct), strict=True)) if taken else {}
+        except Exception as error:  # noqa: BLE001 - handed to the callers
+            for _, future in taken:
+                future.set_exception(error)
+        else:
+            for items, future in taken:
+                future.set_result([results[item] for item in items])
 
     def _run(self, items: Sequence[I]) -> list[R | JudgeError]:
         if self._failure is not None:

@@ -5,43 +5,51 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import threading
 from collections import Counter, OrderedDict
-from collections.abc import Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Final, TypeVar
 
-from rag_eval_hooks.errors import (
-    BudgetError,
-    ConfigError,
-    JudgeError,
-    JudgeTimeout,
-    JudgeUnavailable,
-)
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls.context import UsageMeter, call_context, in_call_context
 from rag_eval_hooks.judges.chat import Chat, Completion
-from rag_eval_hooks.judges.disk import Disk
-from rag_eval_hooks.prompts import Prompt, ReplyError
-from rag_eval_hooks.threads import at_fork
+from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
+from rag_eval_hooks.threads import DaemonExecutor
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Memo", "MemoChat"]
+
+T = TypeVar("T")
+
+_FILE: Final = "replies.sqlite"
+_BUSY_S: Final = 0.5
+"""Seconds to wait for another process that holds the file before the judge is asked again."""
+_PATIENCE_S: Final = 2.0
+"""Seconds that a disk that hangs may delay a judgment."""
+_MOST_FAILURES: Final = 5
+"""Failures in a row after which the disk is no longer used."""
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS replies_1 (id INTEGER PRIMARY KEY, key BLOB UNIQUE, text TEXT)"
+)
+_GET: Final = "SELECT text FROM replies_1 WHERE key = ?"
+_PUT: Final = "INSERT OR REPLACE INTO replies_1 (key, text) VALUES (?, ?)"
+_TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1) - ?"
 
 
 class Memo:
     """Replies by model and prompt, in memory and, if a folder is given, on disk.
 
     One memo may serve several judges, and one folder several processes. Replies hold claims of
-    the samples: the folder needs the same protection as the samples.
+    the samples: the folder needs the same protection as the samples. A disk that is corrupt,
+    locked, full or hangs never reaches the judge: each failure is counted, the first of its kind
+    is logged, and after five in a row the disk is no longer used.
 
     Args:
-        path: Folder for replies that outlive the process; made when it is not there.
-        size: Replies kept in memory; the one unused for longest leaves first.
+        path: Folder for replies that outlive the process; created if it does not exist.
+        size: Replies kept in memory; the least recently used leave first.
         disk_size: Replies kept on disk; the ones stored first leave first.
 
     Raises:
@@ -59,31 +67,31 @@ class Memo:
             if value < 1:
                 raise ConfigError(name, value, "a whole number, 1 or more")
         self._size = size
-        self._incidents = Incidents()
-        self._disk = None if path is None else Disk(Path(path), disk_size, self._incidents)
+        self._disk_size = disk_size
+        # Each step on it is atomic, so there is no lock that a fork could leave locked.
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._counts: Counter[str] = Counter()
-        self._renew_lock()
-        at_fork(in_child=self._renew_lock)
-
-    def _renew_lock(self) -> None:
-        # A forked child may have inherited it locked.
-        self._lock = threading.Lock()
+        self._incidents = Incidents()
+        self._failures = 0
+        self._folder = None if path is None else _folder(Path(path))
+        self._worker = DaemonExecutor("rag-eval-hooks-memo")
+        if self._folder is not None:
+            self._file = SqliteFile(self._folder / _FILE, (_TABLE,), patience=_BUSY_S)
 
     def recall(self, key: bytes) -> str | None:
         """Return the text in memory, or None."""
-        with self._lock:
-            text = self._texts.get(key)
-            if text is not None:
-                self._texts.move_to_end(key)
-                self._counts["memory"] += 1
-            return text
+        text = self._texts.pop(key, None)
+        if text is not None:
+            self._texts[key] = text
+            self._counts["memory"] += 1
+        return text
 
     async def load(self, key: bytes) -> str | None:
         """Return the text on disk, or None; a disk that fails has none."""
-        text = None if self._disk is None else await self._disk.get(key)
-        with self._lock:
-            self._counts["asked" if text is None else "disk"] += 1
+        text = None
+        if self._uses_disk():
+            text = await self._in_time(partial(self._tried, partial(self._get, key)))
+        self._counts["asked" if text is None else "disk"] += 1
         if text is not None:
             self._remember(key, text)
         return text
@@ -91,33 +99,68 @@ class Memo:
     def keep(self, key: bytes, text: str) -> None:
         """Keep a text in memory, and soon on disk."""
         self._remember(key, text)
-        if self._disk is not None:
-            self._disk.put(key, text)
+        if self._uses_disk():
+            self._worker.submit(self._tried, partial(self._put, key, text))
 
     def stats(self) -> Mapping[str, int]:
         """Count replies served from `memory` and `disk`, prompts `asked`, and failures by kind."""
-        with self._lock:
-            return {**self._counts, **self._incidents.counts()}
+        return {**self._counts, **self._incidents.counts()}
 
     async def aclose(self) -> None:
         """Write pending replies and close the file; it may be used again."""
-        if self._disk is not None:
-            await self._disk.aclose()
+        if self._folder is not None:
+            await self._in_time(partial(self._tried, self._file.close))
+
+    def _uses_disk(self) -> bool:
+        return self._folder is not None and self._failures < _MOST_FAILURES
 
     def _remember(self, key: bytes, text: str) -> None:
-        with self._lock:
-            self._texts[key] = text
-            self._texts.move_to_end(key)
-            while len(self._texts) > self._size:
-                self._texts.popitem(last=False)
+        self._texts[key] = text
+        if len(self._texts) > self._size:
+            self._texts.popitem(last=False)
+
+    async def _in_time(self, work: Callable[[], T]) -> T | None:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+        except TimeoutError as error:
+            self._failed(error)
+            return None
+
+    def _tried(self, work: Callable[[], T]) -> T | None:
+        try:
+            result = work()
+        except FILE_ERRORS as error:
+            self._failed(error)
+            return None
+        self._failures = 0
+        return result
+
+    def _get(self, key: bytes) -> str | None:
+        self._make_folder()
+        with self._file.opened() as connection:
+            row = connection.execute(_GET, (key,)).fetchone()
+        return row[0] if row is not None and isinstance(row[0], str) else None
+
+    def _put(self, key: bytes, text: str) -> None:
+        self._make_folder()
+        with self._file.transaction() as connection:
+            connection.execute(_PUT, (key, text))
+            connection.execute(_TRIM, (self._disk_size,))
+
+    def _make_folder(self) -> None:
+        self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        self._incidents.report("judge memo on disk", error)
 
 
 class MemoChat:
-    """Chat that asks equal prompts once.
+    """Chat that asks equal prompts once, as long as the memo keeps their replies.
 
-    Equal prompts at the same time share one call. Only a reply that its reader
-    accepts (`Completion.accept`) is kept. A reply from the memo took nothing; of a reply that
-    several share, one bears the cost.
+    Only a reply that its reader accepts (`Completion.accept`) is kept. A reply from the memo took
+    nothing.
 
     Args:
         chat: The model.
@@ -129,9 +172,6 @@ class MemoChat:
         self._chat = chat
         self._memo = memo
         self._scope = scope
-        self._flights: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[bytes, Flight[Completion]]
-        ] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -141,37 +181,19 @@ class MemoChat:
     async def complete(self, prompt: Prompt) -> Completion:
         """Return the kept reply, or the model's."""
         key = self._key(prompt)
-        if (text := self._memo.recall(key)) is not None:
+        text = self._memo.recall(key)
+        if text is None:
+            text = await self._memo.load(key)
+        if text is not None:
             return Completion(text, Usage())
-        flights = self._flights.setdefault(asyncio.get_running_loop(), {})
-        flight = flights.get(key)
-        if flight is None:
-            spent = UsageMeter()
-            flight = flights[key] = Flight(self._load_or_ask(key, prompt, spent), spent)
-        try:
-            return await _shared(flight)
-        except asyncio.CancelledError:
-            if flight.ended and flight.claim():
-                _charge(flight.spent.usage)
-            raise
-        finally:
-            # The reader accepts the reply before another task runs: no equal prompt comes between.
-            if flight.ended and flights.get(key) is flight:
-                del flights[key]
+        completion = await self._chat.complete(prompt)
+        accept = partial(self._memo.keep, key, completion.text)
+        return Completion(completion.text, completion.usage, accept)
 
     async def aclose(self) -> None:
         """Close the model's connections and the memo's file."""
         await self._chat.aclose()
         await self._memo.aclose()
-
-    async def _load_or_ask(self, key: bytes, prompt: Prompt, spent: UsageMeter) -> Completion:
-        if (text := await self._memo.load(key)) is not None:
-            return Completion(text, Usage())
-        with in_call_context(meter=spent):
-            completion = await self._chat.complete(prompt)
-        return Completion(
-            completion.text, completion.usage, partial(self._memo.keep, key, completion.text)
-        )
 
     def _key(self, prompt: Prompt) -> bytes:
         asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.example)
@@ -179,65 +201,12 @@ class MemoChat:
         return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
 
 
-def _charge(usage: Usage) -> None:
-    if (meter := call_context().meter) is not None:
-        meter.usage += usage
-
-
-async def _shared(flight: Flight[Completion]) -> Completion:
-    """Return the shared call's reply, or raise its error; one of the waiters bears the usage."""
+def _folder(path: Path) -> Path:
     try:
-        completion = await flight.result()
-    except (JudgeError, ReplyError) as error:
-        if flight.claim():
-            raise
-        raise _free(error) from None
-    return completion if flight.claim() else replace(completion, usage=Usage())
-
-
-def _free(error: JudgeError | ReplyError) -> JudgeError | ReplyError:
-    """Copy an error for a further waiter, without usage."""
-    kinds = (ReplyError, JudgeTimeout, BudgetError, JudgeUnavailable, JudgeError)
-    kind = next(kind for kind in kinds if isinstance(error, kind))
-    free = kind(str(error))
-    free.usage = Usage()
-    return free
-
-
-T = TypeVar("T")
-
-
-class Flight(Generic[T]):
-    """Call in a task of its own, which is cancelled when its last waiter is.
-
-    Args:
-        call: Started at once, in the running loop.
-        spent: Sum of what the call takes.
-
-    Attributes:
-        spent: Sum of what the call takes.
-        ended: True if no further waiter can join.
-    """
-
-    def __init__(self, call: Coroutine[Any, Any, T], spent: UsageMeter) -> None:
-        self.spent = spent
-        self._task = asyncio.create_task(call)
-        self._waiting = 0
-        self._claimed = False
-        self.ended = False
-
-    async def result(self) -> T:
-        """Wait for the call; a waiter that is cancelled does not cancel it for the others."""
-        self._waiting += 1
-        try:
-            return await asyncio.shield(self._task)
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._task.cancel()
-            self.ended = self._task.done() or not self._waiting
-
-    def claim(self) -> bool:
-        """Return True to the first caller only, which bears the usage."""
-        first, self._claimed = not self._claimed, True
-        return first
+        # In this order: another process may create the folder between the two looks.
+        usable = not path.exists() or path.is_dir()
+    except OSError:
+        usable = False
+    if not usable:
+        raise ConfigError("judge_memo", str(path), "the path of a folder")
+    return path

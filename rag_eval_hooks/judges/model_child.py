@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -29,15 +28,6 @@ _NICE: Final = 10
 _PARENT_CHECK: Final = 1.0
 """Seconds between checks that the application still runs."""
 _PR_SET_PDEATHSIG: Final = 1
-_WORK_ERRORS: Final = (
-    RuntimeError,
-    ValueError,
-    LookupError,
-    TypeError,
-    ArithmeticError,
-    AttributeError,
-    OSError,
-)
 
 
 class ModelLoadError(JudgeError):
@@ -45,47 +35,24 @@ class ModelLoadError(JudgeError):
 
 
 def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
-    """Return the loaded model.
-
-    Raises:
-        ModelLoadError: The model is missing, unreachable, incomplete or damaged.
-    """
+    """Return the loaded model, or raise `ModelLoadError`."""
     try:
         return load()
     except JudgeError as error:
         raise ModelLoadError(str(error)) from None
-    except _load_errors() as error:
+    except Exception as error:
         raise ModelLoadError(f"{source}: cannot load the model ({type(error).__name__})") from error
 
 
 def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | JudgeError]:
-    """Return one result per item; of a batch that fails, each item is tried alone.
-
-    Args:
-        source: The model's name or path, for errors.
-        model: The loaded model.
-        items: Texts, or pairs of texts.
-    """
+    """Return one result per item; of a batch that fails, each item is tried alone."""
     try:
-        return list(model(items))
-    except _WORK_ERRORS as error:
+        return list(model(items)) if items else []
+    except Exception as error:  # noqa: BLE001 - the same
         if len(items) > 1:
             return [result for item in items for result in run_model(source, model, [item])]
         # The library's message may quote the texts.
         return [JudgeError(f"{source}: {type(error).__name__} in the model")]
-
-
-def _load_errors() -> tuple[type[Exception], ...]:
-    from safetensors import SafetensorError
-
-    return (
-        *_WORK_ERRORS,
-        ImportError,
-        AssertionError,
-        EOFError,
-        pickle.UnpicklingError,
-        SafetensorError,
-    )
 
 
 def serve(connection: Connection) -> None:

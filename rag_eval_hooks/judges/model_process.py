@@ -17,13 +17,13 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.config.sources import model_environment
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
 from rag_eval_hooks.judges.model_child import Load, ModelLoadError
@@ -38,10 +38,9 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 _LOAD_TIMEOUT: Final = 600.0
 """Seconds for the interpreter to start and the model to load, which may include a download."""
-_PATIENCE: Final = 2.0
-"""Seconds that a batch waits for a restart; during a longer pause batches fail at once."""
-_STABLE: Final = 60.0
-"""Seconds of life after which earlier ends of the process no longer count."""
+_MOST_ENDS: Final = 5
+"""Ends of the process within `_ENDS_WITHIN` seconds after which batches fail at once."""
+_ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys
 from multiprocessing.connection import Connection
@@ -68,10 +67,8 @@ def obstacle() -> str | None:
     """Return why no child process can be started here, or None."""
     if os.name != "posix":
         return "it needs a POSIX system"
-    if getattr(sys, "frozen", False):
-        return "the application is frozen and has no interpreter to start"
-    if _interpreter() is None:
-        return "the application embeds Python and there is no interpreter to start"
+    if getattr(sys, "frozen", False) or _interpreter() is None:
+        return "the application is frozen or embeds Python: there is no interpreter to start"
     return None
 
 
@@ -88,8 +85,7 @@ def _interpreter() -> str | None:
 def _working_directory() -> Path | None:
     try:
         return Path.cwd()
-    except OSError:
-        # It was deleted.
+    except OSError:  # it was deleted
         return None
 
 
@@ -97,7 +93,6 @@ def _working_directory() -> Path | None:
 class _Child:
     process: subprocess.Popen[bytes]
     connection: Connection
-    started: float
     finalizer: weakref.finalize[..., ModelProcess[Any, Any]]
 
 
@@ -121,8 +116,7 @@ class ModelProcess(Generic[I, R]):
         self._path = tuple(str(Path(self._folder or "/", entry)) for entry in sys.path)
         self._closed = False
         self._child: _Child | None = None
-        self._restart_at = 0.0
-        self._backoff = Backoff()
+        self._ends: deque[float] = deque(maxlen=_MOST_ENDS)
         at_fork(in_child=self._forget)
 
     def run(self, items: Sequence[I]) -> list[R | JudgeError]:
@@ -158,15 +152,13 @@ class ModelProcess(Generic[I, R]):
             child.process.returncode = 0
             child.finalizer.detach()
         self._child = None
-        self._restart_at = 0.0
-        self._backoff = Backoff()
+        self._ends.clear()
 
     def _run_alone(self, item: I) -> R | JudgeError:
         try:
-            (result,) = self._request([item])
+            return self._request([item])[0]
         except (_ProcessEndedError, JudgeUnavailable) as error:
             return error
-        return result
 
     def _request(self, items: Sequence[I]) -> list[R | JudgeError]:
         child = self._child or self._start()
@@ -174,11 +166,7 @@ class ModelProcess(Generic[I, R]):
         return reply
 
     def _exchange(self, child: _Child, message: object, timeout: float) -> Any:
-        """Send a message and return the reply.
-
-        Raises:
-            _ProcessEndedError: The process ended or was too slow, and is gone.
-        """
+        """Return the reply to a message, or raise `_ProcessEndedError`: the process is gone."""
         try:
             child.connection.send(message)
             if child.connection.poll(timeout):
@@ -189,10 +177,8 @@ class ModelProcess(Generic[I, R]):
         raise self._ended(self._end(child, how))
 
     def _start(self) -> _Child:
-        pause = self._restart_at - time.monotonic()
-        if pause > _PATIENCE:
+        if len(self._ends) == _MOST_ENDS and time.monotonic() - self._ends[0] < _ENDS_WITHIN:
             raise JudgeUnavailable(f"{self._source}: the model process keeps ending")
-        time.sleep(max(0.0, pause))
         ours, theirs = socket.socketpair()
         try:
             process = self._launch(theirs)
@@ -203,8 +189,7 @@ class ModelProcess(Generic[I, R]):
             theirs.close()
         finalizer = weakref.finalize(self, _kill, process)
         finalizer.atexit = False
-        child = _Child(process, Connection(ours.detach()), time.monotonic(), finalizer)
-        self._child = child
+        child = self._child = _Child(process, Connection(ours.detach()), finalizer)
         if self._closed:
             process.kill()
         failure = self._exchange(child, (self._source, self._load), _LOAD_TIMEOUT)
@@ -214,12 +199,9 @@ class ModelProcess(Generic[I, R]):
         return child
 
     def _launch(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        interpreter = _interpreter()
-        if interpreter is None:
-            raise FileNotFoundError("no interpreter")
         flags = ["-P", "-s"] if sys.flags.no_user_site else ["-P"]
         return subprocess.Popen(
-            [interpreter, *flags, "-c", _CODE, *self._path],
+            [_interpreter() or "", *flags, "-c", _CODE, *self._path],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -238,8 +220,6 @@ class ModelProcess(Generic[I, R]):
         child.connection.close()
         child.finalizer.detach()
         self._child = None
-        if time.monotonic() - child.started >= _STABLE:
-            self._backoff.succeeded()
         if how is not None:
             return how
         if code >= 0:
@@ -249,7 +229,7 @@ class ModelProcess(Generic[I, R]):
     def _ended(self, how: str) -> JudgeError:
         if self._closed:
             return JudgeUnavailable(f"{self._source}: the model is closed")
-        self._restart_at = time.monotonic() + self._backoff.failed()
+        self._ends.append(time.monotonic())
         _logger.warning("the process of the model %s ended (%s)", self._source, how)
         return _ProcessEndedError(f"{self._source}: the model process ended ({how})")
 

@@ -11,8 +11,8 @@ from rag_eval_hooks.calls import Call, Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import AsksBudget
-from rag_eval_hooks.judges.calls.requests import Meter, RequestRefusedError, Requests, token_count
-from rag_eval_hooks.judges.embeddings import Embeddings, Vector
+from rag_eval_hooks.judges.calls.requests import Meter, Requests, token_count
+from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage
@@ -21,11 +21,10 @@ __all__ = ["OpenAIEmbedder"]
 
 _BATCH = 128
 """Texts in one request: within every known endpoint's limits for texts of a sample's size."""
-_WINDOW = 0.005  # seconds; little beside a request
 
 
 class OpenAIEmbedder(AsksBudget):
-    """Vectors from `/embeddings`. Texts of concurrent callers share requests.
+    """Vectors from `/embeddings`.
 
     Args:
         model: The endpoint's name for the model.
@@ -53,15 +52,7 @@ class OpenAIEmbedder(AsksBudget):
         self._requests = Requests(caller, client)
         self._retries = client.retries
         self._prices = prices or Prices()
-        self._embeddings = Embeddings(
-            self._name,
-            self._make,
-            cache_size=cache_size,
-            size=_BATCH,
-            window=_WINDOW,
-            concurrency=client.concurrency,
-            divisible=_is_about_content,
-        )
+        self._cache = VectorCache(self._name, cache_size)
 
     def __repr__(self) -> str:
         return f"OpenAIEmbedder({self._name!r}, {self._endpoint!r})"
@@ -84,7 +75,7 @@ class OpenAIEmbedder(AsksBudget):
             JudgeError: It cannot be reached, refused, or its reply has not one finite vector per
                 text.
         """
-        return await self._embeddings.embed(texts)
+        return (await self.embed_metered(texts))[0]
 
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
         """Return the vectors, and the usage of the texts that were not cached.
@@ -92,39 +83,41 @@ class OpenAIEmbedder(AsksBudget):
         Raises:
             JudgeError: As by `embed`.
         """
-        vectors, tokens = await self._embeddings.embed_metered(texts)
-        used = Usage(input_tokens=tokens)
-        return vectors, self._prices.priced(used, self.name) if tokens else used
+        spent: list[float] = []
+
+        async def make(missing: Sequence[str]) -> Sequence[Vector]:
+            vectors: list[Vector] = []
+            for start in range(0, len(missing), _BATCH):
+                vectors += await self._asked(missing[start : start + _BATCH], spent)
+            return vectors
+
+        vectors = await self._cache.embed(texts, make)
+        used = Usage(input_tokens=sum(spent))
+        return vectors, self._prices.priced(used, self.name) if spent else used
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._embeddings.aclose()
+        self._cache.clear()
         await self._endpoint.aclose()
 
-    async def _make(self, texts: Sequence[str]) -> Sequence[Vector]:
-        vectors: list[Vector] = []
-        for start in range(0, len(texts), _BATCH):
-            vectors += await self._asked(texts[start : start + _BATCH])
-        return vectors
-
-    async def _asked(self, texts: Sequence[str]) -> list[Vector]:
+    async def _asked(self, texts: Sequence[str], spent: list[float]) -> list[Vector]:
         """Return the vectors of one request, sent again while the reply is malformed."""
-        lost = 0.0
-        for _ in range(self._retries):
-            try:
-                return await self._request(texts, lost)
-            except _MalformedError as error:
-                lost += error.usage.input_tokens
-        return await self._request(texts, lost)
-
-    async def _request(self, texts: Sequence[str], lost: float) -> list[Vector]:
-        """Send one request; its vectors bear the tokens of malformed replies before it, too."""
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [encodable(text) or " " for text in texts]
-        body = {"model": self._model, "input": sent, "encoding_format": "float"}
-        self._endpoint.open()
+        for tries_left in range(self._retries, -1, -1):
+            reply = await self._reply(sent)
+            spent.append(_tokens(reply))
+            try:
+                return self._vectors(reply, len(sent))
+            except JudgeError:
+                if not tries_left:
+                    raise
+        raise AssertionError("there is one try at least")
 
-        meter = Meter(sent, embedding=True)
+    async def _reply(self, texts: Sequence[str]) -> Any:
+        body = {"model": self._model, "input": texts, "encoding_format": "float"}
+        self._endpoint.open()
+        meter = Meter(texts, embedding=True)
 
         async def request(call: Call) -> Any:
             reply = await self._endpoint.post("/embeddings", body, meter)
@@ -136,11 +129,9 @@ class OpenAIEmbedder(AsksBudget):
         with meter.charging():
             reply = await self._requests.send(request, meter, counts_tries=True)
             meter.replied(round(_tokens(reply)), 0)
-            vectors = self._vectors(reply, len(sent))
-        each = (_tokens(reply) + lost) / sum(map(len, sent))
-        return [Vector(v, each * len(text)) for v, text in zip(vectors, sent, strict=True)]
+        return reply
 
-    def _vectors(self, reply: Any, count: int) -> list[array[float]]:
+    def _vectors(self, reply: Any, count: int) -> list[Vector]:
         try:
             data = reply["data"]
             rows = {row["index"]: array("d", row["embedding"]) for row in data}
@@ -151,24 +142,15 @@ class OpenAIEmbedder(AsksBudget):
         vectors = [rows[index] for index in range(count)]
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
             raise self._invalid("an empty or infinite vector")
-        if len({len(vector) for vector in vectors}) > 1:
+        if len(set(map(len, vectors))) > 1:
             raise self._invalid("vectors of different lengths")
         return vectors
 
-    def _invalid(self, what: str) -> _MalformedError:
-        return _MalformedError(f"{self.name}: the embedding reply has {what}")
-
-
-class _MalformedError(JudgeError):
-    """The endpoint replied, but not with one vector per text."""
+    def _invalid(self, what: str) -> JudgeError:
+        return JudgeError(f"{self.name}: the embedding reply has {what}")
 
 
 def _tokens(reply: Any) -> float:
     """Return the tokens that the endpoint reports for one request, 0 for none."""
     used = reply.get("usage") if isinstance(reply, dict) else None
     return token_count(used.get("prompt_tokens")) if isinstance(used, dict) else 0.0
-
-
-def _is_about_content(error: BaseException) -> bool:
-    """Return whether the endpoint may take the request without one of its texts."""
-    return isinstance(error, RequestRefusedError) and error.status in (400, 413, 422)

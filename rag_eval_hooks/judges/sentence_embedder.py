@@ -9,16 +9,13 @@ from importlib.util import find_spec
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.embeddings import Embeddings, Vector
-from rag_eval_hooks.judges.local_model import InProcess, LocalModel
+from rag_eval_hooks.judges.embeddings import Vector, VectorCache
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 __all__ = ["SentenceEmbedder"]
 
 _FORWARD = 32  # texts per forward pass
 _BATCH = 512  # texts per call: the library sorts them by length, so that little is padding
-_WINDOW = 0.003  # seconds
 
 
 class SentenceEmbedder:
@@ -46,22 +43,12 @@ class SentenceEmbedder:
     ) -> None:
         if find_spec("sentence_transformers") is None:
             raise ImportError('embeddings need: pip install "rag-eval-hooks[embeddings]"')
-        self._source = model
+        self.name = short_name(model)
+        caller = Caller(self.name, Operation.EMBEDDINGS, local=True)
         self._model: LocalModel[str, Vector] = LocalModel(
-            model, "rag-eval-hooks-embedder", partial(_load, model), process
+            model, caller, partial(_load, model), process, size=_BATCH
         )
-        self._embeddings = Embeddings(
-            model,
-            self._make,
-            cache_size=cache_size,
-            size=_BATCH,
-            window=_WINDOW,
-        )
-
-    @property
-    def name(self) -> str:
-        """The last two parts of the model's name or path."""
-        return "/".join(self._source.rstrip("/\\").replace("\\", "/").split("/")[-2:])
+        self._cache = VectorCache(model, cache_size)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector of length 1 per text, in order.
@@ -69,7 +56,7 @@ class SentenceEmbedder:
         Raises:
             JudgeError: The model cannot be loaded, failed on these texts, or is closed.
         """
-        return await self._embeddings.embed(texts)
+        return await self._cache.embed(texts, self._model.run_all)
 
     async def warm_up(self) -> None:
         """Load the model.
@@ -81,12 +68,8 @@ class SentenceEmbedder:
 
     async def aclose(self) -> None:
         """Release the model, and end its process or thread."""
-        await self._embeddings.aclose()
+        self._cache.clear()
         await self._model.aclose()
-
-    async def _make(self, texts: Sequence[str]) -> Sequence[Vector | JudgeError]:
-        with observed_call(Caller(self.name, Operation.EMBEDDINGS, local=True)):
-            return await self._model.run(texts)
 
 
 def _load(source: str) -> Callable[[Sequence[str]], list[Vector]]:
@@ -101,6 +84,6 @@ def _load(source: str) -> Callable[[Sequence[str]], list[Vector]]:
             normalize_embeddings=True,
             show_progress_bar=False,
         )
-        return [Vector(array("f", vector)) for vector in vectors.tolist()]
+        return [array("f", vector) for vector in vectors.tolist()]
 
     return encode

@@ -39,27 +39,25 @@ BUDGET = """
 """
 MEMO = """
     import asyncio
-    from pathlib import Path
-    from rag_eval_hooks.incidents import Incidents
-    from rag_eval_hooks.judges.disk import Disk
+    from rag_eval_hooks.judges.memo import Memo
 
-    def use(disk, name):
+    def use(memo, name):
         for n in range(10):
-            disk.put(f"{name} {n}".encode(), "text")
-        assert asyncio.run(disk.get(f"{name} 9".encode())) == "text"
+            memo.keep(f"{name} {n}".encode(), "text")
+        assert asyncio.run(memo.load(f"{name} 9".encode())) == "text"
 
-    async def found(disk):
+    async def found(memo):
         names = [f"{name} {n}" for name in ("a", "b", "c", "d") for n in range(10)]
-        return [await disk.get(name.encode()) for name in names]
+        return [await memo.load(name.encode()) for name in names]
 
-    def held(disk):
-        return asyncio.run(found(disk)).count("text")
+    def held(memo):
+        return asyncio.run(found(memo)).count("text")
 
     def make():
-        return Disk(Path("memo"), 1000, Incidents())
+        return Memo("memo")
 
-    def close(disk):
-        asyncio.run(disk.aclose())
+    def close(memo):
+        asyncio.run(memo.aclose())
 
     WHOLE = 40
 """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import ConfigError, JudgeError
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.local_model import LocalModel
 from rag_eval_hooks.judges.model_process import ModelProcess
 from tests.servers.own_models import load, load_badly
@@ -24,6 +25,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system")
 
 Model = LocalModel[str, dict[str, Any]]
+CALLER = Caller("own", Operation.EMBEDDINGS, local=True)
 Make = Callable[..., Model]
 
 
@@ -33,7 +35,7 @@ async def make() -> AsyncIterator[Make]:
     made: list[Model] = []
 
     def make(load: Any = load, process: Any = True) -> Model:
-        made.append(LocalModel("own", "own-model", load, process))
+        made.append(LocalModel("own", CALLER, load, process))
         return made[-1]
 
     yield make
@@ -71,17 +73,6 @@ async def test_results_are_those_of_the_thread(make: Make) -> None:
     assert there[0]["pid"] != here[0]["pid"] == os.getpid()  # type: ignore[index]
 
 
-async def test_nothing_starts_before_the_first_batch(make: Make) -> None:
-    """A model that is only made costs no process; all batches go to one."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
-    before = children.read_text() if children.exists() else ""
-    model = make()
-    if children.exists():
-        assert children.read_text() == before
-    first, *others = [await about(model) for _ in range(3)]
-    assert {other["pid"] for other in others} == {first["pid"]}
-
-
 async def test_the_process_is_quiet_and_bounded(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,16 +96,6 @@ async def test_the_process_is_quiet_and_bounded(
         assert there["scheduler"] == os.SCHED_IDLE
     assert there["parent"] == os.getpid()
     assert there["main"] is None
-
-
-async def test_it_prints_and_logs_nothing(
-    make: Make, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Output of a library in the process, which may be content, is seen nowhere."""
-    with caplog.at_level(logging.DEBUG):
-        await about(make(), "print")
-    out, err = capfd.readouterr()
-    assert "secret" not in out + err + caplog.text
 
 
 @pytest.mark.parametrize(
@@ -206,16 +187,6 @@ async def test_closing_ends_a_process_at_work(make: Make) -> None:
     until(lambda: is_gone(pid))
 
 
-async def test_closing_while_it_starts(make: Make) -> None:
-    """A process that is not ready yet ends too."""
-    model = make(partial(load_badly, "sleep long"))
-    starting = asyncio.create_task(model.run(["text"]))
-    await asyncio.sleep(0.3)
-    await model.aclose()
-    with pytest.raises(JudgeError, match="closed"):
-        await starting
-
-
 async def test_a_cancelled_caller_leaves_the_process_usable(make: Make) -> None:
     """A caller that gives up harms no later batch: each gets its own results."""
     model = make()
@@ -229,7 +200,7 @@ async def test_a_cancelled_caller_leaves_the_process_usable(make: Make) -> None:
 
 async def test_a_dropped_model_leaves_no_process() -> None:
     """The process of a model that is forgotten without being closed ends too."""
-    model: Model | None = LocalModel("own", "own-model", load, True)
+    model: Model | None = LocalModel("own", CALLER, load, True)
     assert model is not None
     pid = (await about(model))["pid"]
     model = None
@@ -249,17 +220,6 @@ async def test_a_model_that_cannot_be_loaded_is_remembered(make: Make, process: 
     assert errors[0] == errors[1]
 
 
-async def test_an_interpreter_that_finds_nothing(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that cannot import this package gives the reason."""
-    monkeypatch.setattr(sys, "path", [])
-    model = make()
-    monkeypatch.undo()
-    with pytest.raises(JudgeError, match="ModuleNotFoundError: No module named"):
-        await model.run(["text"])
-
-
 async def test_auto_is_a_thread_where_no_process_can_be_started(
     make: Make, frozen: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -269,3 +229,39 @@ async def test_auto_is_a_thread_where_no_process_can_be_started(
     assert "frozen" in caplog.text
     with pytest.raises(ConfigError, match="process is True, but must be 'auto' or false"):
         make(process=True)
+
+
+async def test_callers_at_once_share_a_batch_and_wait_for_loading() -> None:
+    batches: list[list[str]] = []
+
+    def slow_load() -> Any:
+        time.sleep(0.2)
+
+        def run(texts: Sequence[str]) -> list[str]:
+            batches.append(list(texts))
+            if "bad" in texts:
+                raise ValueError("bad")
+            return [text.upper() for text in texts]
+
+        return run
+
+    model: LocalModel[str, str] = LocalModel("slow", CALLER, slow_load, False)
+    start = time.monotonic()
+
+    async def warm() -> float:
+        await model.warm_up()
+        return time.monotonic() - start
+
+    cancelled = asyncio.create_task(model.run_all(["never"]))
+    waits = await asyncio.gather(warm(), warm(), warm())
+    assert min(waits) >= 0.2
+    found = asyncio.gather(*(model.run_all(["same", f"own {n}"]) for n in range(5)))
+    assert await found == [["SAME", f"OWN {n}"] for n in range(5)]
+    assert len(batches) <= 4
+    results = await asyncio.gather(
+        model.run_all(["bad"]), model.run_all(["good"]), return_exceptions=True
+    )
+    assert isinstance(results[0], JudgeError)
+    assert results[1] == ["GOOD"]
+    assert await cancelled == ["NEVER"]
+    await model.aclose()

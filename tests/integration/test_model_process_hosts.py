@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,10 +88,6 @@ def gone(pid: int) -> bool:
     return not is_there(pid)
 
 
-def children(pid: int) -> list[int]:
-    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 PRINT = "print(json.dumps(told()), flush=True)"
 
 
@@ -107,27 +102,6 @@ def test_a_script_without_a_guard(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_command_line(tmp_path: Path) -> None:
-    """`python -c` has a process too."""
-    (there,) = output(tmp_path, "-c", script(PRINT))
-    assert gone(there["pid"])
-
-
-@pytest.mark.long
-def test_standard_input_is_not_touched(tmp_path: Path) -> None:
-    """A program read from standard input runs to its end."""
-    with host(
-        tmp_path,
-        "-c",
-        "import subprocess, sys; sys.exit(subprocess.run("
-        "[sys.executable], input=sys.argv[1], text=True).returncode)",
-        script(PRINT),
-    ) as app:
-        out, err = app.communicate(timeout=PATIENCE)
-    assert json.loads(out)["pid"], err
-
-
-@pytest.mark.long
 def test_a_zipped_application_in_another_folder(tmp_path: Path) -> None:
     """A zipped application with a model inside, started from elsewhere by a relative path."""
     elsewhere = tmp_path / "elsewhere"
@@ -139,8 +113,9 @@ def load():
     main = HEAD + textwrap.dedent("""
         import asyncio
         from inside import load
+        from rag_eval_hooks.calls import Caller
         from rag_eval_hooks.judges.local_model import LocalModel
-        model = LocalModel("own", "own-model", load, True)
+        model = LocalModel("own", Caller("own"), load, True)
         os.chdir("/")
         print(json.dumps(asyncio.run(model.run(["text"]))[0]))
         asyncio.run(model.aclose())
@@ -150,55 +125,6 @@ def load():
         archive.writestr("inside.py", model)
     (there,) = output(elsewhere, "../app.pyz")
     assert there.endswith("app.pyz/inside.py")
-
-
-@pytest.mark.long
-def test_what_lies_in_the_working_directory_is_not_imported(tmp_path: Path) -> None:
-    """A module of the application named as one of the standard library harms nothing."""
-    (tmp_path / "socket.py").write_text("raise SystemExit('imported')")
-    (tmp_path / "sitecustomize.py").write_text("raise SystemExit('imported')")
-    path = tmp_path / "elsewhere" / "app.py"
-    path.parent.mkdir()
-    path.write_text(script(PRINT))
-    (there,) = output(tmp_path, str(path))
-    assert there["folder"] == str(tmp_path)
-
-
-@pytest.mark.long
-def test_tracers_that_start_with_python_do_not_start_there(tmp_path: Path) -> None:
-    """A `sitecustomize` on PYTHONPATH, as `opentelemetry-instrument` puts it, runs here alone."""
-    folder = tmp_path / "tracer"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(
-        "import os; open(os.environ['STARTS'], 'a').write('started\\n')"
-    )
-    starts = tmp_path / "starts"
-    code = f"""
-import os, subprocess, sys
-path = os.pathsep.join([{str(folder)!r}, os.environ["PYTHONPATH"]])
-env = {{**os.environ, "PYTHONPATH": path, "STARTS": {str(starts)!r}}}
-sys.exit(subprocess.run([sys.executable, "-c", sys.argv[1]], env=env).returncode)
-"""
-    (there,) = output(tmp_path, "-c", code, script(PRINT))
-    assert there["pid"]
-    assert starts.read_text().count("started") == 1
-
-
-@pytest.mark.long
-def test_an_application_that_exports_by_the_environment(tmp_path: Path) -> None:
-    """A provider that the environment names is made in the application and not in the process."""
-    lines = output(
-        tmp_path,
-        "-c",
-        "import os\nos.environ['OTEL_PYTHON_TRACER_PROVIDER'] = 'sdk_tracer_provider'\n"
-        + script("""
-            from opentelemetry import trace
-            print(json.dumps(trace.get_tracer("t").start_span("s").is_recording()))
-            there = told()
-            print(json.dumps([there["records"], there["otel"]]))
-        """),
-    )
-    assert lines == [True, [False, ["OTEL_SDK_DISABLED"]]]
 
 
 @pytest.mark.long
@@ -222,24 +148,6 @@ def test_a_process_at_work_does_not_keep_the_application(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_samples_are_finished_at_exit(tmp_path: Path) -> None:
-    """Samples that wait when the application ends are evaluated by the process and delivered."""
-    output(
-        tmp_path,
-        "-c",
-        HEAD
-        + textwrap.dedent("""
-            embedder = OwnEmbedder(process=True)
-            config = RagEvalConfig(exit_timeout=100)
-            evals = RagEval(METRIC, embedder=embedder, sinks=["jsonl:results.jsonl"], config=config)
-            for _ in range(5):
-                evals.offer(asked("sleep"))
-        """),
-    )
-    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 5
-
-
-@pytest.mark.long
 def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
     """`kill -9` of the application ends the process, also one that holds the interpreter."""
     for text in ("text", "hang"):
@@ -253,32 +161,6 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
             os.kill(app.pid, signal.SIGKILL)
             app.wait()
             assert gone(there["pid"])
-
-
-@pytest.mark.long
-def test_a_sibling_does_not_keep_it(tmp_path: Path) -> None:
-    """A forked worker that lives on hides the application's end from nobody."""
-    code = script("""
-        there = told()
-        if os.fork() == 0:
-            # As a worker of a server: it outlives its parent.
-            time.sleep(60)
-            os._exit(0)
-        print(json.dumps(there), flush=True)
-        time.sleep(600)
-    """)
-    with host(tmp_path, "-c", code) as app:
-        assert app.stdout is not None
-        there = json.loads(app.stdout.readline())
-        workers = [pid for pid in children(app.pid) if pid != there["pid"]]
-        assert len(workers) == 1
-        try:
-            os.kill(app.pid, signal.SIGKILL)
-            app.wait()
-            assert gone(there["pid"])
-            assert is_there(workers[0])
-        finally:
-            os.kill(workers[0], signal.SIGKILL)
 
 
 @pytest.mark.long
@@ -337,26 +219,6 @@ def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_fork_before_the_first_sample(tmp_path: Path) -> None:
-    """An evaluator made before workers are forked, as by a preloading server, serves them all."""
-    lines = output(
-        tmp_path,
-        "-c",
-        script("""
-            for _ in range(3):
-                if os.fork() == 0:
-                    print(json.dumps(told()["pid"]), flush=True)
-                    evals.shutdown()
-                    os._exit(0)
-            for _ in range(3):
-                assert os.wait()[1] == 0
-        """),
-    )
-    assert len(set(lines)) == 3
-    assert all(map(gone, lines))
-
-
-@pytest.mark.long
 def test_a_daemonic_process(tmp_path: Path) -> None:
     """A worker that `multiprocessing` allows no children of its own, as Celery's, has a model."""
     (there,) = output(
@@ -385,79 +247,3 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         HEAD + "os.mkdir('gone')\nos.chdir('gone')\nos.rmdir('../gone')\n" + MAKE + PRINT,
     )
     assert gone(there["pid"])
-
-
-@pytest.mark.long
-def test_a_host_that_has_its_children_reaped(tmp_path: Path) -> None:
-    """A host that ignores the ends of its children gets its scores, also after a restart."""
-    lines = output(
-        tmp_path,
-        "-c",
-        script("""
-            import signal
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-            first = told()["pid"]
-            os.kill(first, signal.SIGKILL)
-            print(json.dumps([first, told()["pid"]]))
-        """),
-    )
-    ((first, second),) = lines
-    assert first != second
-    assert gone(second)
-
-
-SERVER = (
-    HEAD
-    + """
-import asyncio, contextlib, uvicorn
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-"""
-    + MAKE
-    + """
-async def answer(request):
-    evals.offer(asked())
-    return JSONResponse({"answer": "a"})
-
-async def stats(request):
-    await asyncio.to_thread(evals.flush, 120)
-    await evals.aevaluate(asked("other text"))
-    there = embedder.about
-    return JSONResponse({"scored": evals.stats().scored, "there": there, "pid": os.getpid()})
-
-app = Starlette(routes=[Route("/answer", answer), Route("/stats", stats)])
-"""
-)
-
-
-def get(url: str) -> Any:
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=PATIENCE) as response:
-                return json.load(response)
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
-
-
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-@pytest.mark.long
-def test_a_uvicorn_application(tmp_path: Path, end: signal.Signals) -> None:
-    """A server's requests are scored in a process that ends with the server, however it ends."""
-    (tmp_path / "served.py").write_text(SERVER)
-    command = ("-m", "uvicorn", "served:app", "--port", "0", "--log-level", "info")
-    with host(tmp_path, *command, "--no-access-log") as server:
-        assert server.stderr is not None
-        told = iter(server.stderr.readline, "")
-        port = next(line.split(":")[-1].split()[0] for line in told if "running on" in line)
-        for _ in range(10):
-            get(f"http://127.0.0.1:{port}/answer")
-        found = get(f"http://127.0.0.1:{port}/stats")
-        assert found["scored"] == 10
-        assert found["there"]["parent"] == found["pid"] == server.pid
-        os.kill(server.pid, end)
-        server.wait(PATIENCE)
-        assert gone(found["there"]["pid"])

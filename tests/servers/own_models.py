@@ -27,6 +27,7 @@ from typing import Any
 
 from opentelemetry import metrics, trace
 
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 from rag_eval_hooks.judges.model_child import Run
 
@@ -134,7 +135,9 @@ class OwnEmbedder:
 
     def __init__(self, process: InProcess = "auto") -> None:
         self.about: dict[str, Any] = {}
-        self._model: LocalModel[str, dict[str, Any]] = LocalModel("own", "own-model", load, process)
+        self._model: LocalModel[str, dict[str, Any]] = LocalModel(
+            "own", Caller("own", Operation.EMBEDDINGS, local=True), load, process
+        )
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return vectors of which any two are similar."""

@@ -1,30 +1,26 @@
-"""How many calls are in flight: what each end of a call teaches."""
+"""Laws of the gate: how many calls are in flight, and when a judge is asked no more."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rag_eval_hooks.calls import BreakerState
+from rag_eval_hooks.calls import BreakerState, CallOutcome
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.judges.calls.failures import (
-    JudgeHealth,
-    describe,
-    health_of,
-    requested_pause,
-)
-from rag_eval_hooks.judges.calls.limits import CallLimits, Gate
+from rag_eval_hooks.judges.calls.failures import answers, describe, outcome_of, requested_pause
+from rag_eval_hooks.judges.calls.limits import Breaker, CallLimits, Gate
 
 
 class StatusError(Exception):
-    def __init__(self, status: int, retry_after: str | None = None, code: str = "x") -> None:
+    def __init__(self, status: int, code: str = "x", **headers: str) -> None:
         self.status_code = status
         self.code = code
-        headers = {} if retry_after is None else {"retry-after": retry_after}
-        self.response = type("Response", (), {"headers": headers})()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.response = type("Response", (), {"headers": named})()
 
 
 BUSY = StatusError(429)
@@ -35,179 +31,129 @@ def gate(most: int = 8, failures: int = 3, pause: float = 60.0) -> Gate:
     return Gate(CallLimits(concurrency=most, breaker_failures=failures, breaker_pause=pause))
 
 
-async def one(subject: Gate, error: BaseException | None = None, seconds: float = 0.0) -> None:
-    async with subject.call():
-        await asyncio.sleep(seconds)
-        if error is not None:
-            raise error
+async def many(
+    subject: Gate, count: int, error: BaseException | None = None, seconds: float = 0.0
+) -> list[Any]:
+    async def one() -> None:
+        async with subject.call():
+            await asyncio.sleep(seconds)
+            if error is not None:
+                raise error
 
-
-async def many(subject: Gate, count: int, **end: Any) -> list[BaseException | None]:
-    return await asyncio.gather(
-        *(one(subject, **end) for _ in range(count)), return_exceptions=True
-    )
+    return await asyncio.gather(*(one() for _ in range(count)), return_exceptions=True)
 
 
 @pytest.mark.parametrize(
-    ("error", "health"),
+    ("error", "outcome", "answered"),
     [
-        (BUSY, JudgeHealth.BUSY),
-        (StatusError(429, code="insufficient_quota"), JudgeHealth.DOWN),
-        (StatusError(408), JudgeHealth.SLOW),
-        (TimeoutError(), JudgeHealth.SLOW),
-        (DOWN, JudgeHealth.DOWN),
-        (StatusError(401), JudgeHealth.DOWN),
-        (ConnectionRefusedError(), JudgeHealth.DOWN),
-        (RuntimeError("a client of the user's"), JudgeHealth.DOWN),
-        (StatusError(400), JudgeHealth.WELL),
-        (StatusError(404), JudgeHealth.WELL),
-        (ValueError("the reply is no JSON"), JudgeHealth.UNKNOWN),
-        (JudgeError("it returned None"), JudgeHealth.UNKNOWN),
-        (asyncio.CancelledError(), JudgeHealth.UNKNOWN),
+        (BUSY, CallOutcome.RATE_LIMITED, True),
+        (StatusError(429, "insufficient_quota"), CallOutcome.ERROR, False),
+        (StatusError(408), CallOutcome.TIMEOUT, False),
+        (TimeoutError(), CallOutcome.TIMEOUT, False),
+        (DOWN, CallOutcome.ERROR, False),
+        (StatusError(401), CallOutcome.ERROR, False),
+        (ConnectionRefusedError(), CallOutcome.ERROR, False),
+        (RuntimeError("a client of the user's"), CallOutcome.ERROR, False),
+        (StatusError(400), CallOutcome.REFUSED, True),
+        (StatusError(404), CallOutcome.REFUSED, True),
+        (ValueError("the reply is no JSON"), CallOutcome.ERROR, None),
+        (JudgeError("it returned None"), CallOutcome.ERROR, None),
+        (asyncio.CancelledError(), CallOutcome.CANCELLED, None),
+        (JudgeUnavailable("open"), None, None),
     ],
 )
-def test_what_an_error_tells_of_the_judge(error: BaseException, health: JudgeHealth) -> None:
-    """A refusal of one request is a sign of life, a cancelled call is no sign at all."""
-    assert health_of(error) is health
+def test_outcome_of_an_error_tells_whether_the_judge_answers(
+    error: BaseException, outcome: CallOutcome | None, answered: bool | None
+) -> None:
+    assert outcome_of(error) is outcome
+    assert answers(error) is answered
 
 
-def test_a_used_up_quota_is_no_rate_limit() -> None:
-    """A used-up quota gets advice about billing, a rate limit advice about concurrency."""
-    used_up, limited = (describe(StatusError(429, code=c)) for c in ("insufficient_quota", "x"))
-    assert "used up" in used_up
-    assert "concurrency" not in used_up
-    assert "used up" not in limited
-    assert "concurrency" in limited
+def test_description_of_a_used_up_quota_advises_on_billing() -> None:
+    assert "used up" in describe(StatusError(429, "insufficient_quota"))
+    assert "concurrency" in describe(BUSY)
 
 
 @pytest.mark.parametrize(
-    ("status", "header", "pause"),
-    [(429, "3", 3.0), (503, "3", 3.0), (400, "3", 0.0), (429, None, 0.0), (429, "9999", 60.0)],
+    ("status", "headers", "pause"),
+    [
+        (429, {"retry_after": "3"}, 3.0),
+        (503, {"retry_after": "3"}, 3.0),
+        (429, {"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
+        (400, {"retry_after": "3"}, 0.0),
+        (429, {}, 0.0),
+        (429, {"retry_after": "9999"}, 60.0),
+        (429, {"retry_after": "soon"}, 0.0),
+    ],
 )
-def test_only_an_overloaded_judge_is_left_alone(
-    status: int, header: str | None, pause: float
+def test_pause_is_requested_by_an_overloaded_judge_only(
+    status: int, headers: dict[str, str], pause: float
 ) -> None:
-    """A Retry-After counts with the statuses of an overload only, and at most a minute."""
-    assert requested_pause(StatusError(status, header)) == pause
+    assert requested_pause(StatusError(status, **headers)) == pause
 
 
-async def test_the_limit_falls_once_for_all_that_were_in_flight_together() -> None:
-    """Eight calls that are refused together halve the limit once, the next ones again."""
-    subject = gate(8)
-    await many(subject, 8, error=BUSY, seconds=0.01)
-    assert subject.state().limit == 4
-    await many(subject, 4, error=BUSY, seconds=0.01)
-    assert subject.state().limit == 2
-    for _ in range(5):
-        await many(subject, 1, error=BUSY)
-    assert subject.state().limit == 1
-
-
-async def test_limit_after_a_round_of_replies_is_one_higher() -> None:
-    subject = gate(8)
-    await many(subject, 8, error=BUSY)
-    assert subject.state().limit == 4
-    await many(subject, 5)
-    assert subject.state().limit == 5
-    await many(subject, 500)
-    assert subject.state().limit == 8
-
-
-async def test_never_more_in_flight_than_the_limit() -> None:
-    """The limit of the moment holds whatever is refused or cancelled, and no slot is lost."""
-    chance = random.Random(7)
-    subject = gate(5, failures=10_000)
+@given(st.integers(1, 5), st.lists(st.sampled_from(["ok", "busy", "cancel"]), max_size=40))
+async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: list[str]) -> None:
+    subject = gate(most)
     seen = 0
 
-    async def call() -> None:
+    async def call(end: str) -> None:
         nonlocal seen
         async with subject.call():
             seen = max(seen, subject.state().in_flight)
-            await asyncio.sleep(chance.random() / 500)
-            if chance.random() < 0.2:
-                raise chance.choice([BUSY, DOWN])
+            await asyncio.sleep(0)
+            if end == "busy":
+                raise BUSY
 
-    tasks = [asyncio.create_task(call()) for _ in range(400)]
-    for task in chance.sample(tasks, 100):
-        await asyncio.sleep(0.001)
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert seen == 5
+    tasks = [(asyncio.create_task(call(end)), end) for end in ends]
+    await asyncio.sleep(0)
+    for task, end in tasks:
+        if end == "cancel":
+            task.cancel()
+    await asyncio.gather(*(task for task, _ in tasks), return_exceptions=True)
+    assert seen <= most
     state = subject.state()
     assert (state.in_flight, state.waiting) == (0, 0)
+    assert await many(subject, most) == [None] * most
 
 
-async def test_nobody_waits_for_a_dead_judge() -> None:
-    """Calls that wait or come while the breaker is open fail at once."""
+async def test_gate_of_a_dead_judge_fails_waiting_and_later_calls_at_once() -> None:
     subject = gate(2, failures=2)
-    results = await many(subject, 20, error=DOWN, seconds=0.01)
-    kinds = [type(result) for result in results]
-    assert kinds == [StatusError] * 2 + [JudgeUnavailable] * 18
-    with pytest.raises(JudgeUnavailable):
-        await one(subject)
+    results = await many(subject, 20, DOWN, 0.01)
+    assert sorted(type(result).__name__ for result in results) == (
+        ["JudgeUnavailable"] * 18 + ["StatusError"] * 2
+    )
+    assert [type(result) for result in await many(subject, 1)] == [JudgeUnavailable]
     assert subject.state().breaker is BreakerState.OPEN
 
 
-async def test_a_probe_that_is_answered_lets_calls_in_again_one_by_one() -> None:
-    """After the pause one call goes through; with its reply the limit begins at one."""
+async def test_gate_after_an_answered_probe_lets_all_calls_in() -> None:
     subject = gate(8, failures=1, pause=0.05)
-    await many(subject, 1, error=DOWN)
+    await many(subject, 1, DOWN)
     await asyncio.sleep(0.06)
     results = await many(subject, 3, seconds=0.01)
-    assert [type(result) for result in results] == [type(None), JudgeUnavailable, JudgeUnavailable]
-    assert subject.state().limit == 1
+    assert sorted(type(result).__name__ for result in results) == (
+        ["JudgeUnavailable"] * 2 + ["NoneType"]
+    )
     assert await many(subject, 30) == [None] * 30
 
 
-async def test_a_probe_that_is_cancelled_blocks_nobody() -> None:
-    """The next call is the probe then."""
+async def test_gate_after_a_cancelled_probe_takes_the_next_call_for_it() -> None:
     subject = gate(8, failures=1, pause=0.01)
-    await many(subject, 1, error=DOWN)
+    await many(subject, 1, DOWN)
     await asyncio.sleep(0.02)
-    probe = asyncio.create_task(one(subject, seconds=60))
+    probe = asyncio.create_task(many(subject, 1, seconds=60))
     await asyncio.sleep(0)
     probe.cancel()
     await asyncio.gather(probe, return_exceptions=True)
     assert await many(subject, 1) == [None]
 
 
-async def test_a_limited_endpoint_is_not_hammered() -> None:
-    """At an endpoint that takes 4 calls at once and refuses the rest, most calls are taken.
-
-    The limit settles near what the endpoint takes: of 2,000 calls from 64 callers that never
-    pause, at most a quarter is refused, the first ones and each try of a higher limit included.
-    """
-    subject = gate(64)
-    busy = refused = 0
-
-    async def call() -> None:
-        nonlocal busy, refused
-        async with subject.call():
-            if busy >= 4:
-                refused += 1
-                await asyncio.sleep(0)
-                raise BUSY
-            busy += 1
-            try:
-                await asyncio.sleep(0.001)
-            finally:
-                busy -= 1
-
-    async def caller() -> None:
-        for _ in range(31):
-            await asyncio.gather(call(), return_exceptions=True)
-
-    await asyncio.gather(*(caller() for _ in range(64)))
-    assert refused <= 500
-    assert subject.state().limit <= 8
-
-
-async def test_a_pause_that_many_are_asked_for_holds_for_all() -> None:
-    """Persistent refusals let no call through before the Retry-After is over; none is lost."""
+async def test_gate_keeps_a_requested_pause_for_all_calls() -> None:
     subject = gate(8)
     loop = asyncio.get_running_loop()
     told = loop.time()
-    await many(subject, 4, error=StatusError(429, "0.2"))
+    await many(subject, 4, StatusError(429, retry_after="0.2"))
     starts: list[float] = []
 
     async def call() -> None:
@@ -216,15 +162,39 @@ async def test_a_pause_that_many_are_asked_for_holds_for_all() -> None:
 
     await asyncio.gather(*(call() for _ in range(6)))
     assert len(starts) == 6
-    assert min(starts) >= told + 0.2
+    assert min(starts) >= told + 0.19
 
 
-async def test_a_probe_waits_as_long_as_the_judge_asks() -> None:
-    """A dead judge that asks by Retry-After to be left alone gets no probe before that time."""
+async def test_gate_sends_no_probe_before_a_requested_pause_is_over() -> None:
     subject = gate(failures=1, pause=0.01)
-    await many(subject, 1, error=StatusError(503, "3"))
+    await many(subject, 1, StatusError(503, retry_after="0.3"))
     await asyncio.sleep(0.02)
-    assert subject.state().breaker is BreakerState.HALF_OPEN
     assert [type(result) for result in await many(subject, 2)] == [JudgeUnavailable] * 2
-    await asyncio.sleep(3)
+    await asyncio.sleep(0.3)
     assert await many(subject, 1) == [None]
+
+
+@given(st.lists(st.sampled_from(["fail", "reply", "wait"]), max_size=60))
+def test_breaker_opens_after_failures_in_a_row_and_doubles_its_pause(steps: list[str]) -> None:
+    """Beside a model: three failures open it for 10 s, each failed probe doubles that up to 60."""
+    now = 0.0
+    breaker = Breaker(3, 10.0, lambda: now)
+    failures, pause, until = 0, 10.0, None
+    for step in steps:
+        if step == "wait":
+            now += 7.0
+            continue
+        probe = breaker.probe()
+        assert probe is (until is not None and now >= until)
+        if step == "reply":
+            breaker.replied()
+            failures, pause, until = 0, 10.0, None
+            continue
+        breaker.failed(probe=probe)
+        failures += 1
+        if probe:
+            pause = min(2 * pause, 60.0)
+            until = now + pause
+        elif until is None and failures >= 3:
+            until = now + pause
+    assert (breaker.state is BreakerState.CLOSED) is (until is None)

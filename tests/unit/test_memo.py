@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo, MemoChat
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.usage import Usage
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import ONE, VERIFY
@@ -125,52 +125,6 @@ async def test_the_reply_unused_for_longest_leaves_first() -> None:
     assert len(chat.prompts) == 4
 
 
-async def test_the_same_at_the_same_time_is_asked_once() -> None:
-    """All who ask get the reply, and one of them bears its cost."""
-    chat = CountingChat()
-    memo = MemoChat(chat, Memo())
-    completions = await asyncio.gather(*(memo.complete(prompt()) for _ in range(8)))
-    assert {completion.text for completion in completions} == {"reply 1"}
-    assert sum((c.usage for c in completions), Usage()) == USED
-    assert len(chat.prompts) == 1
-
-
-@pytest.mark.parametrize(
-    "error", [JudgeError("down"), JudgeTimeout("late"), ReplyError("it was empty")]
-)
-async def test_a_shared_failure_is_each_ones_own(error: JudgeError | ReplyError) -> None:
-    """All who ask get the error, of its kind and once with its cost; the next asks anew."""
-    error.usage = USED
-    chat = CountingChat(error=error)
-    memo = MemoChat(chat, Memo())
-    results = await asyncio.gather(
-        *(memo.complete(prompt()) for _ in range(3)), return_exceptions=True
-    )
-    assert [(type(e), str(e)) for e in results] == [(type(error), str(error))] * 3
-    assert len({id(result) for result in results}) == 3
-    assert sum((e.usage for e in results), Usage()) == USED  # type: ignore[union-attr]
-    with pytest.raises(type(error)):
-        await memo.complete(prompt())
-    assert len(chat.prompts) == 2
-
-
-async def test_who_gives_up_does_not_end_the_call_of_others() -> None:
-    """A call goes on while anyone waits for it, and ends with the last."""
-    chat = CountingChat()
-    memo = MemoChat(chat, Memo())
-    first, second = (asyncio.create_task(memo.complete(prompt())) for _ in range(2))
-    await chat.asked(1)
-    first.cancel()
-    assert (await second).text == "reply 1"
-    assert (await second).usage == USED
-    alone = asyncio.create_task(memo.complete(prompt("alone")))
-    await chat.asked(2)
-    alone.cancel()
-    await asyncio.wait([alone])
-    assert (await memo.complete(prompt("alone"))).text == "reply 3"
-    assert chat.cancelled == 1
-
-
 async def test_a_served_reply_costs_nothing_where_prices_are_known() -> None:
     """A reply from the memo has a cost of 0, not an unknown one."""
     prices = Prices({"models": {"m": {"input": 1.0, "output": 1.0}}})
@@ -272,25 +226,6 @@ async def test_a_broken_disk_disturbs_nobody(
     assert len(caplog.records) == len(failures)
 
 
-async def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
-    """A reply that cannot be written is served from memory."""
-    memo = Memo(tmp_path)
-    chat = CountingChat()
-    cached = MemoChat(chat, memo)
-    await asked(cached, prompt("a"))
-    await cached.aclose()
-    connection = sqlite3.connect(tmp_path / "replies.sqlite")
-    connection.execute(
-        "CREATE TRIGGER full BEFORE INSERT ON replies_1 "
-        "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
-    )
-    connection.close()
-    await asked(cached, prompt("b"), prompt("b"))
-    await cached.aclose()
-    assert len(chat.prompts) == 2
-    assert any(key.startswith("judge memo on disk") for key in memo.stats())
-
-
 async def test_a_locked_file_costs_a_call_not_a_judgement(tmp_path: Path) -> None:
     """While another process holds the file, replies come from the model; then from disk again."""
     chat = CountingChat()
@@ -309,20 +244,6 @@ async def test_a_locked_file_costs_a_call_not_a_judgement(tmp_path: Path) -> Non
     await asked(cached, prompt("a"))
     assert len(chat.prompts) == 2
     await cached.aclose()
-
-
-def test_one_chat_serves_one_event_loop_after_another(tmp_path: Path) -> None:
-    """A memo that was closed in one loop works in the next."""
-    chat = CountingChat()
-    memo = MemoChat(chat, Memo(tmp_path))
-
-    async def once() -> None:
-        await asked(memo, prompt("a"))
-        await memo.aclose()
-
-    asyncio.run(once())
-    asyncio.run(once())
-    assert len(chat.prompts) == 1
 
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"disk_size": 0}, {"path": __file__}])

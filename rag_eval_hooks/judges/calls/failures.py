@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from enum import Enum, auto
 from typing import Final
 
 from rag_eval_hooks.calls import CallOutcome
@@ -17,13 +16,11 @@ from rag_eval_hooks.score import Cause
 __all__ = [
     "LONGEST_WAIT",
     "DescribedError",
-    "JudgeHealth",
+    "answers",
     "cause_of",
     "describe",
-    "health_of",
     "is_cut_off",
     "is_time_out",
-    "is_transient",
     "outcome_of",
     "requested_pause",
     "retry_after",
@@ -46,41 +43,12 @@ _HEADERS: Final = ("headers", "HTTPHeaders")
 _OVERLOADED: Final = (429, 503, 529)
 _NO_ACCESS: Final = (401, 402, 403)
 _ABOUT_THE_REQUEST: Final = (
-    JudgeError,
-    NotImplementedError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ImportError,
-)
+    JudgeError, NotImplementedError, TypeError, ValueError, AttributeError, ImportError,
+)  # fmt: skip
 
 
 class DescribedError(Exception):
     """Error whose text is one line of ours without content, which may be shown."""
-
-
-class JudgeHealth(Enum):
-    """State of a judge, as far as the end of one call shows it."""
-
-    WELL = auto()
-    """It gave a reply, or refused this one request."""
-    BUSY = auto()
-    """It is up and wants fewer calls."""
-    SLOW = auto()
-    """It did not reply in time."""
-    DOWN = auto()
-    """It cannot be reached, has an internal error, or denies access."""
-    UNKNOWN = auto()
-    """The call was cancelled, or failed on this side."""
-
-
-_OUTCOMES: Final = {
-    JudgeHealth.WELL: CallOutcome.REFUSED,
-    JudgeHealth.BUSY: CallOutcome.RATE_LIMITED,
-    JudgeHealth.SLOW: CallOutcome.TIMEOUT,
-    JudgeHealth.DOWN: CallOutcome.ERROR,
-    JudgeHealth.UNKNOWN: CallOutcome.ERROR,
-}
 
 
 def cause_of(error: JudgeError) -> Cause:
@@ -98,19 +66,28 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
         return None
     if not isinstance(error, Exception):
         return CallOutcome.CANCELLED
-    return CallOutcome.TIMEOUT if is_time_out(error) else _OUTCOMES[health_of(error)]
-
-
-def health_of(error: BaseException) -> JudgeHealth:
-    """Return what an exception that ended a call shows about the judge."""
-    if not isinstance(error, Exception):
-        return JudgeHealth.UNKNOWN
     status = status_of(error)
-    if status is not None:
-        return _health_by_status(status, is_transient(error))
-    if is_time_out(error):
-        return JudgeHealth.SLOW
-    return JudgeHealth.UNKNOWN if isinstance(error, _ABOUT_THE_REQUEST) else JudgeHealth.DOWN
+    if status == 408 or is_time_out(error):
+        return CallOutcome.TIMEOUT
+    if status == 429 and getattr(error, "code", None) != _NO_CREDIT:
+        return CallOutcome.RATE_LIMITED
+    if status is None or status == 429 or status >= 500 or status in _NO_ACCESS:
+        return CallOutcome.ERROR
+    return CallOutcome.REFUSED
+
+
+def answers(error: BaseException) -> bool | None:
+    """Return whether a judge answers, by the exception that ended a call; None if it is open.
+
+    It answers if it refused this request or wants fewer. It does not if it cannot be reached, is
+    late, has an internal error, or denies access.
+    """
+    outcome = outcome_of(error)
+    if outcome is None or outcome is CallOutcome.CANCELLED:
+        return None
+    if outcome is CallOutcome.ERROR and status_of(error) is None:
+        return None if isinstance(error, _ABOUT_THE_REQUEST) else False
+    return outcome in (CallOutcome.RATE_LIMITED, CallOutcome.REFUSED)
 
 
 def status_of(error: BaseException) -> int | None:
@@ -137,18 +114,6 @@ def is_cut_off(error: BaseException) -> bool:
     return type(error).__name__.endswith("FinishReasonError")
 
 
-def is_transient(error: BaseException) -> bool:
-    """Return whether the same request may succeed later: after a 429, a 5xx and a time-out.
-
-    A refused connection, a bad request, a wrong key and an exhausted quota are permanent.
-    """
-    status = status_of(error)
-    if status is None:
-        return is_time_out(error)
-    no_credit = getattr(error, "code", None) == _NO_CREDIT
-    return status >= 500 or status == 408 or (status == 429 and not no_credit)
-
-
 def describe(error: BaseException) -> str:
     """Describe an exception in one line without content: status, code, advice, or its type.
 
@@ -165,18 +130,17 @@ def describe(error: BaseException) -> str:
 
 
 def requested_pause(error: BaseException) -> float:
-    """Return the seconds that an overloaded server asks for by Retry-After, at most a minute.
-
-    Returns:
-        0 if it asks for none, or the status is another than 429, 503 and 529.
-    """
+    """Return the seconds that an overloaded server asks for, at most a minute; 0 for none."""
     if status_of(error) not in _OVERLOADED:
         return 0.0
     for holder in _holders(error):
-        for name in _HEADERS:
-            header = _value(_value(holder, name), "retry-after")
-            if isinstance(header, str):
-                return min(retry_after(header, time.time()), LONGEST_WAIT)
+        for headers in (_value(holder, name) for name in _HEADERS):
+            in_ms, header = (_value(headers, f"retry-after{end}") for end in ("-ms", ""))
+            seconds = retry_after(in_ms, time.time()) / 1000 if isinstance(in_ms, str) else 0.0
+            if not seconds and isinstance(header, str):
+                seconds = retry_after(header, time.time())
+            if seconds:
+                return min(seconds, LONGEST_WAIT)
     return 0.0
 
 
@@ -190,12 +154,14 @@ def retry_after(header: str | None, now: float) -> float:
     Returns:
         0 for no header, a date in the past, or an invalid value.
     """
-    if header is None:
-        return 0.0
     try:
-        seconds = float(header)
+        seconds = float(header or 0)
     except ValueError:
-        seconds = _seconds_until(header, now)
+        try:
+            moment = parsedate_to_datetime(header or "")
+        except ValueError:
+            return 0.0
+        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - now
     return seconds if 0.0 < seconds < float("inf") else 0.0
 
 
@@ -208,22 +174,3 @@ def _holders(error: BaseException) -> Iterator[object]:
 
 def _value(holder: object, name: str) -> object:
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
-
-
-def _seconds_until(date: str, now: float) -> float:
-    try:
-        moment = parsedate_to_datetime(date)
-    except ValueError:
-        return 0.0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp() - now
-
-
-def _health_by_status(status: int, transient: bool) -> JudgeHealth:
-    if status == 429:
-        # Fewer calls do not help against an exhausted quota.
-        return JudgeHealth.BUSY if transient else JudgeHealth.DOWN
-    if status == 408:
-        return JudgeHealth.SLOW
-    return JudgeHealth.DOWN if status >= 500 or status in _NO_ACCESS else JudgeHealth.WELL

