@@ -13,7 +13,7 @@ except ImportError as error:
         'rag_eval_hooks_langchain needs langchain-core: pip install "rag-eval-hooks[langchain]"'
     ) from error
 
-from rag_eval_hooks_langchain.callback_handler import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler, record_contexts
 from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
 
 __all__ = ["LangChainJudge", "RagEvalCallbackHandler", "record_contexts"]

@@ -1,59 +1,68 @@
-"""Steps, states, interrupts and resumption of LangGraph."""
+"""Graphs of LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
+
+A cached node does not run, a resumed run starts in the middle, and documents that another process
+found are only in the checkpoint. So documents of a state are looked for where a model is called.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rag_eval_hooks.capture import Run
-from rag_eval_hooks_langchain.document_search import Lists
-from rag_eval_hooks_langchain.structured import update_of
+from rag_eval_hooks.capture import Recorder, Run, RunKind
+from rag_eval_hooks.capture.conversation import thread_of
+from rag_eval_hooks.capture.copied import Message, entries
+from rag_eval_hooks.capture.documents import Lists, documents_in, holds_documents
+from rag_eval_hooks.capture.passages import shown_in
+from rag_eval_hooks.capture.records import DocumentList, Interaction
+from rag_eval_hooks.capture.replies import rows_in
+from rag_eval_hooks.capture.text_forms import fold
+from rag_eval_hooks.sample import Context, Status
 
 __all__ = [
-    "START",
     "ChainState",
+    "artifacts_in",
+    "begin_step",
     "checkpoint_of",
+    "documents_in_output",
     "is_interrupt",
-    "is_no_error",
     "is_pulled",
     "is_step",
-    "node_of",
+    "only_steers",
+    "outermost",
+    "resume_at",
     "resumes",
     "state_of",
-    "update_in",
+    "unseen_documents",
     "with_graph_events",
 ]
 
-
-START = "__start__"
+_START = "__start__"
 """First step of every graph in old versions."""
 
 
 @dataclass(slots=True)
 class ChainState:
-    """State of a chain run while it is open.
+    """State of a chain run while it is open."""
 
-    Attributes:
-        given: Its input: what it merely passes on is no output of its own.
-        is_graph: Whether its output is a state, which may hold what earlier runs put there.
-        is_resuming: Whether it continues something of which no beginning has been seen here.
-        is_continuing: Whether its input continues something.
-        holds_tool: Whether a tool was called below it.
-        unseen: Documents in its input that no step was seen to retrieve, once looked for.
-        written: Entries that the last of its steps put into it which wrote a text.
-        read: Artifacts in messages of tools whose documents are known.
-    """
-
+    # A copy of its input.
     given: Any = None
+    # Its output is a state, which may hold entries of earlier runs.
     is_graph: bool = False
+    # It continues an interaction of which no start was seen yet.
     is_resuming: bool = False
+    # Its input continues an interaction.
     is_continuing: bool = False
+    # A tool was called below it.
     holds_tool: bool = False
+    # Documents in its input that no step was seen to retrieve; None before the search.
     unseen: Lists | None = None
+    # Entries that its last step with a text put into it.
     written: Mapping[str, Any] | None = None
-    read: set[tuple[str, int]] = field(default_factory=set)
+    # Calls of tools' messages, with the identity of artifacts, whose documents are known.
+    read: set[tuple[str | None, int]] = field(default_factory=set)
 
 
 _NO_STATE = ChainState()
@@ -66,7 +75,7 @@ def state_of(run: Run | None) -> ChainState:
 
 @functools.cache
 def with_graph_events(kind: type[Any]) -> type[Any]:
-    """Return the class of a handler as one to which LangGraph reports interrupts.
+    """Return the class of a handler as a class to which LangGraph reports interrupts.
 
     LangGraph reports only to handlers of a class of its own, in a module that takes a quarter of a
     second to import: it is imported when a handler is made.
@@ -85,7 +94,7 @@ def is_step(tags: Sequence[str] | None) -> bool:
     return any(tag.startswith("graph:step:") for tag in tags) if tags else False
 
 
-def is_no_error(error: BaseException) -> bool:
+def only_steers(error: BaseException) -> bool:
     """Return whether an exception only steers a graph: an interrupt, a command to the outer one."""
     return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
@@ -96,7 +105,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def resumes(inputs: Any) -> bool:
-    """Return whether an input continues what was interrupted instead of asking anew."""
+    """Return whether an input continues an interrupted run instead of asking anew."""
     if inputs is None:
         return True
     return type(inputs).__name__ == "Command" and getattr(inputs, "resume", None) is not None
@@ -108,19 +117,193 @@ def checkpoint_of(metadata: Mapping[str, Any] | None) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def node_of(checkpoint: str | None) -> str | None:
+def is_pulled(metadata: Mapping[str, Any] | None) -> bool:
+    """Return whether a step was given the state, and not a value that another node sent it."""
+    path = (metadata or {}).get("langgraph_path") or ("",)
+    return not isinstance(path, list | tuple) or path[0] != "__pregel_push"
+
+
+def outermost(run: Run) -> Run:
+    """Return the outermost run around a run."""
+    while run.parent is not None and not run.outermost:
+        run = run.parent
+    return run
+
+
+# Steps and turns.
+
+
+def begin_step(
+    recorder: Recorder, run: Run, graph: Run, metadata: Mapping[str, Any] | None
+) -> bool:
+    """Note a step of a graph that starts; the first steps show where the graph goes on.
+
+    An interaction that stopped is recognized by the checkpoint of its step, which LangGraph names
+    again when it goes on there.
+
+    Returns:
+        Whether the question may be in the input of the step.
+    """
+    run.checkpoint = checkpoint_of(metadata)
+    node = _node_of(run.checkpoint)
+    if node == _START:
+        return False
+    run.batch = None if is_pulled(metadata) else run.name
+    if graph.state is None:
+        graph.state = ChainState()
+    first = not graph.state.is_graph
+    graph.state.is_graph = True
+    if graph.parent is None:
+        graph.interaction.resumable = True
+    conversation = thread_of(graph.name, graph.interaction.metadata)
+    if not graph.outermost or conversation is None:
+        return False
+    if graph.state.is_resuming:
+        _resume(recorder, graph, conversation, run.checkpoint)
+    elif first:
+        recorder.suspensions.renew(
+            conversation, lambda one: one.status is Status.OK or node in _nodes(one)
+        )
+    return True
+
+
+def resume_at(recorder: Recorder, graph: Run, checkpoint: str) -> None:
+    """Continue the interaction that stopped at the checkpoint from which a graph goes on."""
+    conversation = thread_of(graph.name, graph.interaction.metadata)
+    if conversation is not None and graph.outermost:
+        _resume(recorder, graph, conversation, checkpoint)
+
+
+def _resume(recorder: Recorder, graph: Run, conversation: str, checkpoint: str | None) -> None:
+    suspensions = recorder.suspensions
+    resumed = suspensions.resume(graph, conversation, lambda one: checkpoint in one.stops)
+    if resumed and graph.state is not None:
+        graph.state.is_resuming = False
+
+
+def _node_of(checkpoint: str | None) -> str | None:
     """Return the node of the outermost graph to which a checkpoint belongs."""
     node, _, rest = (checkpoint or "").partition(":")
     return node if rest else None
 
 
-def update_in(inputs: Any) -> Any:
-    """Return what an input puts into the state: itself, or a command's update, possibly None."""
-    update = update_of(inputs)
-    return None if update is inputs and type(inputs).__name__ == "Command" else update
+def _nodes(interaction: Interaction) -> set[str | None]:
+    checkpoints = (run.checkpoint for run in interaction.runs if run.checkpoint)
+    return set(map(_node_of, interaction.stops.union(checkpoints))) - {None}
 
 
-def is_pulled(metadata: Mapping[str, Any] | None) -> bool:
-    """Return whether a step was given the state, and not what another node sent it."""
-    path = (metadata or {}).get("langgraph_path") or ("",)
-    return not isinstance(path, list | tuple) or path[0] != "__pregel_push"
+# Documents in a state that no step was seen to retrieve.
+
+
+def unseen_documents(
+    call: Run, messages: Sequence[Message] | str, keys: Collection[str], longest: int
+) -> tuple[Run, Lists]:
+    """Return documents that a state holds when a model is called, and the step with the state.
+
+    Without a thread nothing is older than the run, so that all count. Otherwise documents count
+    that the call shows beside the question, outside of the conversation.
+
+    Args:
+        call: A model call; outside of a graph's steps there are none.
+        messages: Input of a chat model, or the prompt of a plain model.
+        keys: Names of lists of documents.
+        longest: Maximum length kept per text.
+    """
+    step = next((run for run in call.ancestors() if run.checkpoint), None)
+    if step is None or (state := state_of(step)).given is None:
+        return call, []
+    graph = outermost(step)
+    is_fresh = _is_fresh(graph)
+    if state.unseen is None:
+        state.unseen = _in_state(state.given, step.interaction, keys, longest)
+    found, rest = state.unseen, list[tuple[Context, ...]]()
+    if not is_fresh:
+        found, rest = _shown(step, state.unseen, messages)
+    state.unseen = rest
+    if is_fresh or state_of(graph).is_resuming:
+        found = [*found, *_unread_artifacts(messages, graph, keys, longest)]
+    return step, found
+
+
+def documents_in_output(graph: Run, output: Any, keys: Collection[str], longest: int) -> Lists:
+    """Return documents in a graph's output if nothing was found and no model call was seen."""
+    interaction = graph.interaction
+    is_known = interaction.retrieves or not (_is_fresh(graph) or state_of(graph).is_resuming)
+    if is_known or any(run.kind is RunKind.MODEL for run in interaction.runs):
+        return []
+    return _in_state(output, interaction, keys, longest)
+
+
+def _is_fresh(graph: Run) -> bool:
+    """Return whether everything in a graph's state is of this run."""
+    thread = thread_of(graph.name, graph.interaction.metadata)
+    return not state_of(graph).is_resuming and thread is None
+
+
+def _in_state(state: Any, interaction: Interaction, keys: Collection[str], longest: int) -> Lists:
+    if (held := entries(state)) is not None:
+        # Messages hold no documents but artifacts, of earlier turns as well.
+        state = {key: value for key, value in held.items() if key != "messages"}
+    found = documents_in(state, keys=keys, artifacts=False) if state else []
+    return _unknown(found, interaction, longest)
+
+
+def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
+    """Return the documents that were not seen before, possibly cut."""
+    if not lists:
+        return []
+    seen = (found for found in interaction.lists if not found.is_guessed)
+    known = {context.text for found in seen for context in found.contexts}
+    new = (tuple(c for c in one if c.text[:longest] not in known) for one in lists)
+    return [contexts for contexts in new if contexts]
+
+
+def artifacts_in(messages: Iterable[Any]) -> dict[tuple[str | None, int], Any]:
+    """Return the artifacts in messages of tools, each by the call and its identity."""
+    return {
+        (m.call_id, id(m.artifact)): m.artifact
+        for m in messages
+        if isinstance(m, Message) and m.artifact is not None
+    }
+
+
+def _unread_artifacts(
+    messages: Sequence[Message] | str, graph: Run, keys: Collection[str], longest: int
+) -> Lists:
+    """Return unknown documents in messages of tools; each message is read once a graph."""
+    read = state_of(graph).read if graph.state is not None else set()
+    tools = artifacts_in(_this_turn(messages))
+    unread = [artifact for key, artifact in tools.items() if key not in read]
+    read.update(tools)
+    found: Lists = []
+    for artifact in unread:
+        documents = documents_in(artifact, keys=keys, artifacts=False)
+        is_known = bool(documents) or holds_documents(artifact)
+        found += documents if is_known else rows_in(artifact)
+    return _unknown(found, graph.interaction, longest)
+
+
+def _shown(step: Run, unseen: Lists, messages: Sequence[Message] | str) -> tuple[Lists, Lists]:
+    """Return the unseen documents of a step that a call shows, and the others."""
+    if not unseen:
+        return [], []
+    lists = [DocumentList(step, contexts) for contexts in unseen]
+    shown = shown_in(_beside_question(messages), lists)
+    texts = {context.text for context in shown}
+    rest = [tuple(c for c in contexts if c.text not in texts) for contexts in unseen]
+    return [shown] if shown else [], [contexts for contexts in rest if contexts]
+
+
+def _beside_question(messages: Sequence[Message] | str) -> str:
+    """Return a model's input without the turns before, folded."""
+    if isinstance(messages, str):
+        return fold(messages)
+    parts = [m for m in messages if m.role == "system"] + _this_turn(messages)
+    return fold("\n".join(message.text for message in parts))
+
+
+def _this_turn(messages: Sequence[Message] | str) -> list[Message]:
+    if isinstance(messages, str):
+        return []
+    asked = [place for place, message in enumerate(messages) if message.role == "user"]
+    return list(messages[asked[-1] :]) if asked else list(messages)

@@ -14,6 +14,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, 
 from langsmith.run_helpers import tracing_context
 
 from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.requests import CallKeywords, Meter
@@ -21,7 +22,6 @@ from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, onl
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.threads import Threads
-from rag_eval_hooks_langchain.question_answer import message_text
 
 __all__ = ["LangChainChat", "LangChainJudge"]
 
@@ -211,7 +211,7 @@ def _text_of(message: Any) -> str:
         raise ReplyError("it was cut off; be brief")
     if message.additional_kwargs.get("refusal") or response.get("stop_reason") == "refusal":
         raise ReplyError("it was a refusal")
-    return only_text(message_text(message), _arguments(message))
+    return only_text(content_text(message.content), _arguments(message))
 
 
 def _arguments(message: BaseMessage) -> list[object]:

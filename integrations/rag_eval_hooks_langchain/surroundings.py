@@ -1,29 +1,27 @@
-"""Run and handlers around the caller, and the handler of the whole process."""
+"""Run, handlers and config around the caller."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
+import re
 from collections.abc import Hashable, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tracers.context import register_configure_hook
 
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.capture.records import Run
 
 __all__ = [
-    "SWITCH",
     "current_handlers",
     "current_run_id",
     "has_reader_left",
     "key_of",
     "note_belonging",
+    "users_tags",
 ]
 
 _OWN_KEYS = frozenset(OWN_KEYS)
@@ -97,29 +95,13 @@ def note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
             interaction.add_metadata({**entries, **interaction.metadata})
 
 
-class _Switch:
-    """Stand-in for the context variable that LangChain reads at the start of every run.
-
-    A hook cannot be taken back, so it is registered once and the switch is turned off.
-    """
-
-    def __init__(self) -> None:
-        self._handler: BaseCallbackHandler | None = None
-        self._registered = False
-        self._lock = threading.Lock()
-
-    def get(self) -> BaseCallbackHandler | None:
-        """Return the handler that every run gets, or None."""
-        return self._handler
-
-    def set(self, handler: BaseCallbackHandler | None) -> None:
-        """Set the handler that every run gets, or None."""
-        with self._lock:
-            if handler is not None and not self._registered:
-                register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)
-                self._registered = True
-            self._handler = handler
+_FRAMEWORKS_TAG = re.compile(
+    r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
+    r"|langsmith:hidden|(langsmith:)?nostream"
+)
+"""Tags that LangChain and LangGraph give their steps."""
 
 
-SWITCH = _Switch()
-"""That of the process: the hook is LangChain's, and there is one LangChain."""
+def users_tags(tags: Sequence[str]) -> list[str]:
+    """Return the tags that the application gave."""
+    return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]

@@ -18,7 +18,6 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run
-from rag_eval_hooks_langchain.structured import class_of
 
 __all__ = ["vendor_span"]
 
@@ -34,7 +33,9 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
         return False, None
     active = False
     for handler in _handlers():
-        look_up = _look_up(class_of(handler))
+        # Of a proxy, the class that it stands for.
+        kind: type = handler.__class__
+        look_up = _look_up(kind)
         if look_up is not None:
             active = True
             span = _span(look_up, handler, UUID(int=run_id))

@@ -5,25 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
 
+from rag_eval_hooks.capture.copied import Message, Prompt, Update
 from rag_eval_hooks.capture.snapshots import Copier, Form
-from rag_eval_hooks.context import scalars
+from rag_eval_hooks.context import scalars, score_in
+from rag_eval_hooks.sample import Context
 
-__all__ = ["Command", "form_of"]
+__all__ = ["form_of"]
 
-_MOST_METADATA = 200
+_MAX_METADATA = 200
 """Entries of a document's metadata that are copied."""
-
-
-class Command:
-    """Copy of a command of LangGraph: what it puts into the state, and where it goes."""
-
-    def __init__(self, update: Any, command: Any) -> None:
-        self.update = update
-        self.goto = command.goto
-        self.graph = command.graph
+_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
+"""Roles of the GenAI conventions that LangChain calls otherwise."""
 
 
 def form_of(kind: type) -> Form | None:
@@ -31,67 +26,61 @@ def form_of(kind: type) -> Form | None:
     for base, form in _FORMS:
         if issubclass(kind, base):
             return form
-    if kind.__name__ == "Command" and _has_fields(kind, "update", "goto", "graph"):
+    if kind.__name__ == "Command" and {"update", "goto", "graph"} <= _fields(kind):
         return _command
     if any(base.__module__ == "langgraph.store.base" for base in kind.__mro__):
         return _stored
     return None
 
 
-def _has_fields(kind: type, *names: str) -> bool:
-    return set(names) <= getattr(kind, "__dataclass_fields__", {}).keys()
+def _fields(kind: type) -> set[str]:
+    return set(getattr(kind, "__dataclass_fields__", {}))
 
 
 def _document(copier: Copier, document: Any, depth: int) -> Any:
     text, last = document.page_content, copier.known(document)
-    if last is not None and last.page_content is text:
+    if last is not None and last.text is text:
         return last
     copier.room(0, depth)
     metadata = document.metadata
-    if len(metadata) > _MOST_METADATA:
-        metadata = dict(list(metadata.items())[:_MOST_METADATA])
-    return copier.remember(
-        document,
-        _made(
-            Document,
-            page_content=copier.of(text),
-            metadata=scalars(metadata),
-            id=document.id,
-            type="Document",
-        ),
-    )
+    if len(metadata) > _MAX_METADATA:
+        metadata = dict(list(metadata.items())[:_MAX_METADATA])
+    held = scalars(metadata)
+    copy = Context(text=copier.of(text), id=document.id, score=score_in(held), metadata=held)
+    return copier.remember(document, copy)
 
 
-def _tool_message(copier: Copier, message: Any, depth: int) -> Any:
-    last = copier.known(message)
-    if last is not None and last.content is message.content:
+def _message(copier: Copier, message: Any, depth: int) -> Any:
+    content, last = copier.of(message.content, depth - 1), copier.known(message)
+    if last is not None and last.content is content:
         return last
-    copier.of(message.content)
-    held = {**message.__dict__, "artifact": copier.of(message.artifact, depth - 1)}
-    return copier.remember(message, _made(ToolMessage, **held))
+    copier.room(0, depth)
+    kind = message.type.removesuffix("MessageChunk").lower()
+    copy = Message(
+        role=str(getattr(message, "role", None) or _ROLES.get(kind, kind)),
+        content=content,
+        name=message.name,
+        calls=getattr(message, "tool_calls", None) or (),
+        call_id=getattr(message, "tool_call_id", None),
+        artifact=copier.of(getattr(message, "artifact", None), depth - 1),
+        failed=getattr(message, "status", None) == "error",
+    )
+    return copier.remember(message, copy)
 
 
-def _made(kind: type[Any], **held: Any) -> Any:
-    """Return an object with the fields of another one, without validating them again."""
-    made = object.__new__(kind)
-    object.__setattr__(made, "__dict__", held)
-    object.__setattr__(made, "__pydantic_fields_set__", set(held))
-    object.__setattr__(made, "__pydantic_extra__", None)
-    object.__setattr__(made, "__pydantic_private__", None)
-    return made
-
-
-def _message(copier: Copier, message: Any, _: int) -> Any:
-    copier.of(message.content, 3)
-    return message
-
-
-def _itself(_: Copier, value: Any, __: int) -> Any:
-    return value
+def _prompt(copier: Copier, prompt: Any, depth: int) -> Any:
+    messages, last = getattr(prompt, "messages", None), copier.known(prompt)
+    if messages is None:
+        messages = [] if last else [HumanMessage(getattr(prompt, "text", ""))]
+    messages = copier.of(messages, depth - 1)
+    if last is not None and (not messages or last.messages is messages):
+        return last
+    return copier.remember(prompt, Prompt(messages))
 
 
 def _command(copier: Copier, command: Any, depth: int) -> Any:
-    return Command(copier.of(command.update, depth - 1), command)
+    hands_over = bool(command.goto or command.graph)
+    return Update(copier.of(command.update, depth - 1), hands_over)
 
 
 def _stored(copier: Copier, item: Any, depth: int) -> Any:
@@ -103,7 +92,6 @@ def _stored(copier: Copier, item: Any, depth: int) -> Any:
 
 _FORMS: tuple[tuple[type, Form], ...] = (
     (Document, _document),
-    (ToolMessage, _tool_message),
     (BaseMessage, _message),
-    (PromptValue, _itself),
+    (PromptValue, _prompt),
 )

@@ -13,8 +13,9 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.workflow import Event
 
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
+from rag_eval_hooks.capture.copied import is_message
 from rag_eval_hooks.capture.replies import as_json, found_nothing, json_in, main_part
-from rag_eval_hooks.capture.rows import is_message, lone_row, row_of, table_rows
+from rag_eval_hooks.capture.rows import lone_row, row_of, table_rows
 from rag_eval_hooks.context import contexts_of, is_readable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context

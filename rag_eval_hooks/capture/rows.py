@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from rag_eval_hooks.capture.copied import FRAMEWORK, block_text, is_message
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.capture.text_forms import is_distinctive, is_distinctive_text, width
 from rag_eval_hooks.context import READABLE_MAPPING, contexts_of, scalars, score_in
@@ -20,8 +21,6 @@ from rag_eval_hooks.sample import Context
 
 __all__ = [
     "LONG_TEXT",
-    "block_text",
-    "is_message",
     "lone_row",
     "row_of",
     "table_rows",
@@ -29,14 +28,10 @@ __all__ = [
 
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
-_ENCODED = frozenset(("base64", "image", "audio", "video"))
-"""Forms of blocks whose data are no text."""
 _WIDE = 1000
 """Items of a list that are read."""
 _BROAD = 50
 """Values of a sequence that are looked at."""
-_DEEP = 50
-"""Levels of containers looked into."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LEVELS = 8
 """Levels of a record."""
@@ -44,11 +39,6 @@ LONG_TEXT = 40
 """Characters of a text that is more than a value of a record."""
 _MARKS = 6
 """Quotes, colon and comma of an entry, or a number."""
-
-
-def is_message(held: Mapping[str, Any]) -> bool:
-    """Return whether the values of an object by name are those of a message of a conversation."""
-    return "role" in held and any(key in held for key in ("content", "parts", "blocks"))
 
 
 def row_of(held: Mapping[str, Any]) -> Context | None:
@@ -108,26 +98,6 @@ def _written(value: Any, depth: int = 3) -> int:
     return _MARKS
 
 
-def block_text(value: Any, depth: int = _DEEP) -> str:
-    """Return the text of a content block, of blocks in it, or of its source; "" for none."""
-    if isinstance(value, str):
-        return value
-    if depth == 0:
-        return ""
-    if isinstance(value, list):
-        return "\n".join(filter(None, (block_text(one, depth - 1) for one in value[:_WIDE])))
-    if isinstance(value, READABLE_MAPPING) and _ENCODED.isdisjoint(_forms(value)):
-        parts = (value.get(key) for key in ("text", "content", "source", "data"))
-        texts = (block_text(part, depth - 1) for part in parts if part is not None)
-        return next(filter(None, texts), "")
-    return ""
-
-
-def _forms(block: Mapping[str, Any]) -> set[str]:
-    """Return in what form a block, or its source, is written."""
-    return {form for key in ("type", "source_type") if isinstance(form := block.get(key), str)}
-
-
 def table_rows(
     items: Sequence[Any], write: Callable[[Any], str] = repr
 ) -> tuple[Context, ...] | None:
@@ -157,9 +127,9 @@ def table_rows(
 
 
 def lone_row(item: Any) -> tuple[Context, ...] | None:
-    """Return a record that is no part of a list, as it is written, and what is nested in it.
+    """Return a record outside of a list as one context, with all that is nested in it.
 
-    None for what mostly holds texts, or hits, and for objects of frameworks.
+    None for values that mostly hold texts or hits, and for objects of frameworks.
     """
     item = _shown(item)
     held = _fields(item)
@@ -169,7 +139,7 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
     written = "" if isinf(apart) else _repr(item)
     if not is_distinctive(written) or 2 * apart >= len(written):
         return None
-    return (Context(text=written, metadata=scalars(item)), *_nested(held))
+    return (Context(text=written, metadata=scalars(held)),)
 
 
 def _apart(value: Any, seen: set[int], depth: int = _LEVELS) -> float:
@@ -224,18 +194,6 @@ def _is_telling_item(item: Any) -> bool:
     return isinstance(item, str) and is_distinctive_text(item)
 
 
-def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:
-    """Yield long texts and records in a record: a prompt may show one alone."""
-    for part in held.values() if isinstance(held, READABLE_MAPPING) else held:
-        inner = _fields(part)
-        if isinstance(part, str) and len(part) >= LONG_TEXT:
-            yield Context(text=part)
-        if isinstance(inner, READABLE_MAPPING) and is_distinctive(written := _repr(part)):
-            yield Context(text=written, metadata=scalars(part))
-        if isinstance(inner, (*READABLE_MAPPING, list, tuple)):
-            yield from _nested(inner)
-
-
 def _repr(item: Any) -> str:
     """Return an object of an application as it writes itself; "" where it cannot."""
     try:
@@ -253,6 +211,8 @@ def _fields(item: Any) -> Any:
     """Return what an object shows of its fields as a mapping, any other value as it is."""
     if isinstance(item, Record):
         return {name: value for name, value in item.held.items() if name in item.shown}
+    if isinstance(item, FRAMEWORK):
+        return item
     if isinstance(item, BaseModel):
         known = type(item).model_fields.items()
         names = [name for name, field in known if field.repr and not field.exclude]

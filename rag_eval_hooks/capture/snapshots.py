@@ -189,7 +189,7 @@ class Copier:
         most = min(size, self._entries)
         if self._nodes < 0 or self.snapshots.chars >= self._most_chars:
             most = 0
-        if most < size:
+        if most < size or self._nodes < 0:
             self.is_cut = True
         self._entries -= most
         return most

@@ -24,7 +24,7 @@ from langchain_core.tools import tool
 
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.callback_handler import CONTEXTS_EVENT
+from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
 from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent

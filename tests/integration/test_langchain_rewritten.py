@@ -17,8 +17,8 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, create_model
 
+from rag_eval_hooks.capture.documents import DOCUMENT_KEYS
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, joined

@@ -20,7 +20,6 @@ from langchain_core.tools import tool
 from rag_eval_hooks import Sample, Status
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
-from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import asks, pick, search, stepping
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
@@ -36,6 +35,7 @@ from tests.matrix.langchain.kit import (
     Chat,
     answer_to,
     joined,
+    message_text,
     reader,
     store,
     top,

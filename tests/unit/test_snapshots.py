@@ -166,3 +166,22 @@ def test_record_is_written_as_its_class_writes_it(name: str, number: int) -> Non
     assert repr(taken) == f"Row(name={name!r}, number={number!r})"
     row.name = "changed"
     assert taken.held == {"name": name, "number": number}
+
+
+@given(st.integers(1, 400))
+def test_copy_of_many_framework_objects_holds_them_all_or_says_so(size: int) -> None:
+    """A form that takes one node for each object must not lose the last objects in silence."""
+
+    class Part:
+        pass
+
+    def form_of(kind: type) -> Any:
+        def form(copier: Copier, value: Any, depth: int) -> Any:
+            copier.room(0, depth)
+            return value
+
+        return form if kind is Part else None
+
+    made = Copier(Snapshots(), form_of, {}, None, 10**9)
+    taken = made.of([Part() for _ in range(size)])
+    assert made.is_cut or len(taken) == size

@@ -13,8 +13,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.tools import create_retriever_tool, tool
 
 from rag_eval_hooks_langchain import record_contexts
-from rag_eval_hooks_langchain.callback_handler import CONTEXTS_EVENT
-from rag_eval_hooks_langchain.question_answer import message_text
+from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
 from tests.matrix.langchain.compat import (
     AGENTS_MISSING,
     CLASSIC_MISSING,
@@ -35,6 +34,7 @@ from tests.matrix.langchain.kit import (
     Chat,
     answer_to,
     joined,
+    message_text,
     prompt_text,
     reader,
     shape,

@@ -9,7 +9,6 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
     ASKED,
@@ -20,6 +19,7 @@ from tests.matrix.langchain.kit import (
     SHOWN,
     Chat,
     joined,
+    message_text,
     shape,
     store,
     top,

@@ -14,10 +14,19 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import StructuredTool
 
-from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.agents import asks, pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import ASKED, FOUND, GRAPH_WAYS, SAID, SHOWN, Chat, shape, store
+from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
+    GRAPH_WAYS,
+    SAID,
+    SHOWN,
+    Chat,
+    message_text,
+    shape,
+    store,
+)
 from tests.matrix.langchain.tutorials import graph_of
 from tests.matrix.shape import Shape
 from tests.support.variation import Variation, run_seed

@@ -13,7 +13,6 @@ from langchain_core.output_parsers import StrOutputParser
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
     ASKED,
@@ -28,6 +27,7 @@ from tests.matrix.langchain.kit import (
     Chat,
     answer_to,
     joined,
+    message_text,
     prompt_text,
     reader,
     shape,

@@ -20,6 +20,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.vectorstores import InMemoryVectorStore
 
+from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
@@ -48,6 +49,7 @@ __all__ = [
     "ask",
     "call",
     "joined",
+    "message_text",
     "reader",
     "shape",
     "store",
@@ -205,6 +207,11 @@ async def until_asked(model: Chat, calls: int = 1) -> None:
     """Waits until a model has begun so many calls, and thinks about the last."""
     while model.begun < calls:
         await asyncio.sleep(0.01)
+
+
+def message_text(message: BaseMessage) -> str:
+    """Return the text of a message; old versions have no property for it."""
+    return content_text(message.content)
 
 
 def prompt_text(messages: Sequence[BaseMessage]) -> str:

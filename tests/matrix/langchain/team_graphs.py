@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.tools import tool
 from pydantic import create_model
 
-from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.agents import (
     AGENT,
     TOOL_SPANS,
@@ -49,6 +48,7 @@ from tests.matrix.langchain.kit import (
     as_reply,
     ask,
     joined,
+    message_text,
     prompt_text,
     shape,
     store,

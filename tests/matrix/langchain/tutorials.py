@@ -20,7 +20,6 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import StructuredTool
 
-from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.agents import asks, pick, stepping
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import (
@@ -31,6 +30,7 @@ from tests.matrix.langchain.kit import (
     Chat,
     answer_to,
     joined,
+    message_text,
     prompt_text,
     shape,
     store,

@@ -1,0 +1,212 @@
+"""Records that copies hold beside plain values, their entries, and choices of the application.
+
+An integration makes `Context`, `Message`, `Prompt` and `Update` of its framework's objects. Models
+and dataclasses of an application are copied as `Record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from rag_eval_hooks.capture.options import Choice
+from rag_eval_hooks.capture.snapshots import Record
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context
+
+__all__ = [
+    "FRAMEWORK",
+    "PAIR",
+    "Failed",
+    "Message",
+    "Prompt",
+    "Read",
+    "Update",
+    "block_text",
+    "called",
+    "chosen_text",
+    "content_text",
+    "entries",
+    "fresh",
+    "is_message",
+    "named",
+    "state_update",
+    "typed_text",
+]
+
+PAIR: Final = 2
+_ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
+"""Types of content blocks whose data are not text."""
+_BLOCK_LEVELS: Final = 50
+_MAX_ITEMS: Final = 1000
+
+Read: TypeAlias = Callable[[Any], str | None]
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """Copy of a message of a conversation."""
+
+    role: str
+    # A text, or a list of content blocks.
+    content: Any
+    name: str | None = None
+    # Tool calls of a model's reply, each with `id`, `name` and `args`.
+    calls: Sequence[Mapping[str, Any]] = ()
+    # The tool call that a tool's message answers.
+    call_id: str | None = None
+    artifact: Any = None
+    failed: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text; of content blocks, the text blocks joined."""
+        return content_text(self.content)
+
+    @property
+    def shown(self) -> str:
+        """The text as a model reads it, with the documents and search results in it."""
+        if not isinstance(self.content, list | tuple):
+            return self.text
+        texts = (content_text([one]) or f"\n{block_text(one)}\n" for one in self.content)
+        return "".join(texts)
+
+
+@dataclass(slots=True, eq=False)
+class Prompt:
+    """Copy of a formatted prompt."""
+
+    messages: Sequence[Message]
+
+
+@dataclass(slots=True, eq=False)
+class Update:
+    """Copy of a command: what it puts into a graph's state, and whether it hands over."""
+
+    values: Any
+    hands_over: bool = False
+
+
+FRAMEWORK: Final = (Context, Message, Prompt, Update)
+"""Copies of a framework's own objects."""
+
+
+def entries(value: Any) -> Mapping[str, Any] | None:
+    """Return the entries of a mapping, or the fields of a record; None for other values."""
+    if type(value) is Record:
+        return value.held
+    return value if isinstance(value, dict) else None
+
+
+def state_update(value: Any) -> Any:
+    """Return what a command puts into the state; any other value as it is."""
+    if not isinstance(value, Update):
+        return value
+    return {"messages": value.values} if isinstance(value.values, list | tuple) else value.values
+
+
+def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
+    """Return the entries that differ from the entries that were given."""
+    before = entries(given)
+    if not before:
+        return values
+    return {k: v for k, v in values.items() if not (k in before and _is_same(v, before[k]))}
+
+
+def _is_same(value: Any, before: Any) -> bool:
+    return value is before or (isinstance(value, str) and value == before)
+
+
+def is_message(held: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is a message of a conversation."""
+    return "role" in held and any(key in held for key in ("content", "parts", "blocks"))
+
+
+def named(value: Any, key: str, depth: int = 1) -> Any:
+    """Return the value under a key, or under that key in a mapping inside; None without one."""
+    held = entries(value)
+    if held is None or not depth:
+        return None
+    if held.get(key) is not None:
+        return held[key]
+    inner = (named(one, key, depth - 1) for one in held.values())
+    return next((one for one in inner if one is not None), None)
+
+
+def content_text(content: Any) -> str:
+    """Return the text of a message's content; of blocks, the text blocks joined."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list | tuple) else ()
+    texts = (block.get("text") if isinstance(block, dict) else block for block in blocks)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def typed_text(content: Any) -> str:
+    """Return the text that a user typed, without the text of attached files."""
+    if not isinstance(content, list | tuple):
+        return content_text(content)
+    typed = (not isinstance(one, dict) or one.get("type") in (None, "text") for one in content)
+    return content_text([one for one, is_typed in zip(content, typed, strict=True) if is_typed])
+
+
+def block_text(value: Any, depth: int = _BLOCK_LEVELS) -> str:
+    """Return the text of a content block, of blocks in it, or of its source; "" without one."""
+    if isinstance(value, str):
+        return value
+    if depth and isinstance(value, list):
+        texts = (block_text(one, depth - 1) for one in value[:_MAX_ITEMS])
+        return "\n".join(filter(None, texts))
+    if depth and isinstance(value, dict):
+        types = (value.get("type"), value.get("source_type"))
+        if _ENCODED.isdisjoint(one for one in types if isinstance(one, str)):
+            parts = (value.get(key) for key in ("text", "content", "source", "data"))
+            texts = (block_text(part, depth - 1) for part in parts)
+            return next(filter(None, texts), "")
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A function of the application that raised."""
+
+    error: Exception
+
+
+def called(choice: Choice, value: Any) -> Any:
+    """Return the result of a function that the application chose; None for the name of a key.
+
+    It is called on the request's thread, because it gets the application's own objects.
+    """
+    if not callable(choice):
+        return None
+    try:
+        return choice(value)
+    except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
+        return Failed(error)
+
+
+def chosen_text(
+    name: str, choice: Choice, value: Any, result: Any, read: Read, incidents: Incidents
+) -> str | None:
+    """Return the text that the application chose, or None; failures are counted.
+
+    Args:
+        name: Of the option.
+        choice: The option.
+        value: Holds the text under the name of a key.
+        result: Of the option's function, see `called`.
+        read: Reads the value under the key.
+        incidents: Counts functions that raised or gave no text.
+    """
+    if isinstance(choice, str):
+        found = named(value, choice)
+        return None if found is None else read(found)
+    if isinstance(result, Failed):
+        incidents.report(f"choice {name}", result.error)
+        return None
+    if result is None or isinstance(result, str):
+        return result
+    incidents.report(f"choice {name}", TypeError())
+    return None

@@ -1,0 +1,230 @@
+"""Finds the documents in copies of what runs were given and gave out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from rag_eval_hooks.capture.copied import (
+    PAIR,
+    Failed,
+    Message,
+    entries,
+    is_message,
+    state_update,
+)
+from rag_eval_hooks.capture.options import Choice
+from rag_eval_hooks.capture.replies import rows_in
+from rag_eval_hooks.context import contexts_of
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context
+
+__all__ = [
+    "DOCUMENT_KEYS",
+    "Lists",
+    "chosen_contexts",
+    "contexts_in",
+    "documents_in",
+    "given_documents",
+    "holds_documents",
+]
+
+DOCUMENT_KEYS: Final = (
+    "documents",
+    "docs",
+    "context",
+    "contexts",
+    "retrieved_documents",
+    "retrieved_docs",
+    "source_documents",
+)
+"""Names under which an empty list, or a list of texts or mappings, is a retrieval."""
+_LEVELS: Final = 4
+_MAX_ITEMS: Final = 1000
+
+Lists: TypeAlias = list[tuple[Context, ...]]
+
+
+def documents_in(
+    value: Any,
+    given: Any = None,
+    *,
+    keys: Collection[str] = DOCUMENT_KEYS,
+    artifacts: bool = True,
+    resets: bool = False,
+) -> Lists:
+    """Return the lists of documents in a value, in order; an empty list may count.
+
+    Args:
+        value: What a run gave out.
+        given: What it was given: lists and messages that it hands on do not count.
+        keys: Names under which an empty list, or a list of texts or mappings, is a retrieval.
+        artifacts: Whether messages of tools are new, so that their artifacts count.
+        resets: Whether an empty list under a key does not count: nothing was retrieved yet.
+    """
+    if isinstance(value, str):
+        # A formatter that lets no document pass gives a blank text.
+        return [()] if not value.strip() and holds_documents(given) else []
+    search = _Search(keys, artifacts, resets)
+    search.look(value, given, _LEVELS)
+    return search.found
+
+
+def given_documents(value: Any, keys: Collection[str]) -> Lists:
+    """Return the lists of documents in a root's input; rows count under one of the keys."""
+    if found := documents_in(value, keys=keys, artifacts=False):
+        return found
+    tables = ((entries(value) or {}).get(key) for key in keys)
+    rows = (table for table in tables if isinstance(table, list) and _is_mapping(table[:1]))
+    return [found for table in rows for found in rows_in(table)]
+
+
+def _is_mapping(items: Sequence[Any]) -> bool:
+    return bool(items) and isinstance(items[0], dict)
+
+
+def holds_documents(value: Any) -> bool:
+    """Return whether a value is a list of documents, possibly with scores."""
+    return isinstance(value, list | tuple) and bool(value) and _document(value[0]) is not None
+
+
+def contexts_in(value: Any) -> tuple[Context, ...] | None:
+    """Return the contexts in a value that should hold documents, texts or rows; None without."""
+    items = value if isinstance(value, list | tuple) and _document(value) is None else [value]
+    contexts = _contexts(items[:_MAX_ITEMS])
+    if contexts is None:
+        contexts = tuple(row for rows in rows_in(value) for row in rows) or None
+    return contexts
+
+
+def chosen_contexts(
+    choice: Choice, value: Any, result: Any, incidents: Incidents | None
+) -> tuple[Context, ...] | None:
+    """Return the contexts that the application chose in a value; None without a choice.
+
+    Args:
+        choice: The option.
+        value: Holds the contexts under the name of a key.
+        result: A copy of the result of the option's function, see `called`.
+        incidents: Counts a function that raised; None where it need not fit the value.
+    """
+    if isinstance(choice, str):
+        result = (entries(value) or {}).get(choice)
+    contexts = None if result is None or isinstance(result, Failed) else contexts_in(result)
+    if incidents is not None and result is not None and contexts is None:
+        error = result.error if isinstance(result, Failed) else TypeError()
+        incidents.report("choice contexts", error)
+    return contexts
+
+
+@dataclass(slots=True)
+class _Search:
+    """One search, bounded in depth and width."""
+
+    keys: Collection[str]
+    artifacts: bool
+    resets: bool
+    found: Lists = field(default_factory=list)
+
+    def look(self, value: Any, given: Any, depth: int) -> None:
+        if depth == 0 or value is given:
+            return
+        if isinstance(value, list | tuple):
+            self._list(value, given, depth)
+        elif isinstance(value, Message):
+            if self.artifacts:
+                self._artifact(value.artifact, depth)
+        elif (held := entries(state_update(value))) is not None:
+            before = entries(given) or {}
+            for key, item in list(held.items())[:_MAX_ITEMS]:
+                self._entry(key, item, before.get(key), depth)
+
+    def _entry(self, key: str, item: Any, before: Any, depth: int) -> None:
+        if key in self.keys and item is not before:
+            contexts = _under_key(item)
+            if contexts is not None:
+                is_reset = self.resets and not contexts
+                if not is_reset and not _is_handed_on(item, before):
+                    self.found.append(contexts)
+                return
+        self.look(item, before, depth - 1)
+
+    def _list(self, items: Sequence[Any], given: Any, depth: int) -> None:
+        items = items[:_MAX_ITEMS]
+        first = next((item for item in items if item is not None), None)
+        if first is None and holds_documents(given):
+            # A step that was given documents lets none of them pass.
+            self.found.append(())
+        elif _document(first) is not None:
+            if not _are_same(items, given):
+                self.found.append(tuple(filter(None, map(_document, items))))
+        elif not (isinstance(first, Message) and depth == _LEVELS):
+            # A bare list of messages is a prompt, with artifacts of earlier turns in it.
+            known = {id(item) for item in given} if isinstance(given, list | tuple) else ()
+            for item in items:
+                if id(item) not in known:
+                    self.look(item, None, depth - 1)
+
+    def _artifact(self, artifact: Any, depth: int) -> None:
+        if isinstance(artifact, list | tuple) and not artifact:
+            self.found.append(())
+        elif artifact is not None:
+            self.look(artifact, None, depth - 1)
+
+
+def _document(item: Any) -> Context | None:
+    """Return a document, or the document of a pair with its score."""
+    if isinstance(item, Context):
+        return item
+    is_pair = isinstance(item, tuple) and len(item) == PAIR and isinstance(item[0], Context)
+    return Context.of(item) if is_pair else None
+
+
+def _under_key(value: Any) -> tuple[Context, ...] | None:
+    """Return the contexts under a name of documents; None if something else is there."""
+    if isinstance(value, Context):
+        return (value,)
+    if isinstance(value, dict):
+        named = list(value.values())
+        if isinstance(value.get("page_content"), str):
+            value = [value]
+        else:
+            value = named if named and all(isinstance(v, Context | None) for v in named) else None
+    if not isinstance(value, list | tuple):
+        return None
+    items = [item for item in value if item is not None]
+    is_reset = bool(value) and not items
+    return None if is_reset or not all(map(_may_be_document, items)) else _contexts(items)
+
+
+def _may_be_document(item: Any) -> bool:
+    return isinstance(item, str | dict) or _document(item) is not None
+
+
+def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
+    """Return the contexts of documents, texts and mappings; None if one of them is neither."""
+    try:
+        return tuple(context for item in items for context in _contexts_of(item))
+    except TypeError:
+        return None
+
+
+def _contexts_of(item: Any) -> tuple[Context, ...]:
+    if (document := _document(item)) is not None:
+        return (document,)
+    if isinstance(item, dict) and is_message(item):
+        raise TypeError
+    return contexts_of(item)
+
+
+def _is_handed_on(items: Any, before: Any) -> bool:
+    """Return whether a list holds the same documents as before; unknown for texts."""
+    is_list = isinstance(items, list | tuple) and bool(items) and not isinstance(items[0], str)
+    return is_list and _are_same(items, before)
+
+
+def _are_same(items: Sequence[Any], given: Any) -> bool:
+    if not isinstance(given, list | tuple) or len(given) != len(items):
+        return False
+    return all(one is other for one, other in zip(items, given, strict=True))

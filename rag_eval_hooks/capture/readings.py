@@ -1,0 +1,313 @@
+"""Reads question and answer from copies of what runs were given and gave out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, time
+from enum import Enum
+from functools import partial
+from numbers import Number
+from typing import Any, Final
+
+from rag_eval_hooks.capture.copied import (
+    FRAMEWORK,
+    PAIR,
+    Message,
+    Prompt,
+    Read,
+    block_text,
+    entries,
+    fresh,
+    typed_text,
+)
+from rag_eval_hooks.capture.snapshots import Record
+from rag_eval_hooks.sample import Context
+
+__all__ = [
+    "QUESTION_KEYS",
+    "answer_of",
+    "as_json",
+    "lone_text",
+    "named_answer",
+    "other_answers",
+    "question_in_state",
+    "question_of",
+    "structured_answer",
+    "texts_in_input",
+    "texts_in_state",
+    "written_texts",
+]
+
+QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "user_msg", "messages")
+_SURE_KEYS: Final = ("structured_response", "answer")
+_OTHER_KEYS: Final = ("output", "result", "response", "output_text", "generation", "text")
+_ANSWER_KEYS: Final = (*_SURE_KEYS, *_OTHER_KEYS)
+_PARSED: Final = {"raw", "parsed", "parsing_error"}
+_USER: Final = ("user", "human")
+_ANSWER_LEVELS: Final = 3
+_INPUT_LEVELS: Final = 5
+_MAX_ITEMS: Final = 1000
+
+
+def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | None:
+    """Return the first text that is not blank; a blank one if there is no other."""
+    texts = [text for key in keys if key in values and (text := read(values[key])) is not None]
+    return next((text for text in texts if text.strip()), texts[0] if texts else None)
+
+
+# Questions.
+
+
+def question_of(value: Any, keys: Sequence[str] = QUESTION_KEYS) -> str | None:
+    """Return the question: a text, a known key, the last user message, the only text.
+
+    Args:
+        value: The input of a root run.
+        keys: Names under which a framework passes the question, the surest first.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Prompt):
+        return question_of(value.messages)
+    if isinstance(value, Message):
+        return typed_text(value.content)
+    if (held := entries(value)) is not None:
+        found = _first(held, keys, partial(question_of, keys=keys))
+        return _only_text(held) if found is None else found
+    items = reversed(value) if isinstance(value, list | tuple) else ()
+    return next(filter(None, map(_user_text, items)), None)
+
+
+def _user_text(item: Any) -> str | None:
+    """Return the text of a user's message: an object, a mapping, or a role and its content."""
+    if isinstance(item, Message):
+        return typed_text(item.content) if item.role in _USER else None
+    if isinstance(item, dict):
+        is_user = (item.get("role") or item.get("type")) in _USER
+        return typed_text(item.get("content")) if is_user else None
+    if isinstance(item, tuple | list) and len(item) == PAIR and item[0] in _USER:
+        return typed_text(item[1])
+    return item if isinstance(item, str) else None
+
+
+def _only_text(values: Mapping[str, Any]) -> str | None:
+    texts = [value for value in values.values() if isinstance(value, str)]
+    has_inner = any(isinstance(value, dict) and value for value in values.values())
+    return texts[0] if len(texts) == 1 and not has_inner else None
+
+
+def question_in_state(state: Any) -> str | None:
+    """Return the question in a state: under a known key, or as the last user message."""
+    held = {"messages": state} if isinstance(state, list | tuple) else entries(state)
+    return None if held is None else _first(held, QUESTION_KEYS, question_of)
+
+
+def texts_in_state(state: Any) -> list[str]:
+    """Return texts of a state one of which may be the question; of lists, only messages."""
+    values = (entries(state) or {}).values()
+    texts = [
+        value
+        if isinstance(value, str)
+        else question_of(value)
+        if isinstance(value, list) and any(isinstance(item, Message) for item in value)
+        else None
+        for value in values
+    ]
+    return [text for text in texts if text]
+
+
+def texts_in_input(value: Any, depth: int = _INPUT_LEVELS) -> Iterator[str]:
+    """Yield every text in the input of a root run that is not blank, with texts of messages."""
+    if isinstance(value, str):
+        if value:
+            yield value
+        return
+    parts: Sequence[Any] = ()
+    if isinstance(value, Prompt):
+        parts = value.messages
+    elif isinstance(value, Message):
+        parts = [block_text(value.content)]
+    elif isinstance(value, list | tuple):
+        parts = value
+    elif (held := entries(value)) is not None:
+        parts = list(held.values())
+    for part in parts[:_MAX_ITEMS] if depth else ():
+        yield from texts_in_input(part, depth - 1)
+
+
+# Answers.
+
+
+def answer_of(
+    value: Any, given: Any = None, said: Callable[[str], bool] = lambda _: False
+) -> str | None:
+    """Return the answer: a text, a message, a known key, the last message of a model.
+
+    Args:
+        value: The output of a root run.
+        given: Its input: an entry that it hands on unchanged is not an answer.
+        said: Returns whether a model said a text, which then counts in a user's message, too.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Message):
+        return value.text
+    held = entries(value)
+    if held is None:
+        return _last_answer(value, said) if isinstance(value, list | tuple) else None
+    if held.keys() == _PARSED:
+        return named_answer(held["parsed"]) or answer_of(held["raw"])
+    values = fresh(held, given)
+    reads: tuple[tuple[Sequence[str], Read], ...] = (
+        (_SURE_KEYS, named_answer),
+        (_OTHER_KEYS, _answer_text),
+        (("messages",), partial(answer_of, said=said)),
+    )
+    texts = (_first(values, keys, read) for keys, read in reads)
+    found = next((text for text in texts if text and text.strip()), None)
+    return found or _first(values, _ANSWER_KEYS, named_answer)
+
+
+def named_answer(value: Any) -> str | None:
+    """Return the text in a value under the name of an answer, or else the value as JSON."""
+    text = _answer_text(value)
+    return as_json(value) if text is None else text
+
+
+def _answer_text(value: Any) -> str | None:
+    if (held := entries(value)) is not None:
+        return _first(held, (*_ANSWER_KEYS, "messages"), _plain_answer) or None
+    return _plain_answer(value)
+
+
+def _plain_answer(value: Any) -> str | None:
+    return answer_of(value) if isinstance(value, str | Message | list | tuple) else None
+
+
+def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | None:
+    """Return the last text of a model after the last question, else the last text of a tool."""
+    tool: str | None = None
+    for message in reversed(messages):
+        if not isinstance(message, Message):
+            continue
+        if message.role == "assistant" and message.text:
+            return message.text
+        if message.role == "user":
+            # A graph makes a user's message of a bare text, and an agent's report has a name.
+            if (message.name or message is messages[-1]) and said(message.text):
+                return message.text
+            if not message.name:
+                break
+        if message.role == "tool":
+            tool = tool or message.text
+    return tool
+
+
+def other_answers(value: Any, given: Any, answer: str | None) -> tuple[str, ...]:
+    """Return further texts of a root's output, one of which may be the answer.
+
+    Without an answer, any text may be. Beside an answer under an unsure name, texts under further
+    names may be.
+    """
+    held = entries(value)
+    if not held:
+        return ()
+    values = fresh(held, given)
+    if not answer:
+        return tuple(_texts_in(values, _ANSWER_LEVELS))
+    if _first(values, _SURE_KEYS, named_answer):
+        return ()
+    texts = (lone_text(values.get(key)) for key in _OTHER_KEYS)
+    return tuple(text for text in texts if text.strip() and text != answer)
+
+
+def _texts_in(values: Mapping[str, Any], depth: int) -> Iterator[str]:
+    for value in values.values():
+        if (text := lone_text(value)).strip():
+            yield text
+        elif isinstance(value, dict) and depth:
+            yield from _texts_in(value, depth - 1)
+
+
+def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
+    """Return the texts that a step put into a state and that are still part of it in the end.
+
+    Nothing is returned if the state names the answer.
+    """
+    held = entries(final) or {}
+    if not values or _first(held, _SURE_KEYS, named_answer):
+        return ()
+    texts = ((lone_text(value), held.get(key)) for key, value in values.items())
+    return tuple(
+        text
+        for text, last in texts
+        if text.strip() and (last == text or (isinstance(last, list) and text in last))
+    )
+
+
+def lone_text(value: Any) -> str:
+    """Return a text, or the only text of a list; "" for anything else."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else ""
+
+
+def structured_answer(value: Any, given: Any = None, *, is_state: bool = False) -> str | None:
+    """Return a structured answer as JSON, or None without one.
+
+    Args:
+        value: The output of a root run.
+        given: Its input.
+        is_state: Whether the output is a graph's state, whose only new structured entry may be
+            the answer. So it is where documents or messages stand beside it.
+    """
+    held = entries(value)
+    if held is None or not (is_state or any(map(_holds_framework, held.values()))):
+        return as_json(value)
+    found = [one for one in fresh(held, given).values() if entries(one)]
+    found = [one for one in found if not _holds_framework(one)]
+    return as_json(found[0]) if len(found) == 1 else None
+
+
+def as_json(value: Any) -> str | None:
+    """Return a value that is not a text as JSON; None for nothing, documents and messages."""
+    if value is None or isinstance(value, str | bytes) or _holds_framework(value):
+        return None
+    if isinstance(value, list | tuple | frozenset | dict | Record):
+        if not (entries(value) if isinstance(value, Record) else value):
+            return None
+    elif not isinstance(value, Number | date | time | Enum):
+        return None
+    try:
+        return json.dumps(_plain(value), ensure_ascii=False)
+    except TypeError:
+        # It holds an object of the application that was not read.
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in the types of JSON."""
+    if (held := entries(value)) is not None:
+        return {str(key): _plain(one) for key, one in held.items()}
+    if isinstance(value, list | tuple | frozenset):
+        return [_plain(one) for one in value]
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, Context | Message):
+        return value.text
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def _holds_framework(value: Any) -> bool:
+    """Return whether a value is a document, message or prompt, or directly holds one."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    items = value if isinstance(value, list | tuple) else (value,)
+    pairs = (one[0] if isinstance(one, tuple) and len(one) == PAIR else one for one in items)
+    return any(isinstance(one, FRAMEWORK) for one in pairs)
