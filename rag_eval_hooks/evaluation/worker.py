@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import selectors
 import socket
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
 
@@ -25,15 +24,12 @@ _LONGEST_TURN: Final = 0.005
 
 
 class Handler(NamedTuple):
-    """What to do with one kind of items.
-
-    Attributes:
-        process: Called once per item in the loop; handles its own exceptions.
-        end: Called once per item when its work is over, also if it was cancelled before it began.
-    """
+    """Work on one kind of items."""
 
     process: Callable[[Any], Coroutine[Any, Any, None]]
+    """Called once per item in the loop; handles its own exceptions."""
     end: Callable[[Any], None]
+    """Called once per item when its work is over, also if it was cancelled before it began."""
 
 
 class _Item(NamedTuple):
@@ -42,19 +38,32 @@ class _Item(NamedTuple):
     size: int
 
 
+class _Call(NamedTuple):
+    coroutine: Coroutine[Any, Any, Any]
+    future: Future[Any]
+
+    def give_up(self, error: Exception) -> None:
+        self.coroutine.close()
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
+    async def run(self) -> None:
+        try:
+            result = await without_exit(self.coroutine)
+        except asyncio.CancelledError:
+            self.future.set_exception(RuntimeError(CLOSED))
+        except Exception as error:  # noqa: BLE001 - handed to the caller
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+
 class Worker:
     """Works off queued items, several at once, in a daemon thread with an event loop.
 
     The thread starts with the first item. No thread starts while the lock is taken, and the loop
     belongs to the thread that made it: under gevent a starting thread runs the waiting ones, and a
     signal handler of the application may raise at any moment.
-
-    Args:
-        on_close: Awaited in the loop before it ends.
-        queue_size: Items that may wait.
-        queue_chars: Sum of their sizes that may wait.
-        concurrency: Items worked on at once.
-        incidents: Counts loops that could not be made.
     """
 
     def __init__(
@@ -80,7 +89,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event: asyncio.Event | None = None
         self._woken = False
-        self._calls: set[_LoopCall[Any]] = set()
+        self._calls: deque[_Call] = deque()
 
     def __len__(self) -> int:
         """Return the number of waiting items."""
@@ -144,31 +153,30 @@ class Worker:
             self._queue.append(_Item(handler, item, size))
             self.waiting_chars += size
             self._wake()
-        if self._thread is None:
-            self._start()
+        self._start()
         return None
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
         """Run a coroutine in the loop, beside the queue.
 
         Returns:
-            Its future; it gets a RuntimeError when the worker ends before it is done.
+            Its future; it gets a RuntimeError if the worker ends before it is done, or if the
+            system has no thread left.
 
         Raises:
-            RuntimeError: The worker has stopped, or the system has no thread left.
+            RuntimeError: The worker has stopped.
         """
-        call = _LoopCall(coroutine)
+        call = _Call(coroutine, Future())
         with self._lock:
             is_closed = self._closed
             if not is_closed:
-                self._calls.add(call)
-                call.future.add_done_callback(lambda _: self._calls.discard(call))
-                if self._loop is not None:
-                    self._loop.call_soon_threadsafe(call.start)
-        if is_closed or (self._thread is None and not self._start()):
-            self._calls.discard(call)
-            coroutine.close()
-            raise RuntimeError(CLOSED if is_closed else "The system has no thread left.")
+                self._calls.append(call)
+                self._wake()
+        if is_closed:
+            call.give_up(RuntimeError(CLOSED))
+            raise RuntimeError(CLOSED)
+        if not self._start():
+            self._give_up(RuntimeError("The system has no thread left."))
         return call.future
 
     def close(self) -> None:
@@ -194,10 +202,9 @@ class Worker:
 
     def revive(self) -> None:
         """Make sure that waiting items are worked on. Called by a timer."""
-        if not self._queue:
+        if not (self._queue or self._calls):
             return
-        if self._thread is None:
-            self._start()
+        self._start()
         with self._lock:
             # A signal handler of the application may have interrupted the last call.
             self._woken = False
@@ -240,40 +247,50 @@ class Worker:
         wake.set()
         with self._lock:
             self._loop, self._wake_event = asyncio.get_running_loop(), wake
-            calls = list(self._calls)
-        for call in calls:
-            call.start()
         workers: set[asyncio.Task[None]] = set()
+        calls: set[asyncio.Task[None]] = set()
         try:
             while not self._stopping:
                 await wake.wait()
-                self._start_workers(workers, wake)
+                self._start_tasks(workers, calls, wake)
         finally:
-            await self._finish(workers)
-
-    async def _finish(self, workers: set[asyncio.Task[None]]) -> None:
-        for task in workers:
-            task.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-        await self._on_close()
-        self._give_up(RuntimeError(CLOSED))
+            # A task that is cancelled before it begins would leave its call without an end.
+            await asyncio.sleep(0)
+            for task in workers | calls:
+                task.cancel()
+            await asyncio.gather(*workers, *calls, return_exceptions=True)
+            await self._on_close()
+            self._give_up(RuntimeError(CLOSED))
 
     def _give_up(self, error: Exception) -> None:
         with self._lock:
             self._loop = self._wake_event = None
             calls = list(self._calls)
+            self._calls.clear()
         for call in calls:
             call.give_up(error)
 
-    def _start_workers(self, workers: set[asyncio.Task[None]], wake: asyncio.Event) -> None:
-        """Start as many workers as there are items, up to the concurrency."""
+    def _start_tasks(
+        self,
+        workers: set[asyncio.Task[None]],
+        calls: set[asyncio.Task[None]],
+        wake: asyncio.Event,
+    ) -> None:
+        """Start all calls, and as many workers as there are items, up to the concurrency."""
         with self._lock:
             self._woken = False
             wake.clear()
             missing = min(self._concurrency - len(workers), len(self._queue))
+            waiting = list(self._calls)
+            self._calls.clear()
+        for call in waiting:
+            if call.future.set_running_or_notify_cancel():
+                calls.add(task := asyncio.create_task(call.run()))
+                task.add_done_callback(calls.discard)
+            else:
+                call.coroutine.close()
         for _ in range(missing):
-            task = asyncio.create_task(self._work_off())
-            workers.add(task)
+            workers.add(task := asyncio.create_task(self._work_off()))
             task.add_done_callback(workers.discard)
             # An item may have come after the worker's last look at the queue.
             task.add_done_callback(lambda _: wake.set())
@@ -315,37 +332,3 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         for end in socket.socketpair():
             end.close()
     return asyncio.new_event_loop()
-
-
-class _LoopCall(Generic[R]):
-    """A coroutine to be run in the loop for a caller in another thread."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, R]) -> None:
-        self.future: Future[R] = Future()
-        self._coroutine = coroutine
-        self._task: asyncio.Task[R] | None = None
-
-    def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.ensure_future(without_exit(self._coroutine))
-            self._task.add_done_callback(self._pass_on)
-
-    def give_up(self, error: Exception) -> None:
-        """Fail a call that the loop will not get to."""
-        if self._task is not None:
-            self._task.cancel()
-        if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
-            # The cancelled task never gets to it.
-            self._coroutine.close()
-        if not self.future.done():
-            self.future.set_exception(error)
-
-    def _pass_on(self, task: asyncio.Task[R]) -> None:
-        if self.future.done():
-            return
-        if task.cancelled():
-            self.future.set_exception(RuntimeError(CLOSED))
-        elif (error := task.exception()) is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(task.result())
