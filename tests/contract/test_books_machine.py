@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import signal
+import tempfile
 import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +23,9 @@ from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from tests.support.evaluation import FAITHFUL, record_request, sample, total
 from tests.support.size import size
 from tests.waiting import PATIENCE
+
+COLUMNS = {"scored", "sampled_out", "dropped", "failed", "pending"}
+FEEDBACK = [{"score": 0.0}, {"score": 1.0}, {"label": "thumbs_down"}, {"reference": "a"}]
 
 
 class Judge(ScriptedJudge):
@@ -43,22 +52,51 @@ class Requests(RuleBasedStateMachine):
     @initialize(
         rate=st.sampled_from([0.0, 0.5, 1.0]),
         limit=st.sampled_from([None, 3]),
-        tail=st.booleans(),
+        feedback_rule=st.booleans(),
+        sample_rule=st.booleans(),
+        references=st.booleans(),
+        spool=st.booleans(),
+        timeout=st.sampled_from([0.05, 60.0]),
         queue=st.integers(1, 6),
     )
-    def start(self, rate: float, limit: int | None, tail: bool, queue: int) -> None:
-        self.judge, self.memory = Judge(), MemorySink()
-        config = RagEvalConfig(
+    def start(
+        self,
+        rate: float,
+        limit: int | None,
+        feedback_rule: bool,
+        sample_rule: bool,
+        references: bool,
+        spool: bool,
+        timeout: float,
+        queue: int,
+    ) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        golden = self.folder / "golden.jsonl"
+        golden.write_text('{"question": "easy", "reference": "a"}\n')
+        rules = [{"thumbs_down": True, "then": "all"}] * feedback_rule
+        rules += [{"dont_know": True, "then": "ragas"}] * sample_rule
+        self.judge, self.spool = Judge(), spool
+        self.config = RagEvalConfig(
             sample_rate=rate,
             rate_limit={"minute": limit} if limit else {},
-            tail=[{"thumbs_down": True, "then": "all"}] if tail else (),
+            tail=rules,
+            references=str(golden) if references else None,
+            spool=str(self.folder / "spool") if spool else None,
+            sample_timeout=timeout,
             queue_size=queue,
             judge_concurrency=2,
         )
-        self.evals = RagEval(["ragas.faithfulness"], self.judge, sinks=[self.memory], config=config)
-        self.submitted = self.joined = 0
-        self.is_shut_down = False
+        self.killed = self.restarts = 0
         self.ids: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.memory = MemorySink()
+        metrics = ["ragas.faithfulness", "lexical.exact_match"]
+        self.evals = RagEval(metrics, self.judge, sinks=[self.memory], config=self.config)
+        self.submitted = self.joined = 0
+        self.not_ok: Counter[str] = Counter()
+        self.is_shut_down = False
 
     def _evals(self) -> RagEval:
         assert self.evals is not None
@@ -66,16 +104,35 @@ class Requests(RuleBasedStateMachine):
 
     @rule(
         question=st.sampled_from(["easy", "hard", "wrong"]),
+        answer=st.sampled_from(["a", "I don't know.", None]),
         status=st.sampled_from([Status.OK, Status.OK, *Status]),
+        trace_id=st.sampled_from([None, "ab" * 16, "\ud800"]),
         count=st.integers(1, 5),
     )
-    def submit(self, question: str, status: Status, count: int) -> None:
+    def submit(
+        self, question: str, answer: str | None, status: Status, trace_id: str | None, count: int
+    ) -> None:
         for _ in range(count):
-            one = sample(question=question, status=status)
+            one = sample(question=question, answer=answer, status=status, trace_id=trace_id)
             accepted = self._evals().offer(one)
-            assert not (accepted and self.is_shut_down)
+            assert not (accepted and (self.is_shut_down or status is not Status.OK))
             self.ids.append(one.sample_id)
         self.submitted += count
+        if status is not Status.OK:
+            self.not_ok[status.value] += count
+
+    @rule(count=st.integers(2, 6))
+    def submit_from_threads(self, count: int) -> None:
+        evals = self._evals()
+        threads = [
+            threading.Thread(target=lambda: [evals.offer(sample()) for _ in range(5)])
+            for _ in range(count)
+        ]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.submitted += 5 * count
 
     @rule(given=st.sampled_from([None, 5, {}, {"question": 3}, {"answer": "a"}]))
     def submit_what_cannot_be_read(self, given: Any) -> None:
@@ -87,11 +144,34 @@ class Requests(RuleBasedStateMachine):
         record_request(self._evals(), f"request {self.submitted}")
         self.submitted += 1
 
-    @rule(score=st.sampled_from([0.0, 1.0]), data=st.data())
+    @rule()
+    def capture_what_fails(self) -> None:
+        with suppress(KeyError), self._evals().interaction("easy") as it:
+            it.contexts(["c"])
+            raise KeyError
+        self.submitted += 1
+        self.not_ok["error"] += 1
+
+    @rule()
+    @precondition(lambda self: not self.is_shut_down)
+    def evaluate_inline(self) -> None:
+        assert len(self._evals().evaluate(sample())) == 2
+
+    @rule(given=st.sampled_from(FEEDBACK), data=st.data())
     @precondition(lambda self: bool(self.ids))
-    def give_feedback(self, score: float, data: st.DataObject) -> None:
+    def give_feedback(self, given: dict[str, Any], data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self.ids))
-        self.joined += self._evals().feedback(name, score=score)
+        self.joined += self._evals().feedback(name, **given)
+
+    @rule(name=st.sampled_from(["unknown", "", None]), score=st.sampled_from([1, "x", None]))
+    def give_feedback_in_vain(self, name: Any, score: Any) -> None:
+        assert not self._evals().feedback(name, score=score)
+
+    @rule(data=st.data())
+    @precondition(lambda self: bool(self.ids))
+    def explain(self, data: st.DataObject) -> None:
+        found = self._evals().explain(data.draw(st.sampled_from(self.ids)))
+        assert {one.outcome for one in found} <= COLUMNS
 
     @rule()
     def let_the_judge_hang(self) -> None:
@@ -106,10 +186,17 @@ class Requests(RuleBasedStateMachine):
         self.judge.goes_on.set()
         assert self._evals().flush(PATIENCE)
         stats = self._evals().stats()
-        assert stats.pending == 0
-        assert len(self.memory.results) == stats.scored + sum(stats.failed.values())
+        if self.restarts and self.spool:
+            # An earlier process has left samples, which may come back at any moment.
+            return
+        recovered = self.killed if stats.recovered else 0
+        assert stats.pending <= recovered
+        if not recovered:
+            assert len(self.memory.results) == stats.scored + sum(stats.failed.values())
         if not self.is_shut_down:
             assert len(self.memory.feedbacks) == self.joined
+            if self.spool and not recovered:
+                assert self._evals().spooled().get("pending", 0) == self.killed
 
     @rule()
     @precondition(lambda self: hasattr(os, "fork"))
@@ -119,12 +206,40 @@ class Requests(RuleBasedStateMachine):
             os._exit(_in_child(self._evals(), self.is_shut_down))
         assert os.waitpid(child, 0)[1] == 0
 
+    @rule(count=st.integers(1, 4))
+    @precondition(lambda self: hasattr(os, "fork") and self.spool and not self.is_shut_down)
+    def kill_a_child(self, count: int) -> None:
+        """Samples that a killed process has accepted wait in the spool."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                self.judge.goes_on.clear()
+                evals = self._evals()
+                for _ in range(count):
+                    evals.offer(sample(question="hard"))
+                evals._pipeline.outbox.drain(PATIENCE)
+                held = evals.stats().pending
+                os.write(writer, bytes([held if evals._pipeline.outbox.undurable == 0 else 0]))
+            finally:
+                os.kill(os.getpid(), signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        os.close(writer)
+        self.killed += os.read(reader, 1)[0]
+        os.close(reader)
+
     @rule()
     @precondition(lambda self: not self.is_shut_down)
     def shut_down(self) -> None:
         self._evals().shutdown(0.0)
         self.is_shut_down = True
         assert self._evals().stats().pending == 0
+
+    @rule()
+    @precondition(lambda self: self.is_shut_down)
+    def restart(self) -> None:
+        self.restarts += 1
+        self._start()
 
     @invariant()
     def the_books_add_up(self) -> None:
@@ -133,12 +248,17 @@ class Requests(RuleBasedStateMachine):
         stats = self.evals.stats()
         assert stats.offered == total(stats)
         # An evaluation that a feedback asks for is offered once more.
-        assert self.submitted <= stats.offered <= self.submitted + self.joined
+        most = self.submitted + self.joined + self.evals.stats().recovered
+        assert self.submitted <= stats.offered <= most
+        for status, count in self.not_ok.items():
+            assert stats.dropped[status] == count
+        assert stats.feedback.get("joined", 0) == self.joined
 
     def teardown(self) -> None:
         if self.evals is not None:
             self.judge.goes_on.set()
             self.evals.shutdown(0.0)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _in_child(evals: RagEval, is_shut_down: bool) -> int:

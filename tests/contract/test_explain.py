@@ -9,13 +9,12 @@ from functools import partial
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from rag_eval_hooks import RagEval, RagEvalConfig, RagEvalError, Sample, Status
+from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.books import Books
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.explanation import ADVICE, advice_for
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.sample import Context
@@ -32,7 +31,6 @@ def outcomes(evals: RagEval, key: str) -> list[tuple[str, str]]:
 
 
 def test_each_fate_is_told() -> None:
-    """Scored, failed, dropped and sampled out samples are found by trace id, with the reason."""
     keys = [f"{n:032x}" for n in range(50)]
     out = next(key for key in keys if not Share(0.5).includes(position(key)))
     taken = [key for key in keys if Share(0.5).includes(position(key))]
@@ -54,7 +52,6 @@ def test_each_fate_is_told() -> None:
 
 
 def test_what_waits_is_pending_and_then_is_not() -> None:
-    """A sample under evaluation is pending, and becomes what it becomes, in one entry."""
     begun, go = threading.Event(), threading.Event()
 
     def wait(_call: JudgeCall) -> Findings:
@@ -73,8 +70,6 @@ def test_what_waits_is_pending_and_then_is_not() -> None:
 
 
 def test_metrics_without_a_score_are_told_with_their_cause() -> None:
-    """Beside the outcome stands why each metric has no score."""
-
     def fail(_task: object) -> Findings:
         raise JudgeError("openai:m: HTTP 401")
 
@@ -85,16 +80,6 @@ def test_metrics_without_a_score_are_told_with_their_cause() -> None:
     assert told.reason == "judge_failed"
     assert "HTTP 401" in told.absent["ragas.faithfulness"]
     assert "rag-eval-hooks doctor" in str(told)
-
-
-def test_samples_of_one_trace_are_all_told() -> None:
-    """Several samples of one trace stand in their order."""
-    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
-        evals.offer(sample(trace_id="a" * 32))
-        evals.flush(300)
-        evals.offer(sample(trace_id="a" * 32, contexts=None))
-        evals.flush(300)
-        assert [told.outcome for told in evals.explain("a" * 32)] == ["scored", "failed"]
 
 
 def capture(evals: RagEval, number: int) -> None:
@@ -109,7 +94,6 @@ def capture(evals: RagEval, number: int) -> None:
 
 
 def test_a_captured_sample_is_found_by_its_own_id() -> None:
-    """Of two samples in one trace both are told by the trace's id, each by its own."""
     provider, memory = TracerProvider(), MemorySink()
     with (
         RagEval(
@@ -130,7 +114,6 @@ def test_a_captured_sample_is_found_by_its_own_id() -> None:
 
 
 async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
-    """The end of a trace's second sample does not explain the first, which still waits."""
     ledger = Books()
     slow, quick = (
         Request(key=TRACE, build=partial(Sample, question="q", sample_id=name))
@@ -158,7 +141,6 @@ async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
     ],
 )
 def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
-    """Capitals, dashes, white space and a prefix are of no account; nor is it of feedback."""
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         evals.offer(sample(trace_id=TRACE))
         evals.flush(300)
@@ -167,7 +149,6 @@ def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
 
 
 def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample id that is no hexadecimal number stays what it is, and one that left too."""
     monkeypatch.setattr(limits, "EXPLAINED_TRACES", 1)
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         evals.offer(sample(trace_id=TRACE, sample_id="Order-7"))
@@ -176,46 +157,3 @@ def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) ->
         assert evals.explain("order-7") == ()
         evals.offer(sample(trace_id="f" * 32))
         assert evals.explain("Order-7") == ()
-
-
-def test_what_left_a_sample_out_is_told_with_its_probability() -> None:
-    """A rule that left it out is named, and how likely one like it is chosen."""
-    rules = [{"tags": ["bot"], "rate": 0.0, "name": "bots"}]
-    config = RagEvalConfig(rules=rules)
-    with RagEval(["ragas.faithfulness"], faithful_judge(), config=config) as evals:
-        evals.offer(sample(trace_id=TRACE, tags=("bot",)))
-        (told,) = evals.explain(TRACE)
-    assert (told.outcome, told.reason, told.probability) == ("sampled_out", "rule:bots", 0.0)
-    assert str(told).startswith("sampled_out (rule:bots, probability 0): sample_rate, a rate")
-
-
-def test_what_a_feedback_asked_for_is_told_too() -> None:
-    """A sample that was left out and then evaluated for a thumb down has both in its story."""
-    config = RagEvalConfig(tail=[{"thumbs_down": True, "then": "ragas"}])
-    with RagEval(["ragas.faithfulness"], faithful_judge(), 0.0, config=config) as evals:
-        evals.offer(one := sample(trace_id=TRACE))
-        assert evals.feedback(TRACE, score=0)
-        evals.flush(300)
-        assert outcomes(evals, TRACE) == [("sampled_out", "ratio"), ("scored", "")]
-        assert outcomes(evals, one.sample_id) == [("scored", "")]
-
-
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the last traces are remembered, and of each a few samples."""
-    monkeypatch.setattr(limits, "EXPLAINED_TRACES", 3)
-    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
-        samples = [sample() for _ in range(5)]
-        for one in samples:
-            evals.offer(one)
-        evals.flush(300)
-        assert [len(evals.explain(one.sample_id)) for one in samples] == [0, 0, 1, 1, 1]
-
-
-def test_every_reason_has_advice() -> None:
-    """Each cause and each reason of the books says what it means and what to do."""
-    statuses = [status.value for status in Status if status is not Status.OK]
-    causes = [c.value for c in Cause if c is not Cause.DROPPED]
-    reasons = ["rate_limit", "budget", "spooled", "gave_up", "unreadable"]
-    assert all(advice_for(name) for name in (*statuses, *causes, *reasons))
-    assert {"queue_full", "shutdown", "no_thread", "redaction_failed"} <= set(ADVICE)
-    assert issubclass(JudgeError, RagEvalError)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,7 +54,6 @@ def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
 
 
 def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
-    """Feedback arrives with the ids of the sample and of its trace."""
     memory = MemorySink()
     evals = make(sinks=[memory])
     one = sample(trace_id="ab" * 16, span_id="cd" * 8)
@@ -70,34 +67,11 @@ def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
     assert evals.stats().feedback == {"joined": 2}
 
 
-@pytest.mark.parametrize("status", [Status.OK, Status.ERROR])
-def test_what_was_not_evaluated_can_be_joined(status: Status, make: Make) -> None:
-    """Feedback on what was sampled out or failed is told too; it evaluates nothing by itself."""
-    memory = MemorySink()
-    evals = make(sinks=[memory], sample_rate=0.0)
-    one = sample(trace_id="ab" * 16, status=status)
-    evals.offer(one)
-    assert evals.feedback("ab" * 16, score=0)
-    evals.flush(300)
-    assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]
-    assert memory.results == []
-    assert evals.stats().offered == 1
-
-
-def test_an_unknown_id_is_told_and_counted(make: Make) -> None:
-    """Nothing is joined to what was never seen."""
-    evals = make()
-    assert not evals.feedback("0" * 32, score=1)
-    assert evals.stats() == Stats()
-    assert evals.stats().feedback == {"unknown": 1}
-
-
 @pytest.mark.parametrize(
     "told",
     [{}, {"score": float("nan")}, {"score": "good"}, {"label": 3}, {"reference": b"x"}],
 )
-def test_nothing_is_raised_into_the_caller(told: dict[str, Any], make: Make) -> None:
-    """A feedback that says nothing or is of a wrong type is refused and counted."""
+def test_invalid_feedback_is_counted_and_not_raised(told: dict[str, Any], make: Make) -> None:
     evals = make()
     one = sample()
     evals.offer(one)
@@ -106,8 +80,7 @@ def test_nothing_is_raised_into_the_caller(told: dict[str, Any], make: Make) -> 
     assert sum(evals.stats().incidents.values()) == 1
 
 
-def test_a_thumb_down_evaluates_what_was_not_chosen(make: Make) -> None:
-    """A tail rule on feedback brings in a sample; it is offered once more, without probability."""
+def test_thumb_down_evaluates_sample_that_was_not_chosen(make: Make) -> None:
     memory = MemorySink()
     evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
     up, down = sample(answer="up"), sample(answer="down")
@@ -124,8 +97,7 @@ def test_a_thumb_down_evaluates_what_was_not_chosen(make: Make) -> None:
     assert evals.stats() == Stats(offered=3, sampled_out=2, scored=1)
 
 
-def test_a_thumb_down_adds_only_what_is_missing(make: Make) -> None:
-    """A metric that was evaluated already is not evaluated again, nor by a second thumb down."""
+def test_thumb_down_adds_missing_metrics_only(make: Make) -> None:
     memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
     evals = make(judge, [memory], metric_rates={"ragas": 0.0}, tail=[DOWN])
     one = sample(reference="r")
@@ -141,7 +113,6 @@ def test_a_thumb_down_adds_only_what_is_missing(make: Make) -> None:
 
 
 def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None:
-    """The sample is evaluated again by what needed a reference, with the same probability."""
     memory = MemorySink()
     evals = make(sinks=[memory])
     one = sample(answer="Right")
@@ -158,8 +129,7 @@ def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None
     assert evals.stats() == Stats(offered=2, scored=2)
 
 
-def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -> None:
-    """A thumb down asks for no metric without its input, so a later reference still adds them."""
+def test_reference_after_thumb_down_adds_its_metrics(make: Make) -> None:
     memory = MemorySink()
     evals = make(sinks=[memory], tail=[{"thumbs_down": True, "then": ["all"]}])
     one = sample(answer="Right")
@@ -175,7 +145,6 @@ def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -
 
 
 def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
-    """A writer of feedback cannot make prompts, spans and memory as large as they like."""
     memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
     evals = make(judge, [memory], max_text_chars=100)
     one = sample()
@@ -186,8 +155,7 @@ def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
     assert memory.feedbacks[0].label == "l" * 100
 
 
-def test_a_reference_heeds_the_rates(make: Make) -> None:
-    """A metric that its rate left out is not brought in by a reference."""
+def test_reference_keeps_metric_rates(make: Make) -> None:
     memory = MemorySink()
     evals = make(sinks=[memory], metric_rates={"ragas.context_recall": 0.0})
     one = sample()
@@ -197,21 +165,7 @@ def test_a_reference_heeds_the_rates(make: Make) -> None:
     assert set(memory.results[1].outcomes) == {"lexical.exact_match"}
 
 
-def test_feedback_waits_for_an_evaluation_that_goes_on(make: Make) -> None:
-    """A feedback that comes while the judge still thinks asks for nothing twice."""
-    judge, memory = ScriptedJudge(CLAIMS, latency=0.2), MemorySink()
-    evals = make(judge, [memory], tail=[DOWN])
-    one = sample(reference="r")
-    evals.offer(one)
-    assert evals.feedback(one.sample_id, score=0)
-    evals.flush(300)
-    assert len(memory.results) == 1
-    assert len(memory.feedbacks) == 1
-
-
 def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None:
-    """Feedback on a sample that is still being judged does not delay other samples."""
-
     class Thinking(ScriptedJudge):
         until = threading.Event()
 
@@ -235,7 +189,6 @@ def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None
 
 
 def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
-    """An evaluation that a feedback asks for has to pass the limit; the feedback is told anyway."""
     memory = MemorySink()
     evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN], rate_limit={"minute": 1})
     some = [sample() for _ in range(3)]
@@ -249,7 +202,6 @@ def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
 
 
 def test_feedback_from_many_threads_adds_up(make: Make) -> None:
-    """Feedback of many threads at once is delivered once and evaluated once."""
     memory = MemorySink()
     evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
     some = [sample() for _ in range(40)]
@@ -271,7 +223,6 @@ def test_feedback_from_many_threads_adds_up(make: Make) -> None:
 
 
 def test_feedback_stands_in_the_traces(make: Make) -> None:
-    """A span in a trace of its own links to the RAG span; a reference is on no span."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -291,25 +242,7 @@ def test_feedback_stands_in_the_traces(make: Make) -> None:
     assert not any("secret" in one.to_json() for one in spans)
 
 
-def test_what_feedback_has_evaluated_stands_in_the_traces(make: Make) -> None:
-    """Its scores are on an evaluation span that links to the RAG span, without any sink."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    evals = make(provider=provider, sample_rate=0.0, tail=[DOWN])
-    evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
-    evals.feedback("ab" * 16, score=0.0)
-    evals.flush(300)
-    (evaluation,) = (one for one in exporter.get_finished_spans() if one.name == "evaluation")
-    (link,) = evaluation.links
-    assert f"{link.context.trace_id:032x}" == "ab" * 16
-    assert evaluation.attributes is not None
-    assert evaluation.attributes["evaluations.0.evaluation.name"] == "ragas.faithfulness"
-    assert "rag.eval.sample_rate" not in evaluation.attributes
-
-
-def test_what_a_feedback_had_evaluated_stands_in_the_traces() -> None:
-    """Its scores are on an evaluation span with a link; metrics tell of those that a draw chose."""
+def test_evaluation_asked_by_feedback_is_in_the_traces() -> None:
     exporter, provider, reader = InMemorySpanExporter(), TracerProvider(), InMemoryMetricReader()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     config = RagEvalConfig(tail=[DOWN], metric_rates={"ragas.faithfulness": 0.0})
@@ -346,7 +279,6 @@ def test_what_a_feedback_had_evaluated_stands_in_the_traces() -> None:
 
 
 def test_feedback_is_an_event_on_its_trace() -> None:
-    """The log event stands in the RAG span's context; an answer without a span has none."""
     exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
     provider = LoggerProvider()
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
@@ -365,34 +297,7 @@ def test_feedback_is_an_event_on_its_trace() -> None:
     }
 
 
-def test_feedback_is_written_to_files(make: Make, tmp_path: Path) -> None:
-    """A JSONL file holds a line for each feedback that names its sample."""
-    path = tmp_path / "scores.jsonl"
-    evals = make(sinks=f"jsonl:{path}")
-    one = sample()
-    evals.offer(one)
-    evals.feedback(one.sample_id, label="good")
-    evals.flush(300)
-    evals.shutdown()
-    _result, told = map(json.loads, path.read_text().splitlines())
-    assert told["feedback"]["sample_id"] == one.sample_id
-    assert told["feedback"]["label"] == "good"
-
-
-def test_feedback_after_shutdown_is_counted(make: Make) -> None:
-    """Nothing is raised and nothing is pending when it comes too late."""
-    evals = make()
-    one = sample()
-    evals.offer(one)
-    evals.flush(300)
-    evals.shutdown()
-    assert not evals.feedback(one.sample_id, score=1)
-    assert evals.stats().feedback == {"shutdown": 1}
-    assert evals.flush(1)
-
-
 def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
-    """Feedback that was accepted and reached no sink is counted as lost."""
     memory = MemorySink()
     evals = make(ScriptedJudge(CLAIMS, latency=30), [memory])
     one = sample()
@@ -403,28 +308,7 @@ def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
     assert evals.stats().incidents == {"feedback: lost": 1}
 
 
-def test_feedback_that_waits_is_told_while_all_is_finished(make: Make) -> None:
-    """A shutdown that finishes the sample has its feedback told, too."""
-    memory = MemorySink()
-    evals = make(ScriptedJudge(CLAIMS, latency=0.2), [memory])
-    one = sample()
-    evals.offer(one)
-    assert evals.feedback(one.sample_id, score=1)
-    assert evals.shutdown(PATIENCE)
-    assert [told.sample_id for told in memory.feedbacks] == [one.sample_id]
-    assert evals.stats().incidents == {}
-
-
-def test_feedback_can_be_switched_off(make: Make) -> None:
-    """With no entries kept, every id is unknown."""
-    evals = make(FEEDBACK_SAMPLES=0)
-    one = sample()
-    evals.offer(one)
-    assert not evals.feedback(one.sample_id, score=1)
-
-
 async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
-    """A sink's method may be a coroutine; what it raises is counted."""
     told: list[Feedback] = []
 
     class Slow(MemorySink):
@@ -455,12 +339,10 @@ async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
     ],
 )
 def test_a_label_says_thumbs_down_beside_other_words(label: str, down: bool) -> None:
-    """A thumb down is recognised however its words are joined."""
     assert Feedback(label=label).is_thumbs_down is down
 
 
 def test_ids_are_read_as_they_are_written_anywhere() -> None:
-    """UUIDs with and without dashes, capitals and whole numbers name the same thing."""
     one = uuid.UUID("12345678-1234-5678-1234-56781234ABCD")
     forms: list[object] = [one, one.int, str(one), one.hex, one.hex.upper()]
     assert set(map(id_of, forms)) == {one.hex}
@@ -488,7 +370,6 @@ def ended(name: str, size: int = 0) -> Request:
 def test_memory_is_bounded(
     entries: list[tuple[int, int, float, str]], size: int, chars: int
 ) -> None:
-    """Never more requests or text than allowed, none for longer, and the latest of an id wins."""
     now = [0.0]
     memory = Memory(size, chars, 5.0, lambda: now[0])
     added: dict[str, tuple[Request, float]] = {}
@@ -528,8 +409,6 @@ def test_too_much_text_costs_the_oldest_requests_theirs_and_not_their_ids() -> N
 
 
 def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
-    """Feedback on what could not be read reaches the sinks and breaks nothing."""
-
     def broken() -> Sample:
         raise KeyError("host")
 
@@ -554,7 +433,6 @@ def captured(evals: RagEval, question: str = "q") -> str:
 
 
 def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) -> None:
-    """Each feedback, and what one of them has evaluated, name the same sample, found by its id."""
     memory = MemorySink()
     evals = make(sinks=[memory], provider=TracerProvider(), sample_rate=0.0, tail=[DOWN])
     trace_id = captured(evals)
@@ -566,9 +444,7 @@ def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) 
     assert evals.feedback(result.sample.sample_id, score=1)
 
 
-def test_feedback_on_what_cannot_be_redacted_is_told(make: Make) -> None:
-    """A sample that cannot be built costs its evaluation, not the feedback; it is counted."""
-
+def test_feedback_on_unredactable_sample_is_delivered(make: Make) -> None:
     def broken(text: str) -> str:
         if text:
             raise KeyError
@@ -594,7 +470,6 @@ def test_feedback_on_what_cannot_be_redacted_is_told(make: Make) -> None:
 
 
 def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> None:
-    """The partial answer of a failed request is not evaluated."""
     memory = MemorySink()
     evals = make(sinks=[memory], rules=[{"error": True, "rate": 0.0}], tail=[DOWN])
     one = sample(status=Status.ERROR, error_type="X", reference="r")
@@ -605,7 +480,6 @@ def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> Non
 
 
 def test_feedback_does_not_wait_for_a_rule_that_hangs(make: Make) -> None:
-    """While a rule reads an object of the application that hangs, feedback returns as ever."""
     started, go_on = threading.Event(), threading.Event()
 
     class Slow:

@@ -29,14 +29,12 @@ def store(**options: Any) -> References:
     ["When did the quay open?", "  when DID the\n quay  open? ", "WHEN DID THE QUAY OPEN?"],
 )
 def test_equal_questions_lend_the_reference(question: str) -> None:
-    """White space and case aside, the same question has the same right answer; it says so."""
     told = store().equal(Sample(question=question, metadata={"k": 1}))
     assert (told.reference, told.question_id) == ("In 1931.", "Q1")
     assert told.metadata == {"k": 1, "reference_match": "exact"}
 
 
 def test_nothing_is_lent_to_other_questions() -> None:
-    """Only equal questions count; a sample's own reference stays."""
     other = Sample(question="When did the quay close?")
     assert store().equal(other) is other
     own = Sample(question="When did the quay open?", reference="Never.")
@@ -44,7 +42,6 @@ def test_nothing_is_lent_to_other_questions() -> None:
 
 
 def test_reference_metrics_run_on_golden_questions(tmp_path: Path) -> None:
-    """Online and inline, a canary question is scored against its reference."""
     path = tmp_path / "golden.jsonl"
     path.write_text('{"question": "When did the quay open?", "answer": "In 1931.", "id": 7}\n')
     memory = MemorySink()
@@ -64,7 +61,6 @@ def test_reference_metrics_run_on_golden_questions(tmp_path: Path) -> None:
 
 
 def test_a_golden_reference_serves_the_cheap_stage(tmp_path: Path) -> None:
-    """A tail rule can look at a metric that needs the reference of an equal question."""
     path = tmp_path / "golden.csv"
     path.write_text('question,reference\n"When, and why?","In 1931, for ""trade""."\n')
     config = RagEvalConfig(
@@ -82,7 +78,6 @@ def test_a_golden_reference_serves_the_cheap_stage(tmp_path: Path) -> None:
 
 
 def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
-    """Both forms, with a byte order mark and blank lines, give the same questions."""
     one, other = tmp_path / "a.CSV", tmp_path / "a.jsonl"
     one.write_text('question_id,question,ground_truth\nQ1,"a,\nb",c\n,d,e\n', encoding="utf-8-sig")
     other.write_text(
@@ -93,8 +88,7 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
     assert read_golden(str(one))[1] == Golden("d", "e")
 
 
-def test_what_a_pipeline_answered_is_no_reference(tmp_path: Path) -> None:
-    """In a file of results the truth counts, wherever it stands beside an answer."""
+def test_ground_truth_wins_over_answer_column(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
     path.write_text("question,answer,ground_truth\nq,wrong,right\n")
     assert read_golden(str(path)) == (Golden("q", "right"),)
@@ -105,7 +99,6 @@ def test_what_a_pipeline_answered_is_no_reference(tmp_path: Path) -> None:
     ["", "[]\n", "no json\n", '{"question": "q"}\n', '{"question": " ", "answer": "a"}\n'],
 )
 def test_a_file_without_golden_questions_is_refused_at_start(text: str, tmp_path: Path) -> None:
-    """A line that lacks a question or a reference is an error that names the line."""
     path = tmp_path / "golden.jsonl"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"golden\.jsonl") as caught:
@@ -124,17 +117,11 @@ def test_a_file_without_golden_questions_is_refused_at_start(text: str, tmp_path
     ],
 )
 def test_a_line_that_no_parser_takes_is_named(name: str, text: str, tmp_path: Path) -> None:
-    """A field past the limit of CSV, another header, or JSON that is too deep is an error too."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ConfigError, match=rf"{name}:\d") as caught:
         read_golden(str(path))
     assert caught.value.field == "references"
-
-
-def test_a_missing_file_is_refused_at_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="references"):
-        RagEval(config=RagEvalConfig(references=str(tmp_path / "none.jsonl")))
 
 
 MAIL, OTHER = "ada@varne.example", "bob@varne.example"
@@ -165,7 +152,6 @@ def lent(tmp_path: Path, sample: Sample) -> tuple[Sample, Any]:
 def test_lent_references_are_redacted_with_the_sample(
     tmp_path: Path, answer: str, value: float
 ) -> None:
-    """An address in a golden reference leaves no more than one in an answer, and compares right."""
     question = "Whom do I write to?"
     sample, score = lent(tmp_path, Sample(question=question, answer=answer, contexts=(OTHER,)))  # type: ignore[arg-type]
     assert MAIL not in repr(sample)
@@ -175,7 +161,6 @@ def test_lent_references_are_redacted_with_the_sample(
 
 
 def test_golden_questions_are_known_before_they_are_redacted(tmp_path: Path) -> None:
-    """A question about one person gets the answer about that one, and about another none."""
     sample, score = lent(tmp_path, Sample(question=f"Is {MAIL} the harbour master?", answer="Yes"))
     assert sample.question == "Is <EMAIL_1> the harbour master?"
     assert sample.reference == "Yes, <EMAIL_1> is."
@@ -185,7 +170,6 @@ def test_golden_questions_are_known_before_they_are_redacted(tmp_path: Path) -> 
 
 
 def test_a_captured_question_is_known_too(tmp_path: Path) -> None:
-    """Captured questions get their references as offered samples do."""
     memory = MemorySink()
     config = RagEvalConfig(references=private(tmp_path))
     with RagEval([MATCH], sinks=[memory], redact="all", config=config) as evals:
@@ -203,7 +187,6 @@ def test_a_captured_question_is_known_too(tmp_path: Path) -> None:
 
 
 def test_a_thumb_down_on_a_golden_question_has_its_reference(tmp_path: Path) -> None:
-    """Evaluations that feedback asks for get references, too."""
     path = tmp_path / "golden.jsonl"
     path.write_text('{"question": "When did the quay open?", "answer": "In 1931."}\n')
     config = RagEvalConfig(

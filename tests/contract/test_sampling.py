@@ -10,8 +10,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rag_eval_hooks import (
     AskedMetric,
@@ -25,18 +23,14 @@ from rag_eval_hooks import (
     Status,
 )
 from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.config.rules import RuleSettings
-from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import SAMPLE
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.sampling.sampler import RequestRule
 from rag_eval_hooks.sampling.tail import _is_cheap
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
-from tests.support.evaluation import total
 from tests.support.size import size
 
 CLAIMS = Findings(
@@ -69,23 +63,7 @@ def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
     return build
 
 
-def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
-    """A metric that its rate leaves out costs no judge call and says why it has no score."""
-    memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
-    evals = make(judge, [memory], sample_rate=1.0, metric_rates={"ragas": 0.0})
-    evals.offer(quay())
-    evals.flush(300)
-    outcomes = memory.results[0].outcomes
-    left_out, scored = outcomes[FAITH], outcomes[WORDS]
-    assert isinstance(left_out, NotScored)
-    assert (left_out.cause, judge.calls) == ("sampled_out", [])
-    assert isinstance(scored, Score)
-    assert (scored.probability, scored.reason) == (1.0, "ratio")
-    assert evals.stats().scored == 1
-
-
 def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
-    """Missing inputs of the chosen metrics are the reason of a failure, not another's rate."""
     evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
     one = quay(reference=None)
     evals.offer(one)
@@ -95,7 +73,6 @@ def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
 
 
 def test_every_outcome_tells_its_own_probability(make: Make) -> None:
-    """Metrics of one sample carry the rates by which each was chosen."""
     memory = MemorySink()
     evals = make(None, [memory], metric_rates={"lexical": 1.0, "ragas": 0.5})
     for _ in range(40):
@@ -108,7 +85,6 @@ def test_every_outcome_tells_its_own_probability(make: Make) -> None:
 
 
 def test_rules_see_the_request(make: Make) -> None:
-    """Tags, metadata and latency of a sample decide; the reason stands in the books."""
     rules = [
         {"tags": ["beta"], "rate": 1.0, "name": "beta"},
         {"metadata": {"user_id": "u1"}, "rate": 1.0, "name": "user"},
@@ -123,7 +99,6 @@ def test_rules_see_the_request(make: Make) -> None:
 
 
 def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
-    """A rule on the answer goes by the sample's, also where the root itself gives none."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.0, rules=[{"answer": "1931", "rate": 1.0}])
     for number, text in enumerate((RIGHT, WRONG)):
@@ -139,7 +114,6 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
 
 
 def test_rules_see_the_question_that_is_judged(make: Make) -> None:
-    """A rule reads the retriever's query if the root shows no question."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.0, rules=[{"question": "quay", "rate": 1.0}])
     for number, asked in enumerate(("When did the quay open?", "Who built it?")):
@@ -155,24 +129,7 @@ def test_rules_see_the_question_that_is_judged(make: Make) -> None:
     assert [result.sample.question for result in memory.results] == ["When did the quay open?"]
 
 
-def test_the_answer_is_looked_for_only_if_a_rule_asks() -> None:
-    """Rules that other conditions already refuse, and those without an answer, cost no search."""
-    looked: list[str] = []
-
-    def answer() -> str:
-        looked.append("a")
-        return "a"
-
-    traits = Traits(question="q", answer=answer)
-    rules = [RuleSettings(question="x", answer="a", rate=1), RuleSettings(question="q", rate=1)]
-    assert [RequestRule(rule).matches(traits) for rule in rules] == [False, True]
-    assert not looked
-    assert RequestRule(RuleSettings(answer="a", rate=1)).matches(traits)
-    assert looked == ["a"]
-
-
 def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
-    """A failed request can be chosen by a rule; what came of its answer is not evaluated."""
     memory = MemorySink()
     evals = make(None, [memory], rules=[{"error": "Timeout", "rate": 1.0}])
     assert not evals.offer(quay(status=Status.ERROR, error_type="KeyError"))
@@ -184,8 +141,6 @@ def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
 
 
 def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
-    """An object of the host's that raises is counted; the request is sampled by its usual rate."""
-
     class Broken:
         def __str__(self) -> str:
             raise RuntimeError("host")
@@ -200,26 +155,7 @@ def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
 SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
 
 
-def test_what_is_suspicious_is_evaluated_whatever_the_rate(make: Make) -> None:
-    """A cheap result looks at every sample; those it finds suspicious are certain to be judged."""
-    memory = MemorySink()
-    evals = make(None, [memory], sample_rate=0.0, tail=[SUSPECT])
-    for answer in (RIGHT, WRONG, RIGHT):
-        assert evals.offer(quay(answer=answer))
-    evals.flush(300)
-    (result,) = memory.results
-    assert result.sample.answer == WRONG
-    assert (result.outcomes[FAITH].probability, result.outcomes[FAITH].reason) == (
-        1.0,
-        f"tail:{WORDS}",
-    )
-    stats = evals.stats()
-    assert (stats.scored, stats.sampled_out, stats.offered) == (1, 2, 3)
-    assert stats.decisions == {f"tail:{WORDS}": 1, "sampled_out": 2}
-
-
 def test_a_suspect_that_the_rate_would_choose_is_certain_all_the_same(make: Make) -> None:
-    """The probability is that of the sample's features, not of the way by which it came."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.5, tail=[SUSPECT])
     for _ in range(30):
@@ -233,7 +169,6 @@ def test_a_suspect_that_the_rate_would_choose_is_certain_all_the_same(make: Make
 
 
 def test_every_dont_know_is_evaluated(make: Make) -> None:
-    """An answer that says it does not know is told by rules and certain to be judged."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.0, tail=[{"dont_know": True, "then": "ragas"}])
     for answer in ("I don't know.", RIGHT, None):
@@ -244,7 +179,6 @@ def test_every_dont_know_is_evaluated(make: Make) -> None:
 
 
 def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
-    """Tail rules are evaluated without calls to the configured judge."""
     judge, memory = ScriptedJudge(CLAIMS), MemorySink()
     tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
     evals = make(judge, [memory], sample_rate=0.0, tail=tail)
@@ -259,10 +193,6 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
 
 
 def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
-    """A tail rule may look at just those metrics that need no model: each scores the example.
-
-    The embedded judge gives a weighted score from fewer parts too, but it means something else.
-    """
     evals = RagEval("all", LocalJudge(), config=RagEvalConfig(embedder="none"))
     outcomes = evals.evaluate(SAMPLE)
     evals.shutdown()
@@ -286,15 +216,12 @@ def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
     ],
 )
 def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str) -> None:
-    """Two conditions, none, an unknown name or a metric that needs a model are errors."""
     with pytest.raises(ConfigError) as caught:
         RagEval(METRICS, ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
     assert caught.value.field == field
 
 
 def test_a_metric_that_asks_somebody_is_no_condition() -> None:
-    """A metric that asks a service is refused in a tail rule, which measures every request."""
-
     async def ask(_sample: Sample) -> Score:
         return UNIT.score(0.0)
 
@@ -306,7 +233,6 @@ def test_a_metric_that_asks_somebody_is_no_condition() -> None:
 
 
 def test_the_rate_limit_drops_and_counts(make: Make) -> None:
-    """Samples beyond the limit are dropped for that reason; the others carry the share."""
     memory = MemorySink()
     evals = make(None, [memory], rate_limit={"minute": 5})
     assert sum(evals.offer(quay()) for _ in range(50)) == 5
@@ -320,7 +246,6 @@ def test_the_rate_limit_drops_and_counts(make: Make) -> None:
 
 @pytest.mark.parametrize("tail", [[], [SUSPECT]])
 def test_a_full_queue_enters_the_probability(make: Make, tail: list[Any]) -> None:
-    """Samples that pass after refusals stand for these, marked as an estimate."""
     gate, memory = threading.Event(), MemorySink()
 
     def hold(sample: Sample) -> float:
@@ -347,7 +272,6 @@ def test_a_full_queue_enters_the_probability(make: Make, tail: list[Any]) -> Non
 
 
 def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:
-    """Samples that tail rules choose have to pass the limit; those left out do not count."""
     evals = make(sample_rate=0.0, tail=[SUSPECT], rate_limit={"minute": 2})
     for answer in (RIGHT, WRONG, RIGHT, WRONG, WRONG, WRONG):
         evals.offer(quay(answer=answer))
@@ -371,12 +295,6 @@ def _stream(seed: int) -> Iterator[Sample]:
 
 
 def test_weighted_means_are_unbiased() -> None:
-    """Weighing each delivered score by the inverse of its probability gives the mean of all.
-
-    Rates by metric, rules and tail rules choose by what the score depends on, so the plain mean
-    is far off. Over independent repetitions the Horvitz-Thompson mean is the true one, within
-    four standard errors; its own error is small enough for that to mean something.
-    """
     metrics = [
         Metric(id="my.cheap", score=_value, needs=frozenset()),
         Metric(id="my.costly", score=_value, needs=frozenset()),
@@ -408,58 +326,3 @@ def test_weighted_means_are_unbiased() -> None:
     error = stdev(weighted) / len(weighted) ** 0.5
     assert abs(fmean(weighted) - truth) < 4 * error
     assert abs(fmean(plain) - truth) > 5 * error
-
-
-rates = st.sampled_from([0.0, 0.3, 1.0])
-offers = st.lists(
-    st.tuples(
-        st.sampled_from([RIGHT, WRONG, "I don't know.", None]),
-        st.sampled_from(list(Status)),
-        st.booleans(),
-        st.sampled_from([None, "up", "down", "reference", "unknown"]),
-    ),
-    max_size=25,
-)
-
-
-@settings(max_examples=size(10, 30))
-@given(offers=offers, rate=rates, ragas=rates, tail=st.booleans(), limit=st.sampled_from([None, 5]))
-def test_the_books_add_up_whatever_happens(
-    offers: list[Any], rate: float, ragas: float, tail: bool, limit: int | None
-) -> None:
-    """Offered is scored, sampled out, dropped, failed and pending, with every means at work.
-
-    An evaluation that a feedback asks for is offered once more; nothing is counted twice.
-    """
-    rules = [SUSPECT, {"dont_know": True, "then": "ragas"}, {"thumbs_down": True, "then": "all"}]
-    config = RagEvalConfig(
-        sample_rate=rate,
-        metric_rates={"ragas": ragas},
-        rules=[{"tags": ["beta"], "rate": 1.0}, {"error": True, "rate": 0.5}],
-        tail=rules if tail else (),
-        rate_limit={"minute": limit} if limit else {},
-        queue_size=10,
-    )
-    memory = MemorySink()
-    evals = RagEval(METRICS, ScriptedJudge(CLAIMS), sinks=[memory], config=config)
-    joined = 0
-    for answer, status, beta, feedback in offers:
-        one = quay(answer=answer, status=status, tags=("beta",) * beta, reference=None)
-        evals.offer(one)
-        if feedback is not None:
-            told = {"reference": {"reference": RIGHT}, "up": {"score": 1}}.get(feedback)
-            name = "nobody" if feedback == "unknown" else one.sample_id
-            joined += evals.feedback(name, **(told or {"label": "thumbs_down"}))  # type: ignore[arg-type]
-    assert evals.flush(300)
-    stats = evals.stats()
-    evals.shutdown()
-    assert stats.offered == total(stats) >= len(offers)
-    assert stats.pending == 0
-    assert len(memory.feedbacks) == joined == stats.feedback.get("joined", 0)
-    evaluated = stats.scored + sum(stats.failed.values())
-    assert len(memory.results) == evaluated
-    for result in memory.results:
-        for outcome in result.outcomes.values():
-            if isinstance(outcome, Score):
-                asked = outcome.reason.startswith("feedback:")
-                assert (outcome.probability is None) is asked

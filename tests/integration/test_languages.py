@@ -76,7 +76,6 @@ def sent(server: JudgeServer) -> list[str]:
 @pytest.mark.parametrize("verify_tokens", [12_000, 30])
 @pytest.mark.parametrize("language", SAMPLES)
 def test_text_in_any_language_is_scored(language: str, verify_tokens: int) -> None:
-    """Half an answer that the contexts support has the same scores in every script."""
     with JudgeServer() as server:
         outcomes = evaluated(SAMPLES[language], server, verify_tokens)
     scores = {name: o.value for name, o in outcomes.items() if isinstance(o, Score)}
@@ -85,7 +84,6 @@ def test_text_in_any_language_is_scored(language: str, verify_tokens: int) -> No
 
 @pytest.mark.parametrize("language", SAMPLES)
 def test_claims_and_questions_keep_the_language(language: str) -> None:
-    """Claims and questions reach the reader in the language in which the judge wrote them."""
     sample = SAMPLES[language]
     with JudgeServer() as server:
         outcomes = evaluated(sample, server)
@@ -102,7 +100,6 @@ def test_claims_and_questions_keep_the_language(language: str) -> None:
 
 @pytest.mark.parametrize("language", SAMPLES)
 def test_prompts_carry_the_text_itself(language: str) -> None:
-    """Text is sent in its own characters, which cost a third of their escapes, and unchanged."""
     sample = SAMPLES[language]
     with JudgeServer() as server:
         evaluated(sample, server)

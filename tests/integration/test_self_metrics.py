@@ -15,12 +15,11 @@ from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import Findings, ScriptedJudge
 from tests.servers.faults import Fault, FaultKind
-from tests.servers.judge_server import EMBEDDINGS, JudgeServer
+from tests.servers.judge_server import JudgeServer
 from tests.support.evaluation import FAITHFUL, faithful_judge
 from tests.support.limits import small_limits
 from tests.support.otel import Metrics
@@ -65,7 +64,6 @@ def at(server: JudgeServer, **more: Any) -> dict[str, Any]:
 
 
 def test_every_request_is_counted_and_timed_by_outcome(make: Make, metrics: Metrics) -> None:
-    """Every call is in the counter and in the histogram, the client's tries again in one."""
     faults = [
         Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({2})),
         Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({3})),
@@ -85,20 +83,7 @@ def test_every_request_is_counted_and_timed_by_outcome(make: Make, metrics: Metr
     assert all(point.sum >= 0 for point in metrics.points("rag.eval.judge.duration"))
 
 
-def test_requests_for_vectors_are_told_apart(make: Make, metrics: Metrics) -> None:
-    """An embedder's requests have their own model and operation."""
-    with JudgeServer() as server:
-        embedder = OpenAIEmbedder("vectors", base_url=server.url, api_key="k")
-        evals = make(("openai:m", embedder), "ragas.answer_relevancy", **at(server))
-        evals.evaluate(ships())
-        assert len(server.calls(EMBEDDINGS)) == 1
-    told = metrics.by("rag.eval.judge.calls", "judge.name", "operation.name")
-    assert told["openai:vectors", "embeddings"] == 1
-    assert told["openai:m", "chat"] >= 1
-
-
 def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics: Metrics) -> None:
-    """A request past judge_timeout is a time-out; one that a sample's time cut off is cancelled."""
     with JudgeServer(latency=60) as server:
         make("openai:m", **at(server, judge_timeout=0.2)).evaluate(ships())
         # Long enough for its first request to be sent.
@@ -108,8 +93,6 @@ def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics:
 
 
 def test_a_judge_of_ones_own_is_told_by_task(make: Make, metrics: Metrics) -> None:
-    """Each task of a judge class of the user's is one call, as those inside are not visible."""
-
     class Own(ScriptedJudge):
         annotator_kind = AnnotatorKind.LLM
         name = "mine"
@@ -119,7 +102,6 @@ def test_a_judge_of_ones_own_is_told_by_task(make: Make, metrics: Metrics) -> No
 
 
 def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> None:
-    """A request that was not sent is neither counted nor timed; the refusal is."""
     with JudgeServer() as server:
         evals = make("openai:m", **at(server, budget={"calls_per_hour": 1}))
         evals.offer(ships())
@@ -128,18 +110,7 @@ def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> Non
     assert metrics.by("rag.eval.refused", "reason") == {"budget": 1}
 
 
-def test_inline_evaluations_are_paid_for_too(make: Make, metrics: Metrics) -> None:
-    """Tokens are counted by direction, also of what is evaluated beside the queue."""
-    with JudgeServer() as server:
-        evals = make("openai:m", **at(server))
-        used = evals.evaluate(ships())["ragas.faithfulness"].usage
-    told = metrics.by("rag.eval.judge.tokens", "token.type")
-    assert told == {"input": used.input_tokens, "output": used.output_tokens}
-
-
 def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None:
-    """Of the states one is 1: closed, open while a judge is dead, half open before the probe."""
-
     def states() -> Mapping[str, float]:
         return metrics.by("rag.eval.judge.breakers", "breaker.state")
 
@@ -164,7 +135,6 @@ def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None
 
 
 def test_the_adaptive_limit_is_seen(make: Make, metrics: Metrics) -> None:
-    """Refusals that persist halve the calls that may be in flight; none is left afterwards."""
     with JudgeServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
         evals = make("openai:m", **at(server, judge_concurrency=8))
         evals.evaluate(ships())
@@ -191,7 +161,6 @@ def open_interaction(evals: RagEval, number: int, *, end: bool) -> None:
 def test_what_waits_is_seen_with_its_limits(
     make: Make, metrics: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Queue, held spans, open interactions and the spool, each with what it may hold."""
     go = threading.Event()
 
     def wait(_task: object) -> Findings:
@@ -233,7 +202,6 @@ def test_what_waits_is_seen_with_its_limits(
 
 
 def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> None:
-    """Chosen, left out and refused, each by what decided; feedback by what became of it."""
     evals = make(
         faithful_judge(),
         rules=[
@@ -261,8 +229,6 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
 def test_a_reading_that_fails_takes_no_other_with_it(
     make: Make, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A callback's exception is counted, neither raised nor logged; other readings go on."""
-
     def fail(_: Recorder) -> tuple[int, int]:
         raise RuntimeError
 
@@ -275,7 +241,6 @@ def test_a_reading_that_fails_takes_no_other_with_it(
 
 
 def test_an_evaluator_that_is_gone_reports_nothing(metrics: Metrics) -> None:
-    """Instruments keep no evaluator alive."""
     evals = RagEval("lexical", meter_provider=metrics.provider)
     assert metrics.points("rag.eval.queue.size")
     evals.shutdown()

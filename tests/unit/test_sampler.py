@@ -31,7 +31,6 @@ def sampler(**settings: Any) -> Sampler:
 
 @given(keys, rates, rates)
 def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
-    """Every key that a lower rate chooses is chosen by every higher rate."""
     low, high = sorted((one, other))
     if decided(key, low).sampled:
         assert decided(key, high).sampled
@@ -39,27 +38,17 @@ def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
 
 @given(keys)
 def test_the_ends_are_exact(key: str) -> None:
-    """Rate 1 takes all, rate 0 none."""
     assert decided(key, 1.0).sampled
     assert not decided(key, 0.0).sampled
 
 
 def test_the_rate_is_realised() -> None:
-    """The share of random trace ids that is chosen is the rate, within five standard errors."""
     ids = [uuid.UUID(int=n * 2**64 + 7919 * n).hex for n in range(20_000)]
     chosen = sum(decided(key, 0.1).sampled for key in ids)
     assert abs(chosen - 2000) < 5 * (20_000 * 0.1 * 0.9) ** 0.5
 
 
-def test_the_decision_tells_probability_and_reason() -> None:
-    """Every decision carries the inclusion probability and why."""
-    decision = decided("k", 0.0)
-    assert (decision.probability, decision.reason) == (0.0, "sampled_out")
-    assert decided("k", 1.0).reason == "ratio"
-
-
 def test_all_processes_agree() -> None:
-    """A fresh interpreter with another hash seed puts the same keys at the same places."""
     script = (
         "from rag_eval_hooks.sampling.sampler import position\n"
         "print([position(str(n)) for n in range(50)])"
@@ -71,7 +60,6 @@ def test_all_processes_agree() -> None:
 
 @given(keys)
 def test_metrics_with_lower_rates_are_nested(key: str) -> None:
-    """A sample that a metric's lower rate chooses is chosen by every metric with a higher one."""
     told = {"lexical": 1.0, "ragas": 0.4, "graphrag.factual_accuracy_percentage": 0.1}
     chosen = sampler(sample_rate=0.2, metric_rates=told).decide(key, Traits).chosen
     assert "lexical.keyword_coverage" in chosen
@@ -82,7 +70,6 @@ def test_metrics_with_lower_rates_are_nested(key: str) -> None:
 
 
 def test_the_most_specific_rate_wins() -> None:
-    """An id wins over its suite, a suite over `all` and the sample rate, in any order."""
     told = {"ragas.faithfulness": 0.3, "ragas": 0.1, "all": 0.6}
     decision = sampler(sample_rate=0.9, metric_rates=told).decide("k", Traits)
     ids = ("ragas.faithfulness", "ragas.context_recall", "lexical.exact_match")
@@ -116,12 +103,10 @@ def test_the_most_specific_rate_wins() -> None:
 def test_a_rule_fits_when_all_its_conditions_do(
     rule: dict[str, Any], traits: Traits, fits: bool
 ) -> None:
-    """Conditions are joined by and; one that is absent always holds."""
     assert RequestRule(RuleSettings(rate=1.0, **rule)).matches(traits) is fits
 
 
 def test_the_first_rule_that_fits_counts() -> None:
-    """Later rules are not looked at; metrics that the rule does not name keep their rates."""
     rules = [
         {"question": "refund", "metrics": "ragas", "rate": 0.5, "name": "refunds"},
         {"tags": ["beta"], "rate": 1.0},
@@ -135,17 +120,7 @@ def test_the_first_rule_that_fits_counts() -> None:
     assert (beta.probability, beta.reason) == (1.0, "rule:2")
 
 
-def test_traits_are_told_only_to_rules() -> None:
-    """Without rules an ended request is not looked into."""
-
-    def never() -> Traits:
-        raise AssertionError
-
-    assert sampler(sample_rate=1.0).decide("k", never).sampled
-
-
 def test_errors_are_chosen_by_error_rules_only() -> None:
-    """No rate and no other rule is about what failed, and an error rule is about nothing else."""
     rules = [{"error": "Timeout", "metrics": ["ragas"], "rate": 1.0}]
     chosen_by = sampler(rules=[{"rate": 1.0, "tags": ["x"]}, *rules])
     assert chosen_by.decide_error("k", lambda: Traits(error_type="KeyError", tags=("x",))) is None
@@ -173,19 +148,10 @@ def test_errors_are_chosen_by_error_rules_only() -> None:
     ],
 )
 def test_a_wrong_rate_or_rule_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
-    """An unusable setting is a ConfigError that names the table and the key."""
     with pytest.raises(ConfigError) as caught:
         sampler(**settings)
     assert caught.value.field == field
     assert caught.value.advice
-
-
-def test_names_of_metrics_that_are_not_chosen_stand_for_nothing() -> None:
-    """One file of rates serves several choices of metrics; a misspelt name is still an error."""
-    lexical = [metric for metric in ALL_METRICS if metric.suite == "lexical"]
-    config = RagEvalConfig(metric_rates={"ragas": 0.1}, sample_rate=0.5)
-    decision = sampler_of(config, MetricNames(lexical, ALL_METRICS)).decide("k", Traits)
-    assert decision.probability == 0.5
 
 
 @pytest.mark.parametrize(
@@ -201,10 +167,6 @@ def test_names_of_metrics_that_are_not_chosen_stand_for_nothing() -> None:
 def test_what_was_chosen_at_other_rates_keeps_its_probability(
     then: dict[str, float], now: dict[str, float]
 ) -> None:
-    """After any change of rates, each metric is evaluated for just the share that it tells.
-
-    A costly metric is not brought in by a change that lowers all rates.
-    """
     before, after = (sampler(sample_rate=0.0, metric_rates=told) for told in (then, now))
     count = 4000
     chosen = {"lexical.exact_match": 0, "ragas.faithfulness": 0}
