@@ -11,6 +11,7 @@ import sys
 import textwrap
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,21 +125,31 @@ def questions(folder: Path) -> list[str]:
     return [json.loads(line)["sample"]["question"] for line in path.read_text().splitlines()]
 
 
-def test_gunicorn_with_a_preloaded_application(tmp_path: Path, collector: OtlpCollector) -> None:
+WSGI = """
+def application(environ, start_response):
+    start_response("200 OK", [("content-type", "text/plain")])
+    return [answer()]
+"""
+
+
+@pytest.mark.parametrize("preload", [True, False])
+@pytest.mark.parametrize(
+    "worker",
+    ["sync", *(pytest.param(one, marks=pytest.mark.long) for one in ("gthread", "gevent"))],
+)
+def test_gunicorn_worker_evaluates_each_request_it_serves(
+    tmp_path: Path, collector: OtlpCollector, worker: str, preload: bool
+) -> None:
+    """SIGTERM to the master loses no result and no span."""
     pytest.importorskip("gunicorn")
-    write(
-        tmp_path,
-        """
-        def application(environ, start_response):
-            start_response("200 OK", [("content-type", "text/plain")])
-            return [answer()]
-        """,
-    )
-    options = ["--preload", "--workers", "2", "--bind", "127.0.0.1:0"]
-    options += ["--timeout", "120", "--graceful-timeout", "120"]
+    pytest.importorskip("gevent" if worker == "gevent" else "gunicorn")
+    write(tmp_path, WSGI)
+    options = ["--workers", "2", "--worker-class", worker, "--bind", "127.0.0.1:0"]
+    options += ["--preload"] * preload + ["--timeout", "120", "--graceful-timeout", "120"]
     server = serve(tmp_path, "gunicorn", *options, "app:application")
     port = port_of(tmp_path)
-    served = [get(port) for _ in range(12)]
+    with ThreadPoolExecutor(8) as clients:
+        served = list(clients.map(get, [port] * 40))
     server.send_signal(signal.SIGTERM)
     assert server.wait(PATIENCE) == 0
     assert sorted(questions(tmp_path)) == sorted(served)
