@@ -153,53 +153,44 @@ class Request:
     """One captured request, or one sample that the application submitted. Compared by identity.
 
     The request's thread creates it. After it is queued, the worker's thread alone writes to it.
-
-    Attributes:
-        key: Key that the sampler hashes: the trace id, or any unique id.
-        sampling_key: Key that the sampler hashes instead, of a request sampled at its start.
-        build: Builds the sample, once, off the request's thread.
-        size: Characters that the request keeps in memory until it is settled.
-        ids: Ids by which `feedback` and `explain` find the request.
-        span: The RAG span with its true end time, if one is recorded.
-        traits: Returns what sampling rules compare.
-        accepted_at: Seconds since the epoch.
-        decision: The sampler's decision; None before it, and where the status is not evaluated.
-        is_final: Whether another process decided for good.
-        is_shipped: Whether it was sent to workers.
-        by_feedback: Whether a feedback asked for this evaluation of an ended request.
-        accepted: Whether the request was queued.
-        ending: Its end, once it is settled.
-        is_counted: Whether the books have its end.
-        evaluated: Ids of the metrics that a feedback need not ask for again.
-        probability: Inclusion probability when a process that has ended accepted it, or None.
-        reason: Reason of that choice.
-        outcomes: Outcomes that another process has evaluated already, or None.
-        entry: Job of the request in the outbox, or None.
     """
 
     key: str
+    """The sampler hashes it: the trace id, or any unique id."""
     build: Callable[[], Sample] | None
+    """Builds the sample, once, off the request's thread."""
     status: Status = Status.OK
     size: int = 0
+    """Characters that it keeps in memory until it is settled."""
     ids: tuple[str, ...] = ()
+    """Ids by which `feedback` and `explain` find it."""
     trace_id: str | None = None
     span_id: str | None = None
     span: HeldSpan | None = None
     traits: Callable[[], Traits] = Traits
     accepted_at: float = field(default_factory=time.time)
     decision: Decision | None = None
+    """None before the sampler's decision, and where the status is not evaluated."""
     is_final: bool = False
+    """True if another process, or a feedback, has decided for good."""
     by_feedback: bool = False
+    """True if a feedback asked for this evaluation of an ended request."""
     is_shipped: bool = False
     accepted: bool = False
     ending: Ending | None = None
     is_counted: bool = False
+    """True once the books have its end."""
     evaluated: frozenset[str] = frozenset()
+    """Ids of the metrics that a feedback need not ask for again."""
     probability: float | None = None
+    """Inclusion probability when a process that has ended accepted it, or None."""
     reason: str = ""
     outcomes: Outcomes | None = None
+    """Outcomes that another process has published already, or None."""
     entry: Any = None
+    """Its job in the outbox, or None."""
     sampling_key: str | None = None
+    """The sampler hashes it instead, if the request was sampled at its start."""
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -24,21 +24,10 @@ _FORK_PATIENCE_S: Final = 2.0
 """Seconds that a fork waits for a file that another thread is using."""
 _LOG_LIMIT: Final = 4_194_304
 """Bytes to which SQLite cuts its write-ahead log after a checkpoint."""
-_UNHARMED: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_INTERRUPT,
-        sqlite3.SQLITE_TOOBIG,
-    }
-)
-"""Error codes that say nothing about the content of a file."""
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# A full or slow disk, missing permissions and missing memory say nothing about the file.
+_HARMLESS: Final = "BUSY LOCKED FULL IOERR READONLY CANTOPEN PERM NOMEM INTERRUPT TOOBIG"
+_UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.split()}
 
 
 class SqliteFile:
@@ -69,9 +58,7 @@ class SqliteFile:
         """Lend the open connection, in autocommit mode, to one thread at a time.
 
         Raises:
-            sqlite3.Error: The file cannot be used.
-            OSError: The file cannot be used.
-            ValueError: The file is damaged and SQLite's message about it cannot be decoded.
+            Exception: One of `FILE_ERRORS`.
         """
         with self._lock:
             if self._connection is None:
@@ -82,15 +69,11 @@ class SqliteFile:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Lend the connection inside one transaction, which is rolled back on an exception.
 
-        The write lock is taken at the beginning: of two processes that read before they write,
-        both could otherwise act on what they read.
-
         Raises:
-            sqlite3.Error: The file cannot be used.
-            OSError: The file cannot be used.
-            ValueError: The file is damaged and SQLite's message about it cannot be decoded.
+            Exception: One of `FILE_ERRORS`.
         """
         with self.opened() as connection:
+            # Of two processes that read before they write, both could act on what they read.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -134,11 +117,6 @@ class SqliteFile:
 def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:
     """Open a file in autocommit mode; it is not created, and without `writable` not changed.
 
-    Args:
-        path: The file.
-        patience: Seconds to wait for another process that holds the file.
-        writable: Whether the connection may change the file.
-
     Raises:
         sqlite3.Error: The file does not exist or cannot be opened.
     """
@@ -162,15 +140,14 @@ def is_damage(error: BaseException) -> bool:
 
 def is_busy(error: BaseException) -> bool:
     """Return whether another process holds the file at the moment: nothing is wrong with it."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _BUSY
 
 
 def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connection:
     _make_private(path)
     connection = open_existing(path, patience=patience, writable=True)
     try:
-        _use_log(connection, patience)
+        _use_log(connection, time.monotonic() + patience)
         # A commit is handed to the system: it survives the process, though not a power cut.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
@@ -182,13 +159,10 @@ def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connect
     return connection
 
 
-def _use_log(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch to the write-ahead log, with which readers and a writer do not block each other.
-
-    Of several processes that open a new file at the same moment, all but one are refused at
-    once: SQLite does not wait for this switch as it waits for other locks.
-    """
-    until = time.monotonic() + patience
+def _use_log(connection: sqlite3.Connection, until: float) -> None:
+    """Switch to the write-ahead log, with which readers and a writer do not block each other."""
+    # Of several processes that open a new file at once, SQLite refuses all but one at this switch
+    # without waiting.
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -201,20 +175,13 @@ def _use_log(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file if it does not exist, and close it and its log to all but the owner.
-
-    SQLite gives the log the permissions of the file, so the file must exist before the log.
-    """
-    # An existing file is not opened here: closing it again would end every lock that this process
-    # has on it, including those of another connection in the middle of a transaction.
+    """Create the file if it does not exist, and close it and its log to all but the owner."""
+    # SQLite gives the log the permissions of the file. An existing file is not opened here:
+    # closing it again would end every lock that this process has on it.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    _restrict(path)
-    for name in (f"{path.name}-wal", f"{path.name}-shm"):
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        one = path.with_name(name)
         with suppress(FileNotFoundError):
-            _restrict(path.with_name(name))
-
-
-def _restrict(path: Path) -> None:
-    if stat.S_IMODE(path.stat().st_mode) != 0o600:
-        path.chmod(0o600)
+            if stat.S_IMODE(one.stat().st_mode) != 0o600:
+                one.chmod(0o600)

@@ -14,7 +14,7 @@ from rag_eval_hooks.metrics import Field, Metric, missing_inputs
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
-from rag_eval_hooks.sampling.tail import tail_of
+from rag_eval_hooks.sampling.tail import tail_rules, tail_scorer
 from rag_eval_hooks.score import Outcome, Outcomes
 
 __all__ = ["Selection", "by_rates"]
@@ -42,13 +42,16 @@ class Selection:
         self._incidents = incidents
         self._is_limited = bool(config.rate_limit)
         self._sampler = sampler_of(config, names)
+        rules = tail_rules(config, names)
+        self._feedback_rules = [rule for rule in rules if rule.is_on_feedback]
+        self._sample_rules = [rule for rule in rules if not rule.is_on_feedback]
         every = {metric.id: metric for metric in (*known, *chosen)}
-        self._tail = tail_of(config, names, list(every.values()), incidents)
+        self._scorer = tail_scorer(config, every, incidents)
 
     @property
     def has_feedback_rules(self) -> bool:
         """True if a feedback can ask for an evaluation of a sample that was not chosen."""
-        return self._tail.has_feedback_rules
+        return bool(self._feedback_rules)
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
@@ -57,7 +60,7 @@ class Selection:
         None if a decision needs what is known only later: rules on question, answer, latency or
         errors, and tail rules.
         """
-        is_late = self._tail.has_sample_rules or self.has_feedback_rules
+        is_late = self._sample_rules or self._feedback_rules
         return None if is_late or not self._sampler.decides_at_start else self._sampler.leaves_out
 
     def decide(self, request: Request) -> Decision | None:
@@ -94,11 +97,15 @@ class Selection:
 
     def is_open(self, request: Request) -> bool:
         """Return whether tail rules have to see the sample before the decision is final."""
-        return self._tail.has_sample_rules and request.status is Status.OK
+        return bool(self._sample_rules) and request.status is Status.OK
 
     async def decide_after_sample(self, sample: Sample, decision: Decision) -> Decision:
         """Return the final decision, after tail rules have seen the sample."""
-        return await self._tail.apply(sample, decision)
+        outcomes = {} if self._scorer is None else await self._scorer.score(sample)
+        for rule in self._sample_rules:
+            if rule.meets(sample, outcomes):
+                decision = decision.raised(rule.ids, rule.share)
+        return decision
 
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
@@ -113,7 +120,12 @@ class Selection:
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
             with_reference = replace(sample, reference=feedback.reference)
-        reasons = self._tail.asked_for(feedback, decision.position)
+        reasons = {
+            name: rule.share.reason
+            for rule in self._feedback_rules
+            if rule.meets_feedback(feedback) and rule.share.includes(decision.position)
+            for name in rule.ids
+        }
         reasons |= dict.fromkeys(self._newly_fed(sample, with_reference, decision), _REFERENCE)
         shares = {
             metric.id: Share(

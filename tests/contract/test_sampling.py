@@ -28,7 +28,7 @@ from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import SAMPLE
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.sampling.tail import _is_cheap
+from rag_eval_hooks.sampling.tail import cheap_metrics
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
 from tests.support.size import size
@@ -197,8 +197,8 @@ def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
     outcomes = evals.evaluate(SAMPLE)
     evals.shutdown()
     scored = {name for name, outcome in outcomes.items() if isinstance(outcome, Score)}
-    cheap = {metric.id for metric in ALL_METRICS if _is_cheap(metric, Incidents())}
-    assert cheap == scored - {"whitepaper.weighted_score"}
+    cheap = cheap_metrics(ALL_METRICS, Incidents())
+    assert cheap.keys() == scored - {"whitepaper.weighted_score"}
 
 
 @pytest.mark.parametrize(
