@@ -16,10 +16,7 @@ request of the same round:
 A table at the end puts the CPU of each beside the gates: how much a request may add that is
 sampled out.
 
-With `--inline` our handler is compared with itself when it says of every event that it is to be
-served inline, which costs least but keeps events of plain models from other handlers.
-
-    python -m benchmarks.handler_overhead [--rounds 200] [--shape NAME] [--inline] [--json FILE]
+    python -m benchmarks.handler_overhead [--rounds 200] [--shape NAME] [--json FILE]
 """
 
 from __future__ import annotations
@@ -36,16 +33,13 @@ from typing import Any, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel, BaseLLM
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import (
     ChatGeneration,
     ChatGenerationChunk,
     ChatResult,
-    Generation,
-    GenerationChunk,
-    LLMResult,
 )
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -120,47 +114,19 @@ class Model(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(content=token))
 
 
-class PlainModel(BaseLLM):
-    """Plain model, not of chats, that answers at once or streams the tokens it is given."""
-
-    tokens: list[str]
-
-    @property
-    def _llm_type(self) -> str:
-        return "instant"
-
-    def _generate(self, prompts: list[str], *args: Any, **kwargs: Any) -> LLMResult:
-        return LLMResult(generations=[[Generation(text="".join(self.tokens))] for _ in prompts])
-
-    async def _agenerate(self, prompts: list[str], *args: Any, **kwargs: Any) -> LLMResult:
-        return self._generate(prompts)
-
-    async def _astream(
-        self, prompt: str, *args: Any, **kwargs: Any
-    ) -> AsyncIterator[GenerationChunk]:
-        for token in self.tokens:
-            yield GenerationChunk(text=token)
-
-
 class Empty(BaseCallbackHandler):
     """Does nothing."""
 
     run_inline = True
 
 
-class Inlined(RagEvalCallbackHandler):
-    """Ours, inline without exception."""
-
-    run_inline = True
-
-
-def build_chain(model: type[Model | PlainModel] = Model) -> Runnable[Any, str]:
+def build_chain() -> Runnable[Any, str]:
     """Return a chain of eleven runs that rewrites, retrieves and answers."""
-    rewritten = model(tokens=["ferry leaves?"]) | StrOutputParser()
+    rewritten = Model(tokens=["ferry leaves?"]) | StrOutputParser()
     context = rewritten | Retriever() | (lambda ds: "\n\n".join(d.page_content for d in ds))
     prompt = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}")
     inputs: Any = {"context": context, "question": RunnablePassthrough()}
-    chain: Runnable[Any, str] = inputs | prompt | model(tokens=TOKENS) | StrOutputParser()
+    chain: Runnable[Any, str] = inputs | prompt | Model(tokens=TOKENS) | StrOutputParser()
     return chain
 
 
@@ -257,18 +223,9 @@ SHAPES = {
     "agent": Shape(build_agent, {"messages": [("user", QUESTION)]}),
     "graph": Shape(build_graph, {"question": QUESTION}),
 }
-CHAINS = {
-    "chat model": Shape(build_chain, QUESTION),
-    "plain model": Shape(functools.partial(build_chain, PlainModel), QUESTION),
-}
-INLINE = "ours, inline"
-INLINE_GATE = 1.15
-"""Times the CPU of a request whose events are all served inline."""
 
 
-def ours(
-    sample_rate: float, handler: type[RagEvalCallbackHandler] = RagEvalCallbackHandler
-) -> Variant:
+def ours(sample_rate: float) -> Variant:
     """Return our handler, with every request sampled out or every request evaluated."""
     tracing = Tracing()
     evals = RagEval(
@@ -277,7 +234,9 @@ def ours(
         sample_rate=sample_rate,
         tracer_provider=tracing.provider,
     )
-    return Variant([handler(evals)], settle=evals.flush, clear=tracing.exporter.clear)
+    return Variant(
+        [RagEvalCallbackHandler(evals)], settle=evals.flush, clear=tracing.exporter.clear
+    )
 
 
 def openinference(instrumentor: Any) -> Variant:
@@ -333,17 +292,6 @@ def measured(
             yield measure(f"{name}, {title}", request, variants, gate=gate, rounds=rounds)
 
 
-def compare_inline(rounds: int) -> None:
-    """Print the cost of requests beside that of requests whose events are all served inline."""
-    variants = {PLAIN: Variant(), INLINE: ours(0.0, Inlined), SAMPLED_OUT: ours(0.0)}
-    print(f"{'CPU of the process':<26}{'none':>10}{'inline':>10}{'ours':>10}{'of inline':>16}")
-    for row in measured(CHAINS, variants, rounds):
-        plain = row.plain.process
-        inline, own = (plain + row.added[name].process for name in (INLINE, SAMPLED_OUT))
-        verdict = f"{own / inline:.2f} {'met' if own / inline <= INLINE_GATE else 'missed'}"
-        print(f"{row.title:<26}{plain:>7.2f} ms{inline:>7.2f} ms{own:>7.2f} ms{verdict:>16}")
-
-
 def compare_handlers(shapes: Mapping[str, Shape], rounds: int, file: Path | None) -> None:
     """Print the cost of each variant for each request, then the gates."""
     variants = {
@@ -360,21 +308,17 @@ def compare_handlers(shapes: Mapping[str, Shape], rounds: int, file: Path | None
 
 
 def main() -> None:
-    """Compare handlers, or ours with itself when it is inline."""
+    """Compare handlers."""
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
-    parser.add_argument("--inline", action="store_true", help="compare with inline events")
     options = parser.parse_args()
     # OpenInference meets a deprecation in langchain-core once per span; printing it costs more
     # than its own work.
     warnings.simplefilter("ignore")
-    if options.inline:
-        compare_inline(options.rounds)
-    else:
-        all_shapes = options.shape == "all"
-        shapes = SHAPES if all_shapes else {options.shape: SHAPES[options.shape]}
-        compare_handlers(shapes, options.rounds, options.json)
+    all_shapes = options.shape == "all"
+    shapes = SHAPES if all_shapes else {options.shape: SHAPES[options.shape]}
+    compare_handlers(shapes, options.rounds, options.json)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Prints a table for each part, and writes its rows. `--page` writes docs/benchmarks.md, too, from
 these rows and those that the other parts of `make bench` left in build/bench.
 
-    python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--requests 250] [--samples 40]
+    python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--samples 40]
         [--json build/bench/peers.json] [--page]
 """
 
@@ -26,14 +26,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PEERS, default=PEERS)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--requests", type=int, default=250)
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--json", type=Path, default=BUILD / "peers.json")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
-    results = measured(
-        options.only, rounds=options.rounds, requests=options.requests, count=options.samples
-    )
+    results = measured(options.only, rounds=options.rounds, count=options.samples)
     for part, table in tables(results).items():
         print(f"\n{part}\n{table}")
     options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -32,16 +32,15 @@ Row = dict[str, Any]
 Results = dict[str, list[Row]]
 
 
-def measured(peers: Iterable[str], *, rounds: int, requests: int, count: int) -> Results:
+def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
     """Return all parts by name.
 
     Args:
         peers: The peers; ours is always measured.
         rounds: Of the request path.
-        requests: With a dead back end.
         count: Samples to judge.
     """
-    parts = ("requests", "memory", "judging", "install", "missing")
+    parts = ("requests", "judging", "install", "missing")
     results: Results = {part: [] for part in parts}
     pythons: dict[str, Path] = {}
 
@@ -62,7 +61,6 @@ def measured(peers: Iterable[str], *, rounds: int, requests: int, count: int) ->
     for peer in (name for name in WATCHERS if name in pythons):
         python = pythons[peer]
         attempt(peer, "requests", functools.partial(request_path, peer, python, rounds))
-        attempt(peer, "memory", functools.partial(memory, peer, python, requests))
     for condition in CONDITIONS:
         for library in (name for name in (OURS, *JUDGES) if name in pythons):
             python = pythons[library]
@@ -89,15 +87,6 @@ def installed(peer: str, python: Path) -> Row:
 def request_path(peer: str, python: Path, rounds: int) -> list[Row]:
     """Return the costs that a peer and ours add to the same requests."""
     return [driven(python, "request_path", peer, "--rounds", str(rounds))]
-
-
-def memory(peer: str, python: Path, requests: int) -> list[Row]:
-    """Return what requests leave in memory while the back end is dead, for ours and the peer."""
-    size = ("--requests", str(requests))
-    return [
-        driven(python, "request_path", peer, "--dead", who, *size) | {"peer": peer}
-        for who in ("none", "ours", peer)
-    ]
 
 
 def judged(library: str, python: Path, condition: str, count: int) -> list[Row]:

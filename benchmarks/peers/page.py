@@ -20,7 +20,6 @@ Made by `make bench` on {date}, {machine}. Every library has a pinned environmen
 _PARTS: Final = {
     "requests": "Request path beside other libraries: CPU in ms that each adds to one LangChain "
     "request of eleven runs, and its share of the plain request.",
-    "memory": "Memory in MB that requests add while the back end is dead.",
     "judging": "Faithfulness of the same samples, eight at a time, asked of one judge server. "
     "Calls and prompt characters are those of one sample. `changed` counts scores that differ from "
     "the run without faults.",

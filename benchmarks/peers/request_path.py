@@ -1,10 +1,9 @@
-"""CPU that a peer's handler adds to a request, and memory while its back end is dead.
+"""CPU that a peer's handler adds to a request, .
 
 Runs within the environment of the peer, with our own source beside it: plain requests, ours and
 the peer's take turns in one process.
 
     python -m benchmarks.peers.request_path openinference [--rounds 40]
-    python -m benchmarks.peers.request_path openinference --dead ours [--requests 250]
 """
 
 from __future__ import annotations
@@ -12,25 +11,20 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-import itertools
 import json
 import logging
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from opentelemetry import metrics
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import SpanExporter
 
 from benchmarks.added_cpu import EVALUATED, PLAIN, SAMPLED_OUT, Tracing, Variant, measure
 from benchmarks.handler_overhead import QUESTION, build_chain, invoke, ours
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.testing import ScriptedJudge
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 DEAD = "http://127.0.0.1:9"
 """Nothing listens there."""
@@ -139,63 +133,15 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def sending_to_dead(who: str) -> list[Any]:
-    """Return callbacks for requests whose back end is dead, after switching on what has none."""
-    if who == PLAIN:
-        return []
-    if who == "langfuse":
-        return [langfuse_handler(TracerProvider(), None)]
-    if who == "deepeval":
-        os.environ |= {"CONFIDENT_API_KEY": "bench", "CONFIDENT_BASE_URL": DEAD}
-        return [deepeval_handler()]
-    otlp = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    exporter = otlp.OTLPSpanExporter(endpoint=f"{DEAD}/v1/traces")
-    provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    if who == "traceloop":
-        return [traceloop_handler(provider)]
-    if who == "openinference":
-        instrumentor().instrument(tracer_provider=provider)
-        return []
-    judge = ScriptedJudge(latency=3600)
-    evals = RagEval(metrics=["ragas.faithfulness"], judge=judge, tracer_provider=provider)
-    return [RagEvalCallbackHandler(evals)]
-
-
-def resident_mb() -> float:
-    """Return the resident memory of this process in MB (Linux)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
-
-
-def growth(who: str, requests: int) -> dict[str, Any]:
-    """Return the memory that requests leave behind: the first, then as many again."""
-    callbacks, chain = sending_to_dead(who), build_chain()
-    for _ in range(20):
-        chain.invoke(QUESTION)
-    marks = [resident_mb()]
-    for _ in range(2):
-        for _ in range(requests):
-            invoke(chain, QUESTION, callbacks)
-        marks.append(resident_mb())
-    first, second = (after - before for before, after in itertools.pairwise(marks))
-    return {"who": who, "requests": requests, "first_mb": first, "second_mb": second}
-
-
 def main() -> None:
     """Print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("peer")
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--dead", help="measure memory under this watcher instead")
-    parser.add_argument("--requests", type=int, default=250)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable()
-    if options.dead:
-        document = growth(options.dead, options.requests)
-    else:
-        document = compared(options.peer, options.rounds)
-    print(json.dumps(document), flush=True)
+    print(json.dumps(compared(options.peer, options.rounds)), flush=True)
     # Exporters of a dead back end wait for it at exit.
     os._exit(0)
 

@@ -91,10 +91,7 @@ def test_a_plain_share_has_wilsons_interval(hits: int, number: int) -> None:
 
 @pytest.mark.parametrize("design", ["uniform", "rules", "tail"])
 def test_intervals_hold_the_truth_as_often_as_they_say(design: str) -> None:
-    """Over simulated streams, 95 % of the intervals hold the true mean; a plain mean's do not.
-
-    The full size, four designs with 1,000 streams, is `python -m benchmarks.interval_coverage`.
-    """
+    """Over simulated streams, 95 % of the intervals hold the true mean; a plain mean's do not."""
     chance = random.Random(f"{SEED} {design}")
     hits = raw_hits = 0
     for _ in range(300):
