@@ -71,11 +71,13 @@ def main() -> None:
     options = parser.parse_args()
     drawn = texts(random.Random(options.seed))
     samples = [
-        Sample(
-            question=next(drawn),
-            contexts=(next(drawn), next(drawn)),
-            answer=next(drawn),
-            reference=next(drawn),
+        Sample.from_dict(
+            {
+                "question": next(drawn),
+                "contexts": [next(drawn), next(drawn)],
+                "answer": next(drawn),
+                "reference": next(drawn),
+            }
         )
         for _ in range(options.samples)
     ]
