@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from inspect import BoundArguments
 from typing import Any
@@ -20,14 +19,12 @@ from llama_index.core.instrumentation.events.llm import (
 )
 from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
-from pydantic import PrivateAttr
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import Choice
+from rag_eval_hooks.capture import CaptureOptions, Choice
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.suppress import paused
-from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
-from rag_eval_hooks_llama_index.tracker import FRAMEWORK, Tracker
+from rag_eval_hooks_llama_index.events import FRAMEWORK, Events
 
 __all__ = ["Instrumentation", "enable", "is_enabled"]
 
@@ -41,28 +38,27 @@ class Instrumentation:
         watch_streams: See `enable`.
     """
 
-    def __init__(
-        self, evals: RagEval, options: LlamaIndexOptions, *, watch_streams: bool = True
-    ) -> None:
+    def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
         self.evals = evals
-        self._tracker = Tracker(evals, options, watch_streams=watch_streams)
-        self._spans = RagEvalSpanHandler(self, self._tracker)
-        self._events = RagEvalEventHandler(self._tracker)
+        self._events = events = Events(evals, options, watch_streams=watch_streams)
+        self._current = events.current
+        self._span_handler = RagEvalSpanHandler(self, events)
+        self._event_handler = RagEvalEventHandler(events)
 
     def enable(self) -> None:
         """Add the handlers."""
         root = get_dispatcher()
-        root.add_span_handler(self._spans)
-        root.add_event_handler(self._events)
-        self.evals.recorder.locators.add(self._tracker.current)
+        root.add_span_handler(self._span_handler)
+        root.add_event_handler(self._event_handler)
+        self.evals.recorder.locators.add(self._current)
         self.evals.recorder.by_hand.everywhere.add(FRAMEWORK)
 
     def disable(self) -> None:
         """Remove the handlers; open interactions are abandoned at their time limit. Idempotent."""
         root = get_dispatcher()
-        root.span_handlers = [h for h in root.span_handlers if h is not self._spans]
-        root.event_handlers = [h for h in root.event_handlers if h is not self._events]
-        self.evals.recorder.locators.discard(self._tracker.current)
+        root.span_handlers = [h for h in root.span_handlers if h is not self._span_handler]
+        root.event_handlers = [h for h in root.event_handlers if h is not self._event_handler]
+        self.evals.recorder.locators.discard(self._current)
         self.evals.recorder.by_hand.everywhere.discard(FRAMEWORK)
 
     @contextmanager
@@ -108,7 +104,7 @@ def enable(
         document_keys: Names of fields under which an empty list is an empty retrieval.
         as_context: Returns the text of an object of your own that is a document, else None.
         watch_streams: Whether the `response_gen` of a streaming response that an application's own
-            query engine made is replaced by an object that passes everything on and notes the
+            query engine made is replaced by a generator that passes everything on and notes the
             text: it alone tells the answer. False leaves it, and such answers are not known.
 
     Returns:
@@ -117,7 +113,7 @@ def enable(
     Raises:
         ConfigError: An argument cannot be used.
     """
-    options = LlamaIndexOptions(
+    options = CaptureOptions(
         question=question,
         contexts=contexts,
         answer=answer,
@@ -140,8 +136,11 @@ def is_enabled(evals: RagEval) -> bool:
 
 def _registered(evals: RagEval) -> Instrumentation | None:
     for handler in get_dispatcher().span_handlers:
-        if isinstance(handler, RagEvalSpanHandler) and handler.registration.evals is evals:
-            return handler.registration
+        if (
+            isinstance(handler, RagEvalSpanHandler)
+            and handler.__dict__["registration"].evals is evals
+        ):
+            return handler.__dict__["registration"]
     return None
 
 
@@ -150,31 +149,18 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
 
     Args:
         registration: What it belongs to.
-        tracker: Where they go.
+        events: Where they go.
     """
 
-    _registration: Instrumentation = PrivateAttr()
-    _tracker: Tracker = PrivateAttr()
-
-    def __init__(self, registration: Instrumentation, tracker: Tracker) -> None:
+    def __init__(self, registration: Instrumentation, events: Events) -> None:
         super().__init__()
-        self._registration = registration
-        self._tracker = tracker
-
-    @property
-    def registration(self) -> Instrumentation:
-        """Registration that the handler belongs to."""
-        return self._registration
-
-    @functools.cached_property
-    def tracker(self) -> Tracker:
-        """Receiver of spans, cached: Pydantic is slow at private attributes."""
-        return self._tracker
+        # Pydantic is slow at private attributes.
+        self.__dict__.update(registration=registration, events=events)
 
     @classmethod
     def class_name(cls) -> str:
         """Return the name that LlamaIndex shows."""
-        return "RagEvalSpanHandler"
+        return cls.__name__
 
     def span_enter(
         self,
@@ -186,7 +172,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,
     ) -> None:
         """Pass on a call that begins."""
-        self.tracker.enter(id_, bound_args.arguments, instance, parent_id, tags)
+        self.__dict__["events"].span_enter(id_, bound_args.arguments, instance, parent_id, tags)
 
     def span_exit(
         self,
@@ -197,7 +183,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,
     ) -> None:
         """Pass on a call that returned."""
-        self.tracker.exit(id_, bound_args.arguments, instance, result)
+        self.__dict__["events"].span_exit(id_, bound_args.arguments, instance, result)
 
     def span_drop(
         self,
@@ -208,60 +194,45 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,
     ) -> None:
         """Pass on a call that raised."""
-        self.tracker.drop(id_, err)
+        self.__dict__["events"].span_drop(id_, err)
 
     def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
         """Do nothing: runs are kept elsewhere."""
         return None
 
-    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing: runs are kept elsewhere."""
-        return None
+    prepare_to_exit_span = prepare_to_drop_span = new_span
 
-    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing: runs are kept elsewhere."""
-        return None
+
+_METHODS = {
+    LLMChatStartEvent.__name__: "model_called",
+    LLMCompletionStartEvent.__name__: "model_called",
+    LLMChatEndEvent.__name__: "model_replied",
+    LLMCompletionEndEvent.__name__: "model_replied",
+    ExceptionEvent.__name__: "model_failed",
+    # Of the workflows' own package, which not every version has.
+    "SpanCancelledEvent": "cancelled",
+}
+"""Methods of `Events` by the name of an event's class; other events are ignored."""
 
 
 class RagEvalEventHandler(BaseEventHandler):
     """Passes on calls of models and cancelled workflows; single tokens are ignored.
 
     Args:
-        tracker: Where it goes.
+        events: Where it goes.
     """
 
-    _tracker: Tracker = PrivateAttr()
-
-    def __init__(self, tracker: Tracker) -> None:
+    def __init__(self, events: Events) -> None:
         super().__init__()
-        self._tracker = tracker
-
-    @functools.cached_property
-    def routes(self) -> Mapping[str, Callable[[Any], None]]:
-        """Actions by name of an event's class; other events are ignored."""
-        tracker = self._tracker
-        models = tracker.models
-        return {
-            LLMChatStartEvent.__name__: lambda e: models.called(
-                e.span_id, e.messages, e.model_dict
-            ),
-            LLMCompletionStartEvent.__name__: lambda e: models.called(
-                e.span_id, e.prompt, e.model_dict
-            ),
-            LLMChatEndEvent.__name__: lambda e: models.replied(e.span_id, e.response),
-            LLMCompletionEndEvent.__name__: lambda e: models.replied(e.span_id, e.response),
-            ExceptionEvent.__name__: lambda e: models.failed(e.span_id, e.exception),
-            # Of the workflows' own package, which not every version has.
-            "SpanCancelledEvent": lambda e: tracker.cancelled(e.span_id),
-        }
+        self.__dict__["events"] = events
 
     @classmethod
     def class_name(cls) -> str:
         """Return the name that LlamaIndex shows."""
-        return "RagEvalEventHandler"
+        return cls.__name__
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
         """Handle an event of a call."""
-        route = self.routes.get(type(event).__name__)
-        if route is not None:
-            route(event)
+        method = _METHODS.get(type(event).__name__)
+        if method is not None:
+            getattr(self.__dict__["events"], method)(event)

@@ -19,6 +19,7 @@ from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind, UnseenParent
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.capture.snapshots import Snapshots
+from rag_eval_hooks.capture.split_requests import split_requests
 from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
@@ -114,6 +115,9 @@ class Endings:
 
     def _decide(self, interaction: Interaction) -> None:
         interaction.read()
+        is_manual = interaction.root.kind is RunKind.MANUAL
+        for request in () if is_manual else split_requests(interaction):
+            self._decide(request)
         interaction.snapshots = Snapshots()
         for run in interaction.runs:
             run.state = None

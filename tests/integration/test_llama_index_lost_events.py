@@ -11,7 +11,6 @@ from llama_index.core.tools import FunctionTool
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.tracker import Tracker
 from tests.matrix.llama_index.agents import NO_AGENTS, NO_TOOL_THREADS
 from tests.matrix.llama_index.combined import sub_questions
 from tests.matrix.llama_index.engines import joined
@@ -33,11 +32,11 @@ from tests.matrix.world import World
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-RECEIVERS = {
-    "": ("enter", "exit", "drop", "cancelled"),
-    "models": ("called", "replied", "failed"),
-}
-"""Methods of a tracker, and of a part of it, by which both handlers pass on every event."""
+EVENTS = (
+    *("span_enter", "span_exit", "span_drop"),
+    *("cancelled", "model_called", "model_replied", "model_failed"),
+)
+"""Methods to which both handlers pass every event."""
 FAULTS = ("lost", "doubled", "late", "no id", "no payload", "number", "unreadable")
 
 
@@ -58,17 +57,16 @@ PAYLOADS = {"no payload": None, "number": 7, "unreadable": Unreadable()}
 
 
 class Faults:
-    """Passes every event on to a tracker, but one of them with a fault."""
+    """Passes every event on, but one of them with a fault."""
 
-    def __init__(self, tracker: Tracker, number: int, fault: str) -> None:
+    def __init__(self, registration: Any, number: int, fault: str) -> None:
         self.left = number
         self.fault = fault
         self.late: list[Callable[[], None]] = []
         self.names: list[str] = []
-        for part, names in RECEIVERS.items():
-            receiver = getattr(tracker, part) if part else tracker
-            for name in names:
-                setattr(receiver, name, self._passing(name, getattr(receiver, name)))
+        events = registration._events
+        for name in EVENTS:
+            setattr(events, name, self._passing(name, getattr(events, name)))
 
     def _passing(self, name: str, event: Callable[..., None]) -> Callable[..., None]:
         def passed(*args: Any) -> None:
@@ -90,11 +88,23 @@ class Faults:
         elif self.fault == "late":
             self.late.append(lambda: event(*args))
         elif self.fault == "no id":
-            event(None, *args[1:])
-        elif self.fault in PAYLOADS and len(args) > 1:
-            # The arguments of a call that begins, the result of one that ends, a prompt, a reply.
-            at = 3 if name == "exit" else 1
-            event(*args[:at], PAYLOADS[self.fault], *args[at + 1 :])
+            event(*_without_id(args))
+        elif self.fault in PAYLOADS:
+            event(*_with_payload(name, args, PAYLOADS[self.fault]))
+
+
+def _without_id(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    first, *others = args
+    return (None if others else first.model_copy(update={"span_id": None}), *others)
+
+
+def _with_payload(name: str, args: tuple[Any, ...], payload: Any) -> tuple[Any, ...]:
+    """Replace the arguments or the result of a call, a prompt, or a reply."""
+    if len(args) == 1:
+        fields = ("messages", "prompt", "response", "exception")
+        return (args[0].model_copy(update=dict.fromkeys(fields, payload)),)
+    at = 3 if name == "span_exit" else 1
+    return (*args[:at], payload, *args[at + 1 :])
 
 
 class Pipeline(NamedTuple):
@@ -179,7 +189,7 @@ def asked(due: Pipeline, number: int, fault: str) -> tuple[Faults, list[Sample]]
     """
     world = World(INTERACTION_SECONDS=3600)
     registration = enable(world.evals)
-    faults = Faults(registration._tracker, number, fault)
+    faults = Faults(registration, number, fault)
     try:
         assert str(asyncio.run(due.ask())) == due.answer
         return faults, [seen.sample for seen in world.seen()]
@@ -215,15 +225,15 @@ def test_steps_that_outlive_their_workflow_are_no_request(
     """Old versions go on with the steps of a cancelled workflow: nothing becomes of them."""
     world = World(INTERACTION_SECONDS=3600)
     registration = enable(world.evals)
-    tracker = registration._tracker
-    enter = tracker.enter
+    events = registration._events
+    enter = events.span_enter
 
     def cut_short(span_id: str, *args: Any) -> None:
         enter(span_id, *args)
         monkeypatch.undo()
-        tracker.drop(span_id, asyncio.CancelledError())
+        events.span_drop(span_id, asyncio.CancelledError())
 
-    monkeypatch.setattr(tracker, "enter", cut_short)
+    monkeypatch.setattr(events, "span_enter", cut_short)
     try:
         assert str(asyncio.run(PIPELINES[name].ask())) == PIPELINES[name].answer
         assert not world.seen()

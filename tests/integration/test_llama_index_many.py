@@ -20,7 +20,6 @@ from llama_index.core.query_engine import CustomQueryEngine
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
-from rag_eval_hooks_llama_index.reading import run_being_read
 from tests.matrix.llama_index.agents import NO_AGENTS, retriever_tool
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import FERRIES, Scripted, index, pick
@@ -157,7 +156,6 @@ def test_many_at_once_do_not_mix(world: World) -> None:
     assert stats.scored == 3 * tenth
     assert stats.dropped == {"error": 2 * tenth, "closed": 4 * tenth, "cancelled": tenth}
     assert leaked(world) == 0
-    assert run_being_read(None) is None
 
 
 def asks(made: Any, number: int) -> Any:
@@ -265,4 +263,4 @@ def leaked(world: World) -> int:
     """Runs and streams that are still known."""
     handlers = get_dispatcher().span_handlers
     (ours,) = [handler for handler in handlers if isinstance(handler, RagEvalSpanHandler)]
-    return len(world.evals.recorder._runs) + len(ours._tracker._parents._streams)
+    return len(world.evals.recorder._runs) + len(ours.registration._events._parents._streams)

@@ -4,7 +4,6 @@ Old versions cannot read annotations that are kept as texts.
 """
 
 import asyncio
-import itertools
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from llama_index.core.workflow import StartEvent, StopEvent
 
 from tests.matrix.llama_index.kit import Bags
 from tests.matrix.llama_index.masking import Masking, same_id
-from tests.matrix.llama_index.variants import Corpus, says
+from tests.matrix.llama_index.variants import says
 from tests.matrix.llama_index.workflows import event, flow, store
 from tests.matrix.world import World
 from tests.support.variation import Variation, seeds
@@ -51,36 +50,6 @@ def asked_of(draw: Variation, *steps: Any, question: str) -> None:
         await flow(draw, *steps).run(asked=question)
 
     asyncio.run(run())
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_value_in_the_store_is_read_once(world: World, seed: int) -> None:
-    """However many steps a workflow has; the value is context where the answer says it."""
-    draw, steps = Variation(seed), 12
-    corpus, name = Corpus(draw, 2), draw.name()
-    kept = Counting(**{draw.name(): draw.name(), draw.name(): draw.chance.randint(1000, 9999)})
-    fact = " ".join(map(str, kept.held.values()))
-    events = [event(draw, "n") for _ in range(steps)]
-
-    async def first(ctx: Any, ev: Any) -> Any:
-        await store(ctx).set(name, [kept])
-        return events[0](n=0)
-
-    async def further(ctx: Any, ev: Any) -> Any:
-        return events[ev.n + 1](n=ev.n + 1)
-
-    async def last(ctx: Any, ev: Any) -> StopEvent:
-        nodes = await corpus.retriever.aretrieve(corpus.question)
-        shown = "\n".join([*(node.get_content() for node in nodes), str([kept])])
-        return StopEvent(result=(await says(fact).acomplete(f"{shown}\n{corpus.question}")).text)
-
-    middle = [(further, one, other) for one, other in itertools.pairwise(events)]
-    asked_of(
-        draw, (first, StartEvent, events[0]), *middle, (last, events[-1], StopEvent),
-        question=corpus.question,
-    )  # fmt: skip
-    assert texts(world) == [*corpus.shown(), repr(kept.held)]
-    assert 0 < kept.reads < steps
 
 
 @pytest.mark.parametrize("seed", seeds(5))

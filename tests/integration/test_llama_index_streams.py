@@ -183,11 +183,11 @@ def test_a_reply_that_cannot_be_read_ends_its_model_call(
     def broken(_: object) -> None:
         raise ValueError
 
-    monkeypatch.setattr("rag_eval_hooks_llama_index.model_calls.reply_facts", broken)
+    monkeypatch.setattr("rag_eval_hooks_llama_index.facts.reply_facts", broken)
     assert "".join(engine(streaming=True).query(QUESTION).response_gen)
     (sample,) = samples(world)
     assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
-    assert world.evals.stats().incidents["capture replied: ValueError"] >= 1
+    assert world.evals.stats().incidents["capture model replied: ValueError"] >= 1
 
 
 def prompt_of(question: str) -> list[ChatMessage]:

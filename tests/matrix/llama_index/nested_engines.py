@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_selector import BaseSelector, MultiSelection, SingleSelection
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
     FLAREInstructQueryEngine,
-    RetrieverQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
 )
 from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.retrievers import RecursiveRetriever
-from llama_index.core.schema import IndexNode, NodeWithScore
+from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import QueryEngineTool, ToolMetadata
 
-from tests.matrix.llama_index.kit import Bags
 from tests.matrix.llama_index.variants import (
     Corpus,
     Variant,
@@ -147,30 +143,6 @@ def writing_while_asking(draw: Variation) -> Variant:
     return Variant(asking(draw, engine, question), question, corpus.shown(), answer, any_order=True)
 
 
-def linked_engines(draw: Variation) -> Variant:
-    """Nodes that link to query engines, some beside passages: what each engine read counts."""
-    question, answer = draw.question(), answered(draw)
-    corpora = [Corpus(draw, 2) for _ in range(draw.chance.randint(1, 3))]
-    for corpus in corpora:
-        corpus.question = question
-    engines = {draw.name(): corpus.engine(says(answered(draw))) for corpus in corpora}
-    links = [IndexNode(text=draw.sentence(), index_id=name) for name in engines]
-    beside = Corpus(draw, draw.chance.randint(0, 2)).nodes
-    found = {"similarity_top_k": len(links) + len(beside)}
-    if draw.chance.random() < 0.5:
-        outer = VectorStoreIndex([*links, *beside], embed_model=Bags()).as_retriever(**found)
-        retriever: Any = RecursiveRetriever("outer", {"outer": outer}, engines)
-    else:
-        for link in links:
-            link.obj = engines[link.index_id]
-        index = VectorStoreIndex(nodes=beside, objects=links, embed_model=Bags())
-        retriever = index.as_retriever(**found)
-    engine = RetrieverQueryEngine.from_args(retriever, llm=says(answer))
-    contexts = [text for corpus in corpora for text in corpus.shown()]
-    contexts += [node.text for node in beside]
-    return Variant(asking(draw, engine, question), question, contexts, answer, any_order=True)
-
-
 NESTED: dict[str, Callable[[Variation], Variant]] = {
     made.__name__: made
     for made in (
@@ -178,7 +150,6 @@ NESTED: dict[str, Callable[[Variation], Variant]] = {
         sub_question_in_words_of_a_dropped_passage,
         routed_to_both,
         writing_while_asking,
-        linked_engines,
     )
 }
 """By name."""

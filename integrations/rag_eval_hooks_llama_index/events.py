@@ -1,0 +1,450 @@
+"""Spans and events of LlamaIndex, from their arrival to the recorder."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping
+from typing import Any, cast
+
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
+from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
+from opentelemetry.trace import Span
+
+from rag_eval_hooks import RagEval, semconv
+from rag_eval_hooks.capture import CaptureOptions, Choice, Run, RunKind
+from rag_eval_hooks.capture.snapshots import Opaque
+from rag_eval_hooks.incidents import host_edge
+from rag_eval_hooks_llama_index import facts, values
+from rag_eval_hooks_llama_index.copies import Copies
+from rag_eval_hooks_llama_index.document_search import typed
+from rag_eval_hooks_llama_index.documents import Documents, Ended, is_written_by_framework
+from rag_eval_hooks_llama_index.parents import SpanParents
+from rag_eval_hooks_llama_index.roles import Role, described, name_of
+from rag_eval_hooks_llama_index.streams import StreamedAnswers
+from rag_eval_hooks_llama_index.workflows import (
+    ResumedWorkflows,
+    is_given_input,
+    live_fields,
+    start_fields,
+    state_of,
+)
+
+__all__ = ["FRAMEWORK", "Events"]
+
+FRAMEWORK = "llama_index"
+_OPENINFERENCE = "openinference.instrumentation.llama_index."
+_OF_WORKFLOWS = ("tags", "init_state")
+"""Arguments of a workflow's run that are its own bookkeeping."""
+
+
+class Events:
+    """Records the spans and events of LlamaIndex; one for each `RagEval`.
+
+    LlamaIndex swallows what handlers raise: here it is counted first. Values are copied at once
+    and read off the request's thread.
+
+    Args:
+        evals: Where interactions go.
+        options: Of all interactions that have none of their own.
+        watch_streams: See `enable`.
+
+    Attributes:
+        current: Returns the id of LlamaIndex's run around the caller, or None.
+    """
+
+    def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
+        self._options = options
+        self._recorder = recorder = evals.recorder
+        self._incidents = evals.incidents
+        self._instrumentors = evals.instrumentors
+        self._copies = Copies(recorder, options)
+        self._answers = StreamedAnswers(recorder, watch_streams=watch_streams)
+        self._parents = SpanParents(recorder, self._answers.streams)
+        self._documents = Documents(recorder)
+        self._resumed = ResumedWorkflows(recorder)
+        self.current = self._parents.current
+
+    def _options_of(self, run: Run | None) -> CaptureOptions:
+        """Return the options for a run: one opened by hand may have options of its own."""
+        own = None if run is None else run.interaction.options
+        return self._options if own is None else own.over(self._options)
+
+    # A call begins.
+
+    def span_enter(
+        self,
+        span_id: str,
+        arguments: Mapping[str, Any],
+        instance: Any,
+        parent_id: str | None,
+        tags: Mapping[str, Any] | None,
+    ) -> None:
+        """Begin the run of a span."""
+        try:
+            self._enter(span_id, arguments, instance, parent_id, tags)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report("capture enter", error)
+            self._parents.lose(span_id, parent_id)
+
+    def _enter(
+        self,
+        span_id: str,
+        arguments: Mapping[str, Any],
+        instance: Any,
+        parent_id: str | None,
+        tags: Mapping[str, Any] | None,
+    ) -> None:
+        role, owner, method = described(span_id, instance.__class__)
+        parent = self._parents.of(parent_id, role, instance)
+        if role is Role.PART and parent is not None:
+            self._parents.add_part(span_id, parent)
+            return
+        name = name_of(role, instance) or owner or method
+        if parent is None and not self._is_root(span_id, name, arguments, instance, parent_id):
+            return
+        tags = active_instrument_tags.get() if tags is None else tags
+        root = (values.metadata_of(tags), values.labels_of(tags)) if parent is None else ()
+        run = self._recorder.start(span_id, parent, self._kind(role, parent), name, *root)
+        if run is None:
+            return
+        run.interaction.framework = run.interaction.framework or FRAMEWORK
+        self._instrumentors.note(run, _openinference_span)
+        self._describe(run, role, arguments, instance)
+        self._defer_arguments(run, role, arguments, instance)
+        if run.outermost and run.parent is not None:
+            run.interaction.add_metadata(values.metadata_of(tags))
+
+    def _is_root(
+        self,
+        span_id: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        instance: Any,
+        parent_id: str | None,
+    ) -> bool:
+        """Return whether a call without a parent may be a request, or part of one by hand."""
+        if self._parents.ignores(span_id, parent_id, arguments, instance):
+            return False
+        wanted = self._options_of(self._recorder.around(None)).root
+        if wanted is not None:
+            return wanted == name
+        return not self._parents.began_unseen(span_id, parent_id, arguments)
+
+    def _kind(self, role: Role, parent_id: str | None) -> RunKind:
+        """Return the kind of a run; a tool's call within its own, sync within async, is a chain."""
+        if role is Role.TOOL and parent_id is not None:
+            parent = self._recorder.get(parent_id)
+            return RunKind.CHAIN if parent and parent.kind is RunKind.TOOL else RunKind.TOOL
+        return role.kind
+
+    def _describe(self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any) -> None:
+        is_workflow = role is Role.WORKFLOW
+        run.facts = facts.object_facts(role.kind, instance, is_workflow=is_workflow)
+        if (call_id := facts.call_id_of(run, arguments)) is not None:
+            run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: call_id}
+        run.joins = role is Role.SYNTHESIS
+        if is_workflow:
+            self._parents.add_workflow(run, is_given=is_given_input(arguments))
+        elif role is Role.TOOL:
+            run.description = str(facts.field(instance.metadata, "description") or "")
+
+    def _defer_arguments(
+        self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any
+    ) -> None:
+        """Copy what a call was given, where it may hold a question, to be read later."""
+        if role is Role.WORKFLOW:
+            arguments = {k: v for k, v in arguments.items() if k not in _OF_WORKFLOWS}
+        if role is Role.TOOL and self._recorder.span_content:
+            self._defer(run, "arguments", self._read_tool_arguments, dict(arguments))
+        if run.outermost:
+            chosen = self._call("question", run, arguments)
+            declared = start_fields(instance) if role is Role.WORKFLOW else None
+            self._defer(run, "enter", self._read_input, dict(arguments), chosen, declared)
+        elif role in (Role.RETRIEVAL, Role.ENGINE):
+            read = functools.partial(self._read_query, role)
+            self._defer(run, "enter", read, dict(arguments))
+        if run.parent is not None and self._parents.may_resume(run.parent):
+            event, state = arguments.get("ev"), state_of(arguments)
+            chosen = self._call("question", run.parent, {**live_fields(event), **state})
+            self._defer(run, "step", self._read_step, event, state, chosen)
+
+    def _defer(self, run: Run, event: str, read: Any, *shown: Any) -> None:
+        """Copy what an event shows, and read the copies off the request's thread."""
+        self._copies.defer(run, event, read, *[self._copies.of(run, value) for value in shown])
+
+    def _call(self, name: str, run: Run, value: Any) -> Any:
+        """Return what a function of the application chooses; it gets the live objects."""
+        choice: Choice = getattr(self._options_of(run), name)
+        if not callable(choice):
+            return None
+        try:
+            return choice(value)
+        except Exception as error:  # noqa: BLE001 - the host's edge: a function of its own
+            self._incidents.report(f"choice {name}", error)
+            return None
+
+    def _chosen(self, name: str, run: Run, value: Any, called: Any) -> Any:
+        """Return what the application chose: by the name of a key, or by its function."""
+        choice: Choice = getattr(self._options_of(run), name)
+        return values.named(value, choice) if isinstance(choice, str) else called
+
+    def _read_tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
+        self._recorder.for_span(run, arguments=facts.arguments_text(given))
+
+    def _read_query(self, role: Role, run: Run, given: Mapping[str, Any]) -> None:
+        asked = values.question_of(given)
+        if role is Role.RETRIEVAL:
+            if asked is None and len(texts := list(values.texts_in(given))) == 1:
+                asked = texts[0]
+            self._recorder.question(run, asked)
+        elif not run.interaction.root.query:
+            self._recorder.question(run, asked)
+
+    def _read_input(
+        self, run: Run, given: Mapping[str, Any], called: Any, declared: tuple[str, ...] | None
+    ) -> None:
+        chosen = values.question_of(self._chosen("question", run, given, called))
+        texts = list(values.texts_in(given))
+        asked = values.question_of(given) if chosen is None else chosen
+        if asked is None and len(texts) == 1:
+            asked = texts[0]
+        self._recorder.asked(run, texts)
+        self._recorder.question(run, asked)
+        if declared is not None:
+            self._resumed.begins(run, given, declared)
+
+    def _read_step(self, run: Run, event: Any, state: Mapping[str, Any], called: Any) -> None:
+        flow = run.parent
+        if flow is None or flow.query or flow.interaction.asked:
+            return
+        options = self._options_of(flow)
+        left = {**(values.values_by_name(event) or {}), **state}
+        chosen = values.question_of(self._chosen("question", flow, left, called))
+        self._resumed.step(run, event, state, chosen, options)
+
+    # A call ends.
+
+    def span_exit(
+        self, span_id: str, arguments: Mapping[str, Any], instance: Any, result: Any
+    ) -> None:
+        """End the run of a span, or follow the generator that it gave out."""
+        try:
+            self._exit(span_id, arguments, instance, result)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report("capture exit", error)
+            self._recorder.lost(span_id)
+            if (run := self._recorder.get(span_id)) is not None:
+                self._recorder.end(run)
+
+    def _exit(self, span_id: str, arguments: Mapping[str, Any], instance: Any, result: Any) -> None:
+        if self._recorder.leave(span_id):
+            return
+        run = self._parents.left(span_id)
+        if run is None:
+            return
+        role, _, method = described(span_id, instance.__class__)
+        given = values.unwrapped(result)
+        if values.is_stop(result):
+            for outer in run.ancestors():
+                outer.state = True
+        elif role is Role.WORKFLOW and result is None and not run.state:
+            # The span of a cancelled workflow ends as if all was well, though no step stopped it.
+            self._recorder.fail(run, asyncio.CancelledError())
+            return
+        streams = False
+        try:
+            if values.may_stream(given):
+                streams = self._answers.note(run, given)
+            self._defer_result(run, role, method, instance, arguments, given, streams)
+        finally:
+            self._end(run, role, instance, given, streams)
+
+    def _defer_result(
+        self,
+        run: Run,
+        role: Role,
+        method: str,
+        instance: Any,
+        arguments: Mapping[str, Any],
+        given: Any,
+        streams: bool,
+    ) -> None:
+        is_own_tool = role is Role.TOOL and is_written_by_framework(instance)
+        answer = self._call("answer", run, given) if run.outermost and not streams else None
+        read = functools.partial(self._read_result, (role, method, is_own_tool), streams)
+        self._defer(
+            run,
+            "exit",
+            read,
+            given,
+            dict(arguments) if role is Role.POSTPROCESSING else None,
+            state_of(arguments) if role is Role.CHAIN else None,
+            self._call("contexts", run, given),
+            answer,
+        )
+
+    def _end(self, run: Run, role: Role, instance: Any, given: Any, streams: bool) -> None:
+        if role is Role.WRITER:
+            self._recorder.answer(run, instance.response or None)
+        if run.kind is not RunKind.MODEL:
+            self._recorder.end(run)
+        elif not streams:
+            # Only where the event of its reply did not come is it open still.
+            self._replied(str(run.id), given)
+        if role is Role.WRITER:
+            self._recorder.settle(run)
+
+    def _read_result(
+        self,
+        how: tuple[Role, str, bool],
+        streams: bool,
+        run: Run,
+        result: Any,
+        given: Any,
+        state: Any,
+        contexts: Any,
+        answer: Any,
+    ) -> None:
+        call = Ended(*how, result, given, state)
+        if run.parent is None and _is_no_question(run):
+            run.interaction.lists = []
+            return
+        if call.role is Role.TOOL and self._recorder.span_content:
+            self._recorder.for_span(run, result=facts.result_text(result))
+        self._note_choice(run, result, contexts)
+        self._documents.note(run, call, self._options_of(run))
+        if streams or call.role is Role.WRITER:
+            return
+        if run.outermost:
+            self._note_answer(run, result, answer)
+        elif call.role is Role.ENGINE:
+            self._recorder.answer(run, values.answer_of(result))
+
+    def _note_choice(self, run: Run, result: Any, called: Any) -> None:
+        chosen = self._chosen("contexts", run, result, called)
+        if chosen is None:
+            return
+        contexts = typed(chosen)
+        if contexts is None:
+            self._incidents.report("choice contexts", TypeError())
+        else:
+            self._recorder.choose(run, contexts)
+
+    def _note_answer(self, run: Run, result: Any, called: Any) -> None:
+        chosen = values.answer_of(self._chosen("answer", run, result, called))
+        text = values.answer_of(result) if chosen is None else chosen
+        unknown = text is None and isinstance(result, values.STREAMING)
+        self._recorder.answer(run, text, unknown=unknown)
+        if text is None and not unknown:
+            self._recorder.alternatives(run, list(values.texts_in(result)), None)
+
+    @host_edge
+    def span_drop(self, span_id: str, error: BaseException | None) -> None:
+        """End the run of a span that raised."""
+        if self._recorder.leave(span_id, error or RuntimeError()):
+            return
+        run = self._parents.left(span_id)
+        if run is not None:
+            self._recorder.fail(run, error or RuntimeError())
+            self._recorder.settle(run)
+
+    @host_edge
+    def cancelled(self, event: Any) -> None:
+        """Fail a cancelled workflow or step, whose span LlamaIndex ends as if all was well."""
+        run = self._recorder.get(event.span_id)
+        if run is not None:
+            self._recorder.fail(run, asyncio.CancelledError())
+
+    # Calls of models, each in a span of its own.
+
+    def model_called(self, event: Any) -> None:
+        """Note a model's call; inside another model's call it is that one."""
+        try:
+            run = self._model_run(event.span_id)
+            if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
+                run.kind = RunKind.MODEL
+                is_chat = isinstance(event, LLMChatStartEvent)
+                given = event.messages if is_chat else event.prompt
+                self._defer(run, "model called", self._read_prompt, given)
+                run.facts = facts.model_facts(event.model_dict)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report("capture model called", error)
+            self._recorder.lost(event.span_id)
+
+    def _read_prompt(self, run: Run, given: Any) -> None:
+        if isinstance(given, Opaque):
+            run.interaction.left_out.add("prompt")
+        elif isinstance(given, str):
+            self._recorder.prompt(run, (given,))
+        else:
+            self._recorder.prompt(run, values.message_texts(given))
+            self._recorder.for_span(run, roles=[message.role.value for message in given])
+
+    @host_edge
+    def model_replied(self, event: Any) -> None:
+        """Note the complete reply of a model, streamed or not."""
+        self._replied(event.span_id, event.response)
+
+    def _replied(self, span_id: str | None, response: Any) -> None:
+        run = self._model_run(span_id)
+        if run is None or run.within(RunKind.MODEL):
+            return
+        if run.kind is not RunKind.MODEL:
+            # What it was asked did not come.
+            self._recorder.lost(run.id)
+            return
+        try:
+            if isinstance(response, values.REPLIES):
+                self._recorder.answer(run, values.answer_of(response) or None)
+                self._copies.defer(run, "model replied", self._read_reply, response)
+            else:
+                self._recorder.lost(run.id)
+        finally:
+            self._recorder.end(run)
+
+    def _read_reply(self, run: Run, response: Any) -> None:
+        calls = facts.tool_calls_of(response)
+        self._recorder.reply(run, facts.reply_facts(response), [one["arguments"] for one in calls])
+        self._recorder.for_span(run, tool_calls=calls)
+
+    @host_edge
+    def model_failed(self, event: Any) -> None:
+        """Note that a model's stream broke, or was closed by its reader."""
+        run = self._recorder.get(event.span_id)
+        if run is not None and run.kind is RunKind.MODEL:
+            self._recorder.fail(run, event.exception)
+
+    def _model_run(self, span_id: str | None) -> Run | None:
+        """Return the run of a model's span, or None; one that never began is noted."""
+        run = self._recorder.get(span_id)
+        if run is None and span_id is not None and not self._parents.is_part(span_id):
+            self._parents.began_unseen(span_id, span_id, {})
+        return run
+
+
+def _is_no_question(root: Run) -> bool:
+    """Return whether a root was asked nothing, and neither retriever nor model was: preparation."""
+    asked = root.query or root.interaction.asked
+    kinds = {run.kind for run in root.interaction.runs}
+    return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
+
+
+def _openinference_span(root: Run) -> tuple[bool, Span | None]:
+    """Return whether another instrumentor writes spans, and its span of a root.
+
+    OpenInference is not imported: its handler is looked for among those of LlamaIndex's root
+    dispatcher. It maps span ids to spans, not publicly, so its span may not be found, and then
+    scores are only on the evaluation span.
+    """
+    for handler in get_dispatcher().span_handlers:
+        if type(handler).__module__.startswith(_OPENINFERENCE):
+            try:
+                # Of another class than the handlers that LlamaIndex types.
+                span = cast("Any", handler).open_spans[root.id]._otel_span
+            except (AttributeError, LookupError, TypeError):
+                # Not there, or another version keeps its spans elsewhere.
+                return True, None
+            return True, span if isinstance(span, Span) else None
+    return False, None

@@ -1,0 +1,133 @@
+"""Attributes that spans of ours get of LlamaIndex's calls."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.records import Facts, Run, RunKind
+from rag_eval_hooks.capture.snapshots import Opaque, Record
+
+__all__ = [
+    "INPUT_TOKENS",
+    "OUTPUT_TOKENS",
+    "arguments_text",
+    "call_id_of",
+    "field",
+    "first",
+    "model_facts",
+    "object_facts",
+    "reply_facts",
+    "result_text",
+    "tool_calls_of",
+]
+
+INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_eval_count")
+OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
+_SCALARS = (str, int, float, bool)
+
+
+def object_facts(kind: RunKind, instance: Any, *, is_workflow: bool) -> Facts:
+    """Return the attributes that an object has for the span of its run."""
+    if kind is RunKind.RETRIEVER:
+        return _scalars(
+            {
+                semconv.GEN_AI_DATA_SOURCE_ID: type(instance).__name__,
+                semconv.GEN_AI_RETRIEVAL_TOP_K: getattr(instance, "similarity_top_k", None),
+            }
+        )
+    if kind is RunKind.TOOL:
+        name = field(instance.metadata, "name")
+        return _scalars({semconv.GEN_AI_TOOL_NAME: name, semconv.GEN_AI_TOOL_TYPE: "function"})
+    if kind is RunKind.EMBEDDING:
+        return _scalars({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
+    if is_workflow:
+        # An agent has a name, a team of agents the name of its first.
+        return _scalars({semconv.GEN_AI_AGENT_NAME: first([instance], ("name", "root_agent"))})
+    return {}
+
+
+def call_id_of(run: Run, arguments: Mapping[str, Any]) -> str | None:
+    """Return the id of a tool's call: an agent's step has it, and the tool is called in that."""
+    if run.kind is not RunKind.TOOL:
+        call_id = getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None
+        return call_id if isinstance(call_id, str) else None
+    steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
+    ids = (outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps)
+    return next((str(call_id) for call_id in ids if call_id is not None), None)
+
+
+def model_facts(described: Mapping[str, Any]) -> Facts:
+    """Return provider and model of a call, as the model describes itself."""
+    provider = str(described.get("class_name") or "").lower().removesuffix("_llm")
+    return _scalars(
+        {
+            semconv.GEN_AI_PROVIDER_NAME: provider or None,
+            semconv.GEN_AI_REQUEST_MODEL: first([described], ("model", "model_name")),
+        }
+    )
+
+
+def reply_facts(response: Any) -> Facts:
+    """Return model, tokens and id of a reply."""
+    raw = field(response, "raw")
+    holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
+    return _scalars(
+        {
+            semconv.GEN_AI_RESPONSE_MODEL: field(raw, "model"),
+            semconv.GEN_AI_RESPONSE_ID: field(raw, "id"),
+            semconv.GEN_AI_INPUT_TOKENS: first(holders, INPUT_TOKENS),
+            semconv.GEN_AI_OUTPUT_TOKENS: first(holders, OUTPUT_TOKENS),
+        }
+    )
+
+
+def tool_calls_of(response: Any) -> list[dict[str, Any]]:
+    """Return id, name and arguments of the tool calls in a reply."""
+    blocks = getattr(getattr(response, "message", None), "blocks", None) or ()
+    return [
+        {"id": block.tool_call_id, "name": block.tool_name, "arguments": block.tool_kwargs}
+        for block in blocks
+        if getattr(block, "block_type", None) == "tool_call"
+    ]
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """Return a copy of the arguments of a tool's call as JSON."""
+    flat = {**arguments, **(arguments.get("kwargs") or {})}
+    flat.pop("kwargs", None)
+    return json.dumps(flat, default=_plain, ensure_ascii=False)
+
+
+def result_text(result: Any) -> str | None:
+    """Return a copy of a tool's result as text."""
+    return None if isinstance(result, Opaque) else str(result)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Opaque):
+        return None
+    return value.held if isinstance(value, Record) else str(value)
+
+
+def _scalars(facts: Mapping[str, Any]) -> Facts:
+    return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}
+
+
+def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
+    """Return the first field of these names that any of the holders has."""
+    for holder in holders:
+        for name in names:
+            if holder is not None and (value := field(holder, name)) is not None:
+                return value
+    return None
+
+
+def field(holder: Any, name: str) -> Any:
+    """Return a field of a mapping or an object, or None."""
+    if type(holder) is dict or isinstance(holder, Mapping):
+        return holder.get(name)
+    return getattr(holder, name, None)
