@@ -135,13 +135,9 @@ def is_enabled(evals: RagEval) -> bool:
 
 
 def _registered(evals: RagEval) -> Instrumentation | None:
-    for handler in get_dispatcher().span_handlers:
-        if (
-            isinstance(handler, RagEvalSpanHandler)
-            and handler.__dict__["registration"].evals is evals
-        ):
-            return handler.__dict__["registration"]
-    return None
+    handlers = get_dispatcher().span_handlers
+    ours = (one.registration for one in handlers if isinstance(one, RagEvalSpanHandler))
+    return next((registration for registration in ours if registration.evals is evals), None)
 
 
 class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
@@ -156,6 +152,12 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         super().__init__()
         # Pydantic is slow at private attributes.
         self.__dict__.update(registration=registration, events=events)
+
+    @property
+    def registration(self) -> Instrumentation:
+        """Registration that the handler belongs to."""
+        registration: Instrumentation = self.__dict__["registration"]
+        return registration
 
     @classmethod
     def class_name(cls) -> str:
@@ -200,7 +202,13 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         """Do nothing: runs are kept elsewhere."""
         return None
 
-    prepare_to_exit_span = prepare_to_drop_span = new_span
+    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """Do nothing."""
+        return None
+
+    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """Do nothing."""
+        return None
 
 
 _METHODS = {
