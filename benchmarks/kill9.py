@@ -16,12 +16,14 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -30,7 +32,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.table import parser_of, written
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.delivery.outbox_file import NAME
-from rag_eval_hooks.delivery.outbox_reader import waiting_jobs
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer
@@ -189,11 +190,17 @@ def _stored(folder: Path, name: str) -> list[str]:
     own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]
     results = folder / "results.jsonl"
     # A row is removed once its result is in the file: the file is read last.
-    while not waiting_jobs(folder / "spool" / NAME, own[-1]):
+    while not _is_on_disk(folder / "spool" / NAME, own[-1]):
         if results.exists() and f'"{own[-1]}"' in results.read_text():
             break
         time.sleep(0.02)
     return own
+
+
+def _is_on_disk(spool: Path, sample_id: str) -> bool:
+    sql = "SELECT 1 FROM jobs WHERE json_extract(payload, '$.sample.sample_id') = ?"
+    with closing(sqlite3.connect(spool)) as db:
+        return db.execute(sql, (sample_id,)).fetchone() is not None
 
 
 def _kill(app: subprocess.Popen[bytes]) -> None:

@@ -1,48 +1,55 @@
 """Outbox: samples to evaluate and results to deliver, kept in one SQLite file if there is a spool.
 
-A job is one sample for the evaluator or one result for one sink. Its process works on it from
-memory; the file mirrors it, under a lease that the process keeps extending. Once the lease of a
-process that died runs out, another process claims its jobs.
+A process works on its jobs from memory. The file mirrors them under a lease, which the process
+keeps extending. When the lease of a dead process runs out, another process claims its jobs.
 
-All SQL runs in one thread. Nothing here blocks or raises: whatever happens to the disk, a job that
-cannot be stored stays in memory.
+One thread runs all SQL. No method blocks or raises: a job that the disk refuses stays in memory.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, FileMovedError, OutboxFile
-from rag_eval_hooks.delivery.outbox_reader import read_counts
+from rag_eval_hooks.delivery import outbox_file
+from rag_eval_hooks.delivery.outbox_file import FileMovedError, OutboxFile
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 
 __all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
 
+T = TypeVar("T")
+
 PATIENCE_S: Final = 2.0
-"""Seconds after which a sample that could not be stored counts as undurable."""
+"""Seconds after which a sample that the disk refuses counts as undurable."""
 _GATHER_S: Final = 0.01
 """Seconds in which writes gather for one transaction; an accepted sample has 50 ms."""
-_MOST_WRITES: Final = 256
-"""Writes in one transaction."""
+_MOST_JOBS: Final = 256
+"""Jobs in one transaction."""
 _POLL_S: Final = 1.0
 """Seconds between two looks for jobs that no living process has."""
+_FIRST_POLL_S: Final = 2.0
+"""Seconds before the first look; a process that forks meanwhile leaves the jobs to its children."""
 _PURGE_S: Final = 60.0
 """Seconds between two removals of old results for sinks of other settings."""
-_FIRST_POLL_S: Final = 2.0
-"""Seconds before the first look; a process that forks meanwhile leaves them to its children."""
 _BUSY_PAUSE_S: Final = 0.1
 _ERROR_PAUSE_S: Final = 2.0
 """Seconds between two writes to a file that another process holds, and to one that fails."""
+
+
+class _End(NamedTuple):
+    """How a job leaves this process: released at a time, or done with a count and what follows."""
+
+    released_at: float | None = None
+    count: str = ""
+    then: Sequence[Job] = ()
 
 
 class Job:
@@ -52,23 +59,13 @@ class Job:
         consumer: `EVALUATE`, or the key of a sink.
         payload: The sample or result; of a claimed job, its text in the file.
         encode: Returns the text to store, called in the outbox's thread; None keeps the job out
-            of the file.
+            of the file. Jobs with the same function share the text.
         accepted: Acceptance of the sample in seconds since the epoch.
     """
 
     __slots__ = (
-        "accepted",
-        "consumer",
-        "encode",
-        "is_over",
-        "is_put",
-        "is_stored",
-        "is_undurable",
-        "payload",
-        "row",
-        "text",
-        "then",
-        "tries",
+        *("accepted", "consumer", "encode", "end", "is_put", "is_stored", "is_undurable"),
+        *("payload", "row", "text", "then", "tries", "written"),
     )
 
     def __init__(
@@ -83,14 +80,28 @@ class Job:
         self.encode = encode
         self.accepted = time.time() if accepted is None else accepted
         self.tries = 0
+        self.then: Sequence[Job] = ()
+        # Of the file: `row` is provisional until the commit, `is_stored` follows it.
         self.row: int | None = None
         self.text: str | None = None
-        self.is_stored = self.is_over = self.is_put = self.is_undurable = False
-        self.then: Sequence[Job] = ()
+        self.is_stored = self.is_put = self.is_undurable = False
+        self.end: _End | None = None
+        self.written: Future[bool] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True once the job is done."""
+        return self.end is not None and self.end.released_at is None
+
+    def resolve(self, *, is_ours: bool = True) -> None:
+        """Tell whoever waits for the last change that it is on disk or given up."""
+        # The caller may have run out of patience and cancelled the future.
+        with suppress(InvalidStateError):
+            if self.written is not None:
+                self.written.set_result(is_ours)
 
 
-@dataclass(frozen=True, slots=True)
-class Consumer:
+class Consumer(NamedTuple):
     """Taker of the jobs that no living process has; called in the outbox's thread.
 
     Attributes:
@@ -102,54 +113,32 @@ class Consumer:
     take: Callable[[Job], bool]
 
 
-@dataclass(slots=True, eq=False)
-class _Write:
-    """A change of the file: jobs to insert, and what else to run."""
-
-    number: int
-    job: Job
-    run: Callable[[OutboxFile], bool]
-    inserts: Sequence[Job]
-    ends: bool
-    done: Future[bool]
-    since: float
-    is_ours: bool = True
-
-    @property
-    def is_put(self) -> bool:
-        return bool(self.inserts) and self.inserts[0] is self.job
-
-    def resolve(self) -> None:
-        # The caller may have run out of patience and cancelled the future.
-        with suppress(InvalidStateError):
-            self.done.set_result(self.is_ours)
-
-
 class Outbox:
     """Jobs of one process, and those that other processes left. Thread-safe.
 
     Args:
         path: Folder of the spool, or None to keep jobs in memory alone.
-        max_bytes: Size of the file above which no new sample is stored.
+        max_bytes: Size of the file above which no new job is stored.
         incidents: Counts failures.
+
+    Attributes:
+        is_stalled: Whether the disk fails, so that nobody should wait for it.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
-        self.path = path
         self.is_stalled = False
         self._incidents = incidents
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, Consumer] = {}
         self._lock = threading.Lock()
-        self._writes: deque[_Write] = deque()
-        self._stored: set[Job] = set()
+        self._changed = threading.Condition(self._lock)
         self._wake = threading.Event()
-        self._written = threading.Condition(self._lock)
-        self._added = self._tried = self._undurable = 0
-        self._hurry = self._is_closing = self._has_ended = False
+        # Jobs that differ from the file, with the time of their first change.
+        self._dirty: dict[Job, float] = {}
+        self._stored: set[Job] = set()
+        self._undurable = self._asked = self._answered = 0
+        self._is_closing = self._has_ended = self._is_anew = False
         self._retry_at = self._poll_at = self._purge_at = 0.0
-        self._is_measured = False
-        self._measured: tuple[int, int] | tuple[None, None] = (None, None)
         self._thread: threading.Thread | None = None
 
     @property
@@ -162,8 +151,10 @@ class Outbox:
         """Accepted samples of which neither the text nor the result could be stored."""
         late = time.monotonic() - PATIENCE_S
         with self._lock:
-            waiting = [one for one in self._writes if one.is_put and one.since < late]
-            return self._undurable + sum(not one.job.is_undurable for one in waiting)
+            for job, since in self._dirty.items():
+                if since < late:
+                    self._count_undurable(job)
+            return self._undurable
 
     def consume(self, name: str, consumer: Consumer) -> None:
         """Register the taker of a consumer's jobs, before `start`."""
@@ -186,12 +177,12 @@ class Outbox:
     def put(self, job: Job) -> None:
         """Store a job soon, claimed by this process."""
         job.is_put = True
-        self._write(job, lambda file: _insert(file, job), inserts=(job,))
+        self._change(job)
 
     def begin(self, job: Job) -> Future[bool]:
         """Count a try of a claimed job before it is worked on, as that may end this process."""
         job.tries += 1
-        return self._write(job, lambda file: file.begin(job.row))
+        return self._awaited(job)
 
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
         """Remove a job, count its end and store the jobs that follow, in one transaction.
@@ -200,20 +191,7 @@ class Outbox:
             Future that resolves after the commit: False if another process has claimed the job,
             so that nothing was written.
         """
-
-        def run(file: OutboxFile) -> bool:
-            if job.row is not None and not file.remove(job.row):
-                return False
-            if count:
-                file.count(count)
-            origin = job.row
-            for following in then:
-                _insert(file, following, origin)
-                origin = origin or following.row
-            return True
-
-        job.is_over = True
-        return self._write(job, run, inserts=then, ends=True)
+        return self._awaited(job, _End(None, count, then))
 
     def retry(self, job: Job, delay: float = 0.0) -> bool:
         """Give a job back to the file, for any process to claim after `delay` seconds.
@@ -221,39 +199,29 @@ class Outbox:
         Returns:
             Whether the file has it.
         """
-        if not job.is_stored:
-            return False
-        due = time.time() + delay
-        self._write(job, lambda file: file.release(job.row, due), ends=True)
-        return True
+        if job.is_stored:
+            self._change(job, _End(released_at=time.time() + delay))
+        return job.is_stored
 
     def counts(self) -> Mapping[str, int]:
         """Return how the samples of all processes ended and how many wait; empty if unreadable."""
-        if self._file is None:
-            return {}
-        try:
-            return read_counts(self._file.path)
-        except FILE_ERRORS as error:
-            self._incidents.report("spool", error)
-            return {}
+        return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int, int] | tuple[None, None]:
-        """Return samples and bytes in the file, of all processes, at most seconds old."""
-        self._is_measured = True
-        return self._measured
+        """Return samples and bytes in the file, of all processes; None if unreadable."""
+        return self._read(outbox_file.read_size, (None, None))
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until all writes so far are on disk or given up; return whether they are."""
-        if self._file is None:
-            return True
+        """Wait until all changes so far are on disk or given up; return whether they are."""
         with self._lock:
-            last = self._added
+            if self._file is None or (self._thread is None and not self._dirty):
+                return True
             if self._thread is None:
-                return last == 0
-            self._hurry = True
+                return False
+            self._asked = asked = self._asked + 1
             self._wake.set()
-            self._written.wait_for(lambda: self._has_ended or self._tried >= last, timeout)
-            return self._tried >= last
+            self._changed.wait_for(lambda: self._has_ended or self._answered >= asked, timeout)
+            return self._answered >= asked
 
     def close(self, timeout: float) -> None:
         """Write what waits, give all jobs back and end the thread."""
@@ -262,38 +230,47 @@ class Outbox:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _write(
-        self,
-        job: Job,
-        run: Callable[[OutboxFile], bool],
-        *,
-        inserts: Sequence[Job] = (),
-        ends: bool = False,
-    ) -> Future[bool]:
+    def _read(self, read: Callable[[Path], T], default: T) -> T:
+        if self._file is None:
+            return default
+        try:
+            return read(self._file.path)
+        except FILE_ERRORS as error:
+            self._incidents.report("spool", error)
+            return default
+
+    def _awaited(self, job: Job, end: _End | None = None) -> Future[bool]:
+        written: Future[bool] = Future()
+        self._change(job, end, written)
+        return written
+
+    def _change(
+        self, job: Job, end: _End | None = None, written: Future[bool] | None = None
+    ) -> None:
+        """Note that a job differs from the file."""
         with self._lock:
-            write = _Write(self._added + 1, job, run, inserts, ends, Future(), time.monotonic())
+            job.end, job.written = end or job.end, written or job.written
             if self._file is not None and not self._has_ended:
-                self._added += 1
-                self._writes.append(write)
+                self._dirty.setdefault(job, time.monotonic())
                 self._wake.set()
-                return write.done
-        write.resolve()
-        return write.done
+                return
+        job.resolve()
 
     def _run(self) -> None:
         while not self._is_closing:
-            due = min(self._poll_at, self._retry_at) if self._writes else self._poll_at
-            if self._wake.wait(max(0.0, due - time.monotonic())) and not self._hurry:
+            due = min(self._poll_at, self._retry_at) if self._dirty else self._poll_at
+            is_woken = self._wake.wait(max(0.0, due - time.monotonic()))
+            if is_woken and self._asked == self._answered:
                 time.sleep(_GATHER_S)
             self._wake.clear()
             self._guarded(self._write_all)
             self._guarded(self._poll)
-        self._hurry = True
+        self._asked += 1
         self._guarded(self._write_all)
         self._guarded(self._leave)
         with self._lock:
             self._has_ended = True
-            self._written.notify_all()
+            self._changed.notify_all()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
@@ -302,121 +279,120 @@ class Outbox:
             self._incidents.report("spool", error)
 
     def _write_all(self) -> None:
-        hurry, self._hurry = self._hurry, False
-        is_written = hurry or time.monotonic() >= self._retry_at
-        while is_written and (batch := self._next_batch()):
-            is_written = self._commit(batch)
+        asked = self._asked
+        is_urgent = asked > self._answered
+        if is_urgent or time.monotonic() >= self._retry_at:
+            while self._dirty and self._commit():
+                pass
         with self._lock:
-            if not is_written:
-                self._give_up(at_once=hurry)
-            self.is_stalled = self.is_stalled and not is_written
-            first = self._writes[0].number - 1 if self._writes else self._added
-            self._tried = self._added if hurry else first
-            self._written.notify_all()
+            self._give_up(at_once=is_urgent)
+            self._answered = asked
+            self._changed.notify_all()
 
-    def _next_batch(self) -> list[_Write]:
-        with self._lock:
-            most = min(_MOST_WRITES, len(self._writes))
-            batch = [self._writes.popleft() for _ in range(most)]
-        texts: dict[int, str] = {}
-        for write in batch:
-            for job in write.inserts:
-                self._encode(job, texts)
-        return batch
-
-    def _encode(self, job: Job, texts: dict[int, str]) -> None:
-        """Build the text before the file is locked, once for all sinks of a result."""
-        if job.encode is None or job.is_over or job.text is not None:
-            return
-        try:
-            job.text = texts.get(id(job.payload)) or job.encode()
-            texts[id(job.payload)] = job.text
-        except Exception as error:  # noqa: BLE001 - it builds of the host's objects
-            job.encode = None
-            self._incidents.report("spool", error)
-
-    def _commit(self, batch: list[_Write]) -> bool:
-        """Write a batch; what fails is tried again later. Returns whether it is on disk."""
+    def _commit(self) -> bool:
+        """Write the oldest changes; return whether the next ones can follow."""
         assert self._file is not None
+        with self._lock:
+            batch = [(job, job.end, job.written) for job in islice(self._dirty, _MOST_JOBS)]
+        inserts = [one for job, end, _ in batch for one in _inserts(job, end)]
+        self._encode(inserts)
         try:
             with self._file.transaction():
-                for write in batch:
-                    write.is_ours = write.run(self._file)
+                are_ours = [_sync(self._file, job, end) for job, end, _ in batch]
         except (FileMovedError, *FILE_ERRORS) as error:
-            self._failed(batch, error)
-            return False
-        self._retry_at = 0.0
-        for write in batch:
-            self._note(write)
-            write.resolve()
+            for job in inserts:
+                job.row = job.row if job.is_stored else None
+            return self._failed([job for job, _, _ in batch], error)
+        self.is_stalled, self._retry_at, self._is_anew = False, 0.0, False
+        with self._lock:
+            for job, end, written in batch:
+                self._note(job, end)
+                if job.end is end and job.written is written:
+                    del self._dirty[job]
+        for (job, _, written), is_ours in zip(batch, are_ours, strict=True):
+            if job.written is written:
+                job.resolve(is_ours=is_ours)
         return True
 
-    def _note(self, write: _Write) -> None:
-        """Note what is on disk now."""
-        for job in write.inserts:
-            job.is_stored, job.text = job.row is not None, None
-            if job.is_stored:
-                self._stored.add(job)
-            elif job.encode is not None and not job.is_over:
-                self._lacks(write.job)
-                self._incidents.count("spool: Full")
-        if write.ends:
-            write.job.is_stored = False
-            self._stored.discard(write.job)
+    def _encode(self, jobs: Iterable[Job]) -> None:
+        """Build the texts before the file is locked, once for all sinks of a result."""
+        texts: dict[object, str] = {}
+        for job in jobs:
+            if job.encode is None or job.is_over or job.is_stored or job.text is not None:
+                continue
+            try:
+                job.text = texts.get(job.encode) or job.encode()
+                texts[job.encode] = job.text
+            except Exception as error:  # noqa: BLE001 - it builds of the host's objects
+                job.encode = None
+                self._incidents.report("spool", error)
+                with self._lock:
+                    self._count_undurable(job)
 
-    def _failed(self, batch: list[_Write], error: Exception) -> None:
+    def _note(self, job: Job, end: _End | None) -> None:
+        """Note what is on disk now. Holds the lock."""
+        for one in _inserts(job, end):
+            one.is_stored = one.row is not None
+            if one.is_stored:
+                self._stored.add(one)
+            elif one.text is not None and not one.is_over:
+                self._incidents.count("spool: Full")
+                self._count_undurable(job)
+            one.text = None
+        if end is not None:
+            job.is_stored = False
+            self._stored.discard(job)
+
+    def _failed(self, jobs: Iterable[Job], error: Exception) -> bool:
+        """Decide when to write again; return whether at once, into a new file."""
         self._incidents.report("spool", error)
+        self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S)
         is_moved = isinstance(error, FileMovedError)
-        for write in batch:
-            for job in write.inserts:
-                job.row = job.row if job.is_stored else None
-        with self._lock:
-            self._writes.extendleft(reversed(batch))
         if not (is_moved or is_busy(error)):
-            # Nobody waits for a disk that fails; what must be on disk stays queued.
+            # Nobody waits for a disk that fails; changes stay queued.
             self.is_stalled = True
-            for write in batch:
-                write.resolve()
-        pause = 0.0 if is_moved else _BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S
-        self._retry_at = time.monotonic() + pause
-        if is_moved or is_damage(error):
-            self._begin_anew(is_damaged=not is_moved)
+            for job in jobs:
+                job.resolve()
+        if not (is_moved or is_damage(error)):
+            return False
+        is_first, self._is_anew = not self._is_anew, True
+        self._begin_anew(is_damaged=not is_moved)
+        return is_first
 
     def _begin_anew(self, *, is_damaged: bool) -> None:
-        """Store what is in memory in a new file."""
+        """Store the jobs that are in memory in a new file."""
         assert self._file is not None
         self._file.replace(is_damaged=is_damaged)
-        self._retry_at = 0.0
         stored, self._stored = self._stored, set()
         for job in stored:
             job.is_stored, job.row = False, None
-            if not job.is_over:
-                self.put(job)
+            self._change(job)
 
     def _give_up(self, *, at_once: bool) -> None:
-        """Drop the writes about jobs that are not on disk, after their time. Holds the lock."""
+        """Keep what the disk still refuses after its time in memory alone. Holds the lock."""
         late = time.monotonic() - PATIENCE_S
-        kept: deque[_Write] = deque()
-        for write in self._writes:
-            if write.job.is_stored or not (at_once or write.since < late):
-                kept.append(write)
-                continue
-            self._lacks(write.job)
-            write.resolve()
-        self._writes = kept
+        for job, since in list(self._dirty.items()):
+            if not job.is_stored and (at_once or since < late) and self._retry_at:
+                del self._dirty[job]
+                self._count_undurable(job)
+                job.text = None
+                job.resolve()
 
-    def _lacks(self, job: Job) -> None:
-        """Count a sample once, whichever of its writes failed: that of its text or of its end."""
-        if job.is_put and job.consumer == EVALUATE and not (job.is_stored or job.is_undurable):
+    def _count_undurable(self, job: Job) -> None:
+        """Count a sample once, whichever of its writes failed. Holds the lock.
+
+        A sample that ends before its first write needs no row; the write of its end may fail.
+        """
+        if job.is_put and not (job.is_stored or job.is_undurable):
             job.is_undurable = True
             self._undurable += 1
 
     def _poll(self) -> None:
-        """Claim what no living process has, as far as the consumers have capacity."""
+        """Extend the lease, and claim jobs of dead processes up to the consumers' capacity."""
         if time.monotonic() < self._poll_at or self._is_closing or self._file is None:
             return
         self._poll_at = time.monotonic() + _POLL_S
-        claimed = self._looked(self._file) if self._file.exists else []
+        claimed = self._claimed(self._file) if self._file.exists else []
         for job in claimed:
             self._stored.add(job)
             if not self._consumers[job.consumer].take(job):
@@ -424,40 +400,34 @@ class Outbox:
         if claimed:
             self._poll_at = 0.0
 
-    def _looked(self, file: OutboxFile) -> list[Job]:
+    def _claimed(self, file: OutboxFile) -> list[Job]:
+        rooms = {name: min(one.capacity(), _MOST_JOBS) for name, one in self._consumers.items()}
         try:
-            claimed = self._claim(file)
-            if self._is_measured:
-                self._measured = file.measure()
+            with file.transaction():
+                file.release_dead()
+                found = [
+                    _claimed_job(name, *row)
+                    for name, most in rooms.items()
+                    if most > 0
+                    for row in file.claim(name, most)
+                ]
+                self._purge(file)
         except FileMovedError as error:
             self._incidents.report("spool", error)
             self._begin_anew(is_damaged=False)
+            return []
         except FILE_ERRORS as error:
             if is_damage(error):
                 self._begin_anew(is_damaged=True)
             raise
-        else:
-            return claimed
-        return []
+        return found
 
-    def _claim(self, file: OutboxFile) -> list[Job]:
-        room = {name: one.capacity() for name, one in self._consumers.items()}
-        open_to = [name for name, most in room.items() if most > 0]
-        beats = bool(self._stored) and file.beats_late
-        purges = time.monotonic() >= self._purge_at
-        if not beats and not purges and not file.claimable(open_to):
-            return []
-        found = []
-        with file.transaction():
-            file.release_dead()
-            if purges:
-                oldest = time.time() - limits.SINK_KEEP_SECONDS
-                lost = file.purge(list(self._consumers), oldest)
-                self._incidents.count("spool, sink of other settings: Lost", lost)
-                self._purge_at = time.monotonic() + _PURGE_S
-            for name in open_to:
-                found += [(name, row) for row in file.claim(name, min(room[name], _MOST_WRITES))]
-        return [_claimed(name, *row) for name, row in found]
+    def _purge(self, file: OutboxFile) -> None:
+        if time.monotonic() < self._purge_at:
+            return
+        self._purge_at = time.monotonic() + _PURGE_S
+        lost = file.purge(list(self._consumers), time.time() - limits.SINK_KEEP_SECONDS)
+        self._incidents.count("spool, sink of other settings: Lost", lost)
 
     def _leave(self) -> None:
         if self._file is None or not self._file.exists:
@@ -467,14 +437,38 @@ class Outbox:
         self._file.close()
 
 
+def _inserts(job: Job, end: _End | None) -> Sequence[Job]:
+    """Return the jobs that a change may insert."""
+    is_done = end is not None and end.released_at is None
+    return end.then if end is not None and is_done else (job,)
+
+
+def _sync(file: OutboxFile, job: Job, end: _End | None) -> bool:
+    """Make the file say of a job what is true; return whether it was this process's."""
+    if end is None:
+        return _insert(file, job) if job.row is None else file.begin(job.row, job.tries)
+    if end.released_at is not None:
+        _insert(file, job)
+        return file.release(job.row, end.released_at)
+    if job.row is not None and not file.remove(job.row):
+        return False
+    if end.count:
+        file.count(end.count)
+    origin = job.row
+    for following in end.then:
+        _insert(file, following, origin)
+        origin = origin or following.row
+    return True
+
+
 def _insert(file: OutboxFile, job: Job, origin: int | None = None) -> bool:
     # A job that was done before it could be stored needs no row.
-    if job.text is not None and not job.is_over:
+    if job.row is None and job.text is not None and not job.is_over:
         job.row = file.insert(job.consumer, job.text, job.accepted, origin)
     return True
 
 
-def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> Job:
+def _claimed_job(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> Job:
     # Anything may have changed the file: a row of other types is an unreadable one.
     if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
         tries, accepted, text = 0, 0.0, ""

@@ -1,20 +1,24 @@
-"""SQLite file of an outbox: statements, leases, and how the file is opened and replaced."""
+"""SQLite file of an outbox: statements, leases, how the file is replaced, and its readers."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.sqlite_file import SqliteFile
+from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 
-__all__ = ["EVALUATE", "LEASE_S", "NAME", "FileMovedError", "OutboxFile", "check_spool"]
+__all__ = [
+    *("EVALUATE", "LEASE_S", "NAME", "FileMovedError", "OutboxFile"),
+    *("check_spool", "read_counts", "read_results", "read_size"),
+]
 
 EVALUATE: Final = "evaluate"
 """Consumer of samples; all other consumers are sinks."""
@@ -34,17 +38,20 @@ _SCHEMA: Final = (
 _INSERT: Final = (
     "INSERT INTO jobs (consumer, origin, accepted, due, owner, payload) VALUES (?, ?, ?, ?, ?, ?)"
 )
-_BEAT: Final = "INSERT OR REPLACE INTO owners VALUES (?, ?)"
 _COUNT: Final = "INSERT INTO counts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1"
 _DEAD: Final = (
-    "SELECT DISTINCT owner FROM jobs WHERE owner IS NOT NULL AND owner != ?1 AND owner NOT IN"
     # A lease of the far future was written before the clock was set back.
-    " (SELECT owner FROM owners WHERE lease BETWEEN ?2 AND ?2 + ?3)"
+    "SELECT owner FROM owners WHERE owner != ?1 AND lease NOT BETWEEN ?2 AND ?2 + ?3"
 )
 _CLAIM: Final = (
     "UPDATE jobs SET owner = ?1 WHERE id IN (SELECT id FROM jobs WHERE owner IS NULL"
     " AND consumer = ?2 AND due <= ?3 ORDER BY id LIMIT ?4) RETURNING id, tries, accepted, payload"
 )
+_SIZE: Final = (
+    "SELECT (page_count - freelist_count) * page_size"
+    " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
+_SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
 class FileMovedError(Exception):
@@ -53,6 +60,8 @@ class FileMovedError(Exception):
 
 class OutboxFile:
     """File of an outbox, shared by processes. Used by one thread.
+
+    All methods about jobs run inside `transaction`, and return whether the job was of this process.
 
     Args:
         folder: Folder of the file; created for its owner alone.
@@ -70,6 +79,11 @@ class OutboxFile:
         self._identity: tuple[int, int] | None = None
         self._beat_at = 0.0
 
+    @property
+    def exists(self) -> bool:
+        """True if there is a file to look into."""
+        return self._identity is not None or self.path.exists()
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run statements in one transaction, and extend the lease.
@@ -83,13 +97,14 @@ class OutboxFile:
         if self._identity is None:
             self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self._check()
+        now = time.time()
+        is_beat = not 0.0 <= now - self._beat_at < LEASE_S / 3
         with self._file.transaction() as self._db:
-            now, beats = time.time(), self.beats_late
-            if beats:
-                self._db.execute(_BEAT, (self._owner, now + LEASE_S))
+            if is_beat:
+                beat = "INSERT OR REPLACE INTO owners VALUES (?, ?)"
+                self._db.execute(beat, (self._owner, now + LEASE_S))
             yield
-        if beats:
-            self._beat_at = now
+        self._beat_at = now if is_beat else self._beat_at
         self._check()
 
     def _check(self) -> None:
@@ -123,59 +138,43 @@ class OutboxFile:
         self, consumer: str, payload: str, accepted: float, origin: int | None
     ) -> int | None:
         """Store a job of this process; return its row, or None without room for it."""
-        if self._size() + len(payload) > self._max_bytes:
+        if self._db.execute(_SIZE).fetchone()[0] + len(payload) > self._max_bytes:
             return None
         row = (consumer, origin, accepted, accepted, self._owner, payload)
         return self._db.execute(_INSERT, row).lastrowid
 
-    def _size(self) -> int:
-        pages = (
-            "SELECT (page_count - freelist_count) * page_size"
-            " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-        )
-        return int(self._db.execute(pages).fetchone()[0])
+    def begin(self, row: int, tries: int) -> bool:
+        """Note the tries of a job."""
+        return self._changed("UPDATE jobs SET tries = ?", tries, row=row)
 
-    def begin(self, row: int | None) -> bool:
-        """Count a try; return whether the job is still of this process."""
-        sql = "UPDATE jobs SET tries = tries + 1 WHERE id = ? AND owner = ?"
-        return self._db.execute(sql, (row, self._owner)).rowcount > 0
-
-    def remove(self, row: int | None) -> bool:
-        """Remove a job; return whether it was still of this process."""
-        sql = "DELETE FROM jobs WHERE id = ? AND owner = ?"
-        return self._db.execute(sql, (row, self._owner)).rowcount > 0
+    def remove(self, row: int) -> bool:
+        """Remove a job."""
+        return self._changed("DELETE FROM jobs", row=row)
 
     def release(self, row: int | None, due: float) -> bool:
-        """Let any process claim a job at a time; return whether it was of this process."""
-        sql = "UPDATE jobs SET owner = NULL, due = ? WHERE id = ? AND owner = ?"
-        return self._db.execute(sql, (due, row, self._owner)).rowcount > 0
+        """Let any process claim a job at a time."""
+        return self._changed("UPDATE jobs SET owner = NULL, due = ?", due, row=row)
 
-    def release_all(self) -> None:
-        """Let other processes claim what is left."""
-        self._db.execute("UPDATE jobs SET owner = NULL WHERE owner = ?", (self._owner,))
-        self._db.execute("DELETE FROM owners WHERE owner = ?", (self._owner,))
+    def _changed(self, statement: str, *values: float, row: int | None) -> bool:
+        sql = f"{statement} WHERE id = ? AND owner = ?"
+        return self._db.execute(sql, (*values, row, self._owner)).rowcount > 0
 
     def count(self, name: str) -> None:
         """Count the end of a sample."""
         self._db.execute(_COUNT, (name,))
 
-    def claimable(self, consumers: Sequence[str]) -> bool:
-        """Return whether there may be jobs to claim; takes no lock that a writer waits for."""
-        self._check()
-        now = time.time()
-        with self._file.opened() as db:
-            if db.execute(f"{_DEAD} LIMIT 1", (self._owner, now, LEASE_S)).fetchone():
-                return True
-            marks = ",".join("?" * len(consumers))
-            ready = f"SELECT 1 FROM jobs WHERE owner IS NULL AND consumer IN ({marks}) AND due <= ?"
-            return db.execute(f"{ready} LIMIT 1", (*consumers, now)).fetchone() is not None
-
     def release_dead(self) -> None:
         """Release the jobs of processes whose lease ran out."""
-        now = time.time()
-        for (owner,) in self._db.execute(_DEAD, (self._owner, now, LEASE_S)).fetchall():
-            self._db.execute("UPDATE jobs SET owner = NULL, due = 0 WHERE owner = ?", (owner,))
-            self._db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
+        for (owner,) in self._db.execute(_DEAD, (self._owner, time.time(), LEASE_S)).fetchall():
+            self._release_all(owner)
+
+    def release_all(self) -> None:
+        """Let other processes claim what is left of this process's jobs."""
+        self._release_all(self._owner)
+
+    def _release_all(self, owner: str) -> None:
+        self._db.execute("UPDATE jobs SET owner = NULL, due = 0 WHERE owner = ?", (owner,))
+        self._db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
 
     def claim(self, consumer: str, most: int) -> list[tuple[int, int, float, str]]:
         """Claim the oldest jobs that are due; return row, tries, acceptance and payload of each."""
@@ -187,22 +186,6 @@ class OutboxFile:
         marks = ",".join("?" * (len(consumers) + 1))
         sql = f"DELETE FROM jobs WHERE owner IS NULL AND accepted < ? AND consumer NOT IN ({marks})"
         return self._db.execute(sql, (accepted_before, EVALUATE, *consumers)).rowcount
-
-    def measure(self) -> tuple[int, int]:
-        """Return samples and bytes in the file."""
-        with self._file.opened() as self._db:
-            sql = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
-            return int(self._db.execute(sql).fetchone()[0]), self._size()
-
-    @property
-    def beats_late(self) -> bool:
-        """True if the lease should be extended."""
-        return not 0.0 <= time.time() - self._beat_at < LEASE_S / 3
-
-    @property
-    def exists(self) -> bool:
-        """True if there is a file to look into."""
-        return self._identity is not None or self.path.exists()
 
     def close(self) -> None:
         """Close the file."""
@@ -229,3 +212,61 @@ def check_spool(folder: Path) -> bool:
         raise ConfigError("spool", str(folder), f"{wants}, of this user alone") from None
     except OSError:
         raise ConfigError("spool", str(folder), wants) from None
+
+
+def read_counts(path: Path) -> Mapping[str, int]:
+    """Return how the samples of all processes ended, and how many wait; empty without a file.
+
+    Raises:
+        sqlite3.Error: The file cannot be read.
+    """
+    with _read(path) as db:
+        if db is None:
+            return {}
+        db.execute("BEGIN")
+        ended = dict(db.execute("SELECT name, n FROM counts").fetchall())
+        waiting = {}
+        for name, sign in (("pending", "="), ("undelivered", "!=")):
+            sql = f"{_SAMPLES} WHERE consumer {sign} ?"
+            waiting[name] = db.execute(sql, (EVALUATE,)).fetchone()[0]
+    accepted = sum(ended.values()) + waiting["pending"]
+    counts = {"accepted": accepted, **ended, **waiting}
+    return {name: n for name, n in counts.items() if n or name in ("accepted", "pending")}
+
+
+def read_size(path: Path) -> tuple[int, int]:
+    """Return the samples and bytes in a file.
+
+    Raises:
+        sqlite3.Error: The file cannot be read.
+    """
+    with _read(path) as db:
+        if db is None:
+            return 0, 0
+        samples, size = (db.execute(sql).fetchone()[0] for sql in (_SAMPLES, _SIZE))
+        return int(samples), int(size)
+
+
+def read_results(path: Path) -> Iterator[str]:
+    """Yield the results that a sink still lacks, each once, as stored.
+
+    Raises:
+        sqlite3.Error: The file cannot be read.
+    """
+    sql = "SELECT payload FROM jobs WHERE consumer != ? GROUP BY coalesce(origin, id) ORDER BY id"
+    with _read(path) as db:
+        rows = [] if db is None else db.execute(sql, (EVALUATE,)).fetchall()
+    for (payload,) in rows:
+        yield payload
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """Open a file that has an outbox's tables, to read it alone; None before it has."""
+    if not path.exists():
+        yield None
+        return
+    with closing(open_existing(path, patience=_BUSY_S)) as db:
+        # The process that creates the file may not have come to its last table.
+        has_tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'counts'").fetchone()
+        yield db if has_tables else None

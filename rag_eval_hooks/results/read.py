@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from rag_eval_hooks.delivery.jsonl import SCHEMA, rotated_files
-from rag_eval_hooks.delivery.outbox_file import NAME
-from rag_eval_hooks.delivery.outbox_reader import read_results
+from rag_eval_hooks.delivery.outbox_file import NAME, read_results
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score, outcome_from_dict, outcome_to_dict, result_id
 

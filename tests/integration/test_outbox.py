@@ -20,8 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from rag_eval_hooks.delivery import outbox, outbox_file
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
-from rag_eval_hooks.delivery.outbox_file import EVALUATE
-from rag_eval_hooks.delivery.outbox_reader import read_counts
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, read_counts
 from rag_eval_hooks.incidents import Incidents
 from tests.waiting import PATIENCE, until
 
@@ -118,7 +117,7 @@ def test_outbox_without_disk_counts_each_sample_once(
 ) -> None:
     """Whether a sample ends before, between or after the writes that fail does not matter."""
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outbox, "_MOST_WRITES", most)
+        patch.setattr(outbox, "_MOST_JOBS", most)
         folder = Path(name) / "file"
         if disk == "unwritable":
             folder.write_text("not a folder")
