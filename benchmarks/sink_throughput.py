@@ -28,7 +28,6 @@ from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.sink import CallableSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample
@@ -170,7 +169,7 @@ def function_cost(samples: int) -> dict[str, object]:
     for one in evaluations:
         function(one.sample, one.outcomes)
     plain = (time.process_time() - began) / samples
-    delivery = dispatch_of(CallableSink(function), Incidents())
+    delivery = dispatch_of(function, Incidents())
     began = time.process_time()
     for one in evaluations:
         delivery.put(delivery.jobs(one))

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcome, Outcomes, Score, outcome_from_dict, outcome_to_dict
+from rag_eval_hooks.score import Outcome, Score, outcome_from_dict, outcome_to_dict
 
-__all__ = ["Stored", "evaluation_to_text", "from_text", "sample_to_text"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """A sample, and its result if it has one; `start` and `end` in nanoseconds since the epoch."""
-
-    sample: Sample
-    probability: float | None
-    reason: str
-    outcomes: Outcomes = field(default_factory=dict)
-    start: int = 0
-    end: int = 0
+__all__ = ["evaluation_to_text", "from_text", "sample_to_text"]
 
 
 def sample_to_text(
@@ -63,8 +51,11 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
     )
 
 
-def from_text(text: str, redactor: Redactor | None = None) -> Stored:
+def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     """Return what a text describes, redacted by the present settings if others were applied.
+
+    Returns:
+        The result, without verdicts; of a sample one without outcomes.
 
     Raises:
         ValueError: The text is not JSON, or a value is out of range.
@@ -77,19 +68,18 @@ def from_text(text: str, redactor: Redactor | None = None) -> Stored:
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
         raise ValueError("probability")
-    outcomes = {name: outcome_from_dict(one) for name, one in data.get("outcomes", {}).items()}
-    stored = Stored(
+    stored = Evaluation(
         sample=Sample.from_dict(data["sample"]),
         probability=probability,
         reason=str(data["reason"]),
-        outcomes=outcomes,
+        outcomes={name: outcome_from_dict(one) for name, one in data.get("outcomes", {}).items()},
         start=int(data.get("start", 0)),
         end=int(data.get("end", 0)),
     )
     if redactor is None or not redactor.active or data["redaction"] == redactor.mark:
         return stored
     # Explanations quote the texts as they were.
-    plain = {name: _without_quotes(one) for name, one in outcomes.items()}
+    plain = {name: _without_quotes(one) for name, one in stored.outcomes.items()}
     return replace(stored, sample=redactor.again(stored.sample), outcomes=plain)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections import Counter
@@ -13,13 +12,12 @@ from typing import Final, TypeAlias
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from rag_eval_hooks.config import limits as bounds
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.codec import evaluation_to_text
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
 from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.sink import (
-    CallableSink,
     Destination,
     FeedbackSink,
     Sink,
@@ -27,18 +25,19 @@ from rag_eval_hooks.delivery.sink import (
     TwoArgumentSink,
     UserSink,
 )
-from rag_eval_hooks.delivery.sink_queue import Limits, SinkQueue
+from rag_eval_hooks.delivery.sink_queue import SinkQueue
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.sink_providers import SINKS, keys_wanted, sink_named, sinks_wanted
+from rag_eval_hooks.telemetry.tracing import flush_providers
 
 __all__ = ["AnySink", "Dispatch", "SinkSpec", "sink_list"]
 
-AnySink: TypeAlias = Sink | TwoArgumentSink | FeedbackSink | PlatformSink
-SinkSpec: TypeAlias = AnySink | SinkFunction | str
+AnySink: TypeAlias = Sink | TwoArgumentSink | FeedbackSink | PlatformSink | SinkFunction
+SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5
 """Seconds in which all sinks together send what is left, and close."""
@@ -54,16 +53,16 @@ class Dispatch:
 
     Args:
         sinks: The sinks.
-        config: Their limits, and whether platforms may quote content.
+        config: Whether platforms may quote content.
         incidents: Counts failures.
         outbox: Keeps results on disk, if there is a spool.
         revive: Returns the result that a text of the outbox describes.
         mark: Mark of the redaction settings.
         tracer_provider: Provider of the spans that a flush exports; None for the global one.
-        limits: Limits in place of the settings.
 
     Raises:
-        ConfigError: Another `RagEval` uses a platform sink.
+        ConfigError: Another `RagEval` uses a platform sink, or a function takes neither one
+            argument nor two.
     """
 
     def __init__(
@@ -76,14 +75,7 @@ class Dispatch:
         revive: Callable[[str], Evaluation],
         mark: str = "",
         tracer_provider: TracerProvider | None = None,
-        limits: Limits | None = None,
     ) -> None:
-        limits = limits or Limits(
-            timeout=bounds.SINK_SECONDS,
-            retry_for=bounds.SINK_RETRY_SECONDS,
-            keep_for=bounds.SINK_KEEP_SECONDS,
-            queue_chars=bounds.SINK_QUEUE_CHARS,
-        )
         self.is_closed = False
         self._incidents = incidents
         self._outbox = outbox
@@ -91,7 +83,7 @@ class Dispatch:
         self._mark = mark
         self._tracer_provider = tracer_provider
         self._queues = {
-            sink.key: SinkQueue(sink, limits, incidents, outbox)
+            sink.key: SinkQueue(sink, incidents, outbox)
             for sink in self._destinations(sinks, config)
         }
         for key, queue in self._queues.items():
@@ -104,7 +96,7 @@ class Dispatch:
         for sink in sinks:
             if isinstance(sink, PlatformSink):
                 sink.claim(weakref.ref(self))
-                sink.configure(content=config.capture_content, max_chars=bounds.EXPLANATION_CHARS)
+                sink.configure(content=config.capture_content, max_chars=limits.EXPLANATION_CHARS)
                 one: Destination = sink
             else:
                 one = UserSink(sink)
@@ -168,7 +160,10 @@ class Dispatch:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
-            self._export_spans(_left(deadline))
+            provider = self._tracer_provider or trace.get_tracer_provider()
+            seconds = _FLUSH_TIMEOUT if timeout is None else timeout
+            if seconds and not flush_providers(seconds, [provider]):
+                self._incidents.report("span flush", TimeoutError())
         # Each has its turn, even after one that needed all the time.
         flushed = [queue.flush(_left(deadline)) for queue in self._queues.values()]
         return all(flushed)
@@ -183,32 +178,6 @@ class Dispatch:
         for queue in self._queues.values():
             queue.end_close()
         self.is_closed = True
-
-    def _export_spans(self, timeout: float | None) -> None:
-        """Export the spans that have ended; an exporter may take longer than its time limit."""
-        provider = self._tracer_provider or trace.get_tracer_provider()
-        # Only an SDK's provider holds spans back.
-        force_flush = getattr(provider, "force_flush", None)
-        if force_flush is None or timeout == 0:
-            return
-        seconds = _FLUSH_TIMEOUT if timeout is None else timeout
-
-        def export() -> None:
-            try:
-                force_flush(int(seconds * 1000))
-            except Exception as error:  # noqa: BLE001 - the host's edge: its provider, exporters
-                self._incidents.report("span flush", error)
-
-        exporting = threading.Thread(target=export, name="rag-eval-hooks-flush", daemon=True)
-        try:
-            exporting.start()
-        except RuntimeError as error:
-            # The interpreter is ending.
-            self._incidents.report("span flush", error)
-            return
-        exporting.join(timeout)
-        if exporting.is_alive():
-            self._incidents.report("span flush", TimeoutError())
 
 
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[AnySink]:
@@ -235,10 +204,8 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
         return sink
     if isinstance(spec, type):
         raise ConfigError("sinks", spec, f"an object, such as {spec.__name__}()")
-    if isinstance(spec, Sink | FeedbackSink | PlatformSink):
+    if isinstance(spec, Sink | FeedbackSink | PlatformSink) or callable(spec):
         return spec
-    if callable(spec):
-        return CallableSink(spec)
     wants = f"a Sink, a callable (evaluation) or (sample, outcomes), {sinks_wanted()}"
     raise ConfigError("sinks", spec, wants)
 

@@ -48,7 +48,7 @@ class _End(NamedTuple):
     """How a job leaves this process: released at a time, or done with a count and what follows."""
 
     released_at: float | None = None
-    count: str = ""
+    counted_as: str = ""
     then: Sequence[Job] = ()
 
 
@@ -207,9 +207,10 @@ class Outbox:
         """Return how the samples of all processes ended and how many wait; empty if unreadable."""
         return self._read(outbox_file.read_counts, {})
 
-    def measured(self) -> tuple[int, int] | tuple[None, None]:
+    def measured(self) -> tuple[int | None, int | None]:
         """Return samples and bytes in the file, of all processes; None if unreadable."""
-        return self._read(outbox_file.read_size, (None, None))
+        nothing: tuple[int | None, int | None] = (None, None)
+        return self._read(outbox_file.read_size, nothing)
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or given up; return whether they are."""
@@ -452,8 +453,8 @@ def _sync(file: OutboxFile, job: Job, end: _End | None) -> bool:
         return file.release(job.row, end.released_at)
     if job.row is not None and not file.remove(job.row):
         return False
-    if end.count:
-        file.count(end.count)
+    if end.counted_as:
+        file.count(end.counted_as)
     origin = job.row
     for following in end.then:
         _insert(file, following, origin)

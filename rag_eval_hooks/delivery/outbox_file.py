@@ -234,7 +234,7 @@ def read_counts(path: Path) -> Mapping[str, int]:
     return {name: n for name, n in counts.items() if n or name in ("accepted", "pending")}
 
 
-def read_size(path: Path) -> tuple[int, int]:
+def read_size(path: Path) -> tuple[int | None, int | None]:
     """Return the samples and bytes in a file.
 
     Raises:

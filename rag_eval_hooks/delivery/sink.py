@@ -1,4 +1,4 @@
-"""Sinks: the protocols of the user's, the failures of platforms, and how a sink is called."""
+"""Sinks: the user's protocols, the failures of platforms, and how the dispatcher calls a sink."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
@@ -15,7 +15,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 
 __all__ = [
-    "CallableSink",
     "Destination",
     "FeedbackSink",
     "Rejected",
@@ -26,7 +25,6 @@ __all__ = [
     "SpanUnknown",
     "TwoArgumentSink",
     "UserSink",
-    "sink_call",
 ]
 
 _WANTS = "a callable that takes one argument (evaluation) or two (sample, outcomes)"
@@ -41,7 +39,7 @@ class Sink(Protocol):
     again with a result that it has stored, under the same `result_id`.
     """
 
-    def deliver(self, evaluation: Evaluation) -> Awaitable[None] | None:
+    def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
         """Store one evaluation; an awaitable is awaited in the sink's thread.
 
         The event loop runs only while something is awaited. A sink may take the two arguments
@@ -54,7 +52,6 @@ class Sink(Protocol):
         ...
 
 
-@runtime_checkable
 class TwoArgumentSink(Protocol):
     """Sink that takes sample and outcomes as two arguments."""
 
@@ -143,7 +140,7 @@ class Destination:
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
         """Return whether a result or feedback is to be delivered here."""
-        return isinstance(payload, Evaluation)
+        raise NotImplementedError
 
     def open(self, timeout: float) -> None:
         """Prepare for sending, with a limit in seconds for a request; called before the first."""
@@ -169,70 +166,28 @@ class Destination:
         """Flush and release. Called once, after the last call."""
 
 
-def sink_call(function: Callable[..., object]) -> Callable[[Evaluation], object]:
-    """Return a function of one evaluation that calls a sink's function by its signature.
-
-    A function that can take two arguments receives `(sample, outcomes)`, any other the evaluation.
-
-    Raises:
-        ConfigError: It takes neither one argument nor two.
-    """
-
-    def call_with_two(evaluation: Evaluation) -> object:
-        return function(evaluation.sample, evaluation.outcomes)
-
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        # Functions in C may have none.
-        return call_with_two
-    for count, call in ((2, call_with_two), (1, function)):
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            continue
-        return call
-    raise ConfigError("sinks", function, _WANTS)
-
-
-class CallableSink:
-    """Sink around a function, sync or async.
+class UserSink(Destination):
+    """Calls a sink or a function of the user's, one call at a time, within a time limit.
 
     Raises:
         ConfigError: The function takes neither one argument nor two.
     """
 
-    def __init__(self, function: SinkFunction) -> None:
-        self._call = sink_call(function)
-
-    def deliver(self, evaluation: Evaluation) -> Awaitable[None] | None:
-        """Call the function."""
-        return self._call(evaluation)  # type: ignore[return-value]
-
-    def close(self) -> None:
-        """Do nothing: a function holds no resources of ours."""
-
-
-class UserSink(Destination):
-    """Calls a sink of the user's, one call at a time, within a time limit.
-
-    Raises:
-        ConfigError: Its `deliver` takes neither one argument nor two.
-    """
-
     is_watched = True
     retries = False
 
-    def __init__(self, sink: Sink | TwoArgumentSink | FeedbackSink) -> None:
-        name = type(sink).__name__
+    def __init__(self, sink: Sink | TwoArgumentSink | FeedbackSink | SinkFunction) -> None:
+        self._sink = own = cast("Any", sink)
+        is_function = not isinstance(sink, Sink | FeedbackSink)
+        name = "CallableSink" if is_function else type(sink).__name__
         # Two files are two sinks also in the next process, in whatever order they are given.
         place = str(getattr(sink, "place", name)).encode("utf-8", "backslashreplace").decode()
         super().__init__(name, place)
-        self._sink = sink
         # A run over a data set waits for its file however long that takes.
         self.is_watched = getattr(sink, "is_watched", True)
-        deliver = getattr(sink, "deliver", None)
-        self._deliver = None if deliver is None else sink_call(deliver)
+        deliver = own if is_function else getattr(sink, "deliver", None)
+        self._deliver = None if deliver is None else _one_argument(deliver)
+        self._close: Callable[[], None] | None = None if is_function else own.close
         self._timeout = 0.0
         self._runner: asyncio.Runner | None = None
 
@@ -253,7 +208,7 @@ class UserSink(Destination):
         for payload in payloads:
             pending: object = None
             if isinstance(payload, Feedback):
-                pending = self._sink.feedback(payload)  # type: ignore[union-attr]
+                pending = self._sink.feedback(payload)
             elif self._deliver is not None:
                 pending = self._deliver(payload)
             if pending is not None and inspect.isawaitable(pending):
@@ -263,7 +218,8 @@ class UserSink(Destination):
     def close(self) -> None:
         """Close the sink and its event loop."""
         try:
-            self._sink.close()
+            if self._close is not None:
+                self._close()
         finally:
             if self._runner is not None:
                 self._runner.close()
@@ -274,6 +230,26 @@ class UserSink(Destination):
         error = self._runner.run(_error_of(pending, self._timeout))
         if error is not None:
             raise error
+
+
+def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], object]:
+    """Return a function of an evaluation; one that can takes `(sample, outcomes)`."""
+
+    def call_with_two(evaluation: Evaluation) -> object:
+        return function(evaluation.sample, evaluation.outcomes)
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Functions in C may have none.
+        return call_with_two
+    for count, call in ((2, call_with_two), (1, function)):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return call
+    raise ConfigError("sinks", function, _WANTS)
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:

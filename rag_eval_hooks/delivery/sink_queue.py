@@ -5,21 +5,20 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from rag_eval_hooks.backoff import Backoff, pause_after
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.outbox import Job, Outbox
 from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SendError, SpanUnknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import suppressed
 
-__all__ = ["FULL", "RETRY", "Limits", "SinkQueue"]
+__all__ = ["SinkQueue"]
 
-RETRY: Final = "Retry"
-"""Suffix of the count of failed tries that are repeated, and so are not losses."""
-FULL: Final = "outbox full"
+_FULL: Final = "outbox full"
 """Reason of a result that the limit of memory does not allow to wait."""
 _LONGEST_ASKED: Final = 60.0
 """Seconds of a `Retry-After` that are honored at most."""
@@ -37,48 +36,22 @@ _POLL: Final = 0.05
 """Seconds between two checks of a call that may hang, while a flush waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of one sink.
-
-    Attributes:
-        timeout: Seconds for one call of a sink, or one request to a platform.
-        retry_for: Seconds for which a failed result is retried at least.
-        keep_for: Seconds after its acceptance for which a result in the spool is retried.
-        queue_chars: Characters of results that may wait in memory.
-    """
-
-    timeout: float = 3.0
-    retry_for: float = 60.0
-    keep_for: float = 86_400.0
-    queue_chars: int = 10_000_000
-
-
-@dataclass(order=True, slots=True, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True)
 class _Item:
     """A job on its way; times in seconds of the monotonic clock."""
 
-    due: float
+    job: Job
     number: int
-    job: Job = field(compare=False)
-    chars: int = field(compare=False)
-    queued_at: float = field(compare=False)
-    retry_until: float = field(compare=False)
-    give_up_at: float = field(compare=False)
-    tries: int = field(compare=False, default=0)
-    looks: int = field(compare=False, default=0)
-    is_alone: bool = field(compare=False, default=False)
-    is_last: bool = field(compare=False, default=False)
-    reason: str = field(compare=False, default="")
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    items: list[_Item]
-    began: float
-    size: int
-    is_overdue: bool = False
-    is_whole: bool = False
+    chars: int
+    queued_at: float
+    retry_until: float
+    give_up_at: float
+    tries: int = 0
+    looks: int = 0
+    is_alone: bool = False
+    is_last: bool = False
+    is_over: bool = False
+    reason: str = ""
 
 
 class SinkQueue:
@@ -92,22 +65,26 @@ class SinkQueue:
     lost, counted with the reason, and a user's sink gets one try.
     """
 
-    def __init__(
-        self, sink: Destination, limits: Limits, incidents: Incidents, outbox: Outbox
-    ) -> None:
+    def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
         sink.counts.clear()
         if outbox.is_durable:
             sink.counts["spooled"] = 0
         self.sink = sink
-        self._limits = limits
         self._incidents = incidents
         self._outbox = outbox
+        self._timeout = limits.SINK_SECONDS
+        self._retry_for = limits.SINK_RETRY_SECONDS
+        self._keep_for = limits.SINK_KEEP_SECONDS
+        self._most_chars = limits.SINK_QUEUE_CHARS
         self._origin = f"sink {sink.name}"
         self._lock = threading.RLock()
         self._queued = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
-        self._waiting: list[_Item] = []
-        self._call: _Call | None = None
+        # Due, number and item of each; the items of the call in flight are in neither.
+        self._waiting: list[tuple[float, int, _Item]] = []
+        self._flying: list[_Item] = []
+        self._called_at = 0.0
+        self._is_overdue = False
         self._chars = self._number = self._failures = 0
         self._backoff = Backoff()
         self._paused_until = 0.0
@@ -120,14 +97,13 @@ class SinkQueue:
         """Accept a result of so many characters. Never waits."""
         now = time.monotonic()
         is_kept = retries and self._outbox.is_durable
-        retry_until = now + self._limits.retry_for if self.sink.retries or is_kept else 0.0
-        kept_until = now + self._limits.keep_for - (time.time() - job.accepted)
+        retry_until = now + self._retry_for if self.sink.retries or is_kept else 0.0
+        kept_until = now + self._keep_for - (time.time() - job.accepted)
         with self._lock:
             self._number += 1
             item = _Item(
-                due=now,
-                number=self._number,
                 job=job,
+                number=self._number,
                 chars=chars,
                 queued_at=now,
                 retry_until=retry_until,
@@ -135,22 +111,22 @@ class SinkQueue:
             )
             self.sink.counts["taken"] += 1
             self._chars += chars
-            reason = self._reason_against()
-            if reason is not None:
+            reason = self._refusal()
+            if reason is None:
+                self._queue(item, now)
+                self._queued.notify()
+            else:
                 self._leave(item, reason)
-                return
-            heapq.heappush(self._waiting, item)
-            self._queued.notify()
 
     def capacity(self) -> int:
         """Return how many results of the spool the sink can take over."""
         with self._lock:
             if self._closing is not None or self._broken is not None:
                 return 0
-            is_empty = not self._waiting and self._call is None
-            if self._backoff.is_failing or self._is_stuck:
+            is_empty = not self._waiting and not self._flying
+            if self._backoff.is_failing or self._is_overdue:
                 return 1 if is_empty else 0
-            return _RECOVERED if is_empty or 2 * self._chars < self._limits.queue_chars else 0
+            return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
         """Count a call that hangs, and give up what has waited too long for a sink that is down."""
@@ -158,7 +134,7 @@ class SinkQueue:
         with self._lock:
             self._check_call(now)
             if self._backoff.is_failing:
-                self._drop_waiting(lambda item: 0 < item.give_up_at <= now, self._give_up)
+                self._drop(lambda item: 0 < item.give_up_at <= now, self._give_up)
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until everything accepted so far is sent, lost, or safe in the spool.
@@ -176,11 +152,10 @@ class SinkQueue:
         deadline = None if timeout is None else now + timeout
         with self._lock:
             last = self._number
-            for item in self._waiting:
-                item.due = min(item.due, now)
+            self._waiting = [(min(due, now), number, item) for due, number, item in self._waiting]
             heapq.heapify(self._waiting)
             self._queued.notify()
-            while self._is_any_until(last):
+            while self._is_awaited(last):
                 now = time.monotonic()
                 if deadline is not None and now >= deadline:
                     return False
@@ -208,53 +183,41 @@ class SinkQueue:
         with self._lock:
             if thread is not None and thread.is_alive() and self.sink.is_watched:
                 self._incidents.report(f"{self._origin} close", TimeoutError())
-            self._give_up_all("shutdown")
+            self._leave_all("shutdown")
 
-    @property
-    def _is_stuck(self) -> bool:
-        return self._call is not None and self._call.is_overdue
-
-    def _reason_against(self) -> str | None:
-        if self._closing is not None:
-            return "closed"
-        if self._broken is not None:
-            return self._broken
-        # A single result may be of any size.
-        if self._chars > self._limits.queue_chars and (self._waiting or self._call):
-            return FULL
-        return None if self._thread is not None else self._start()
+    # The sink's thread
 
     def _start(self) -> str | None:
+        """Start the thread; return why not, if the system has none left or is ending."""
         name = f"rag-eval-hooks-{self.sink.name}"
         thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            # The system has no thread left, or the interpreter is ending.
             return "no thread"
         self._thread = thread
         return None
 
     def _run(self) -> None:
         with suppressed():
-            call = self._next()
-            if call is None or self._opened():
-                while call is not None:
-                    failures = self._send(call)
-                    with self._lock:
-                        self._settle(call, failures, time.monotonic())
-                        self._settled.notify_all()
-                    call = self._next()
+            is_open = False
+            while self._next():
+                if not (is_open := is_open or self._open()):
+                    break
+                failures, is_whole = self._send()
+                with self._lock:
+                    self._settle(failures, is_whole, time.monotonic())
             self._close_sink()
 
-    def _opened(self) -> bool:
+    def _open(self) -> bool:
         try:
-            self.sink.open(self._limits.timeout)
+            self.sink.open(self._timeout)
         except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
             with self._lock:
                 # Nothing can be sent in this process.
                 self._broken = type(error).__name__
-                self._give_up_all(self._broken)
+                self._leave_all(self._broken)
+                self._flying = []
                 self._settled.notify_all()
             return False
         return True
@@ -265,34 +228,23 @@ class SinkQueue:
         except BaseException as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(f"{self._origin} close", error)
 
-    def _send(self, call: _Call) -> Mapping[int, BaseException]:
-        last = self._closing is not None or any(item.is_last for item in call.items)
-        try:
-            return self.sink.send([item.job.payload for item in call.items], last=last)
-        except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
-            call.is_whole = True
-            return dict.fromkeys(range(call.size), error)
-
-    def _next(self) -> _Call | None:
-        """Return the next call as soon as it is due; None at the end."""
+    def _next(self) -> bool:
+        """Wait for the next batch; return False at the end."""
         with self._lock:
-            self._call = None
-            while not self._is_over(now := time.monotonic()):
+            while not self._is_at_end(now := time.monotonic()):
                 due = self._due_at()
                 if due is not None and due <= now:
-                    self._call = _Call(items := self._batch(now), now, len(items))
-                    return self._call
+                    self._flying, self._called_at = self._batch(now), now
+                    return True
                 self._queued.wait(None if due is None else due - now)
-            return None
+            return False
 
     def _due_at(self) -> float | None:
         if not self._waiting:
             return None
-        if self._closing is not None:
-            return 0.0
-        return max(self._waiting[0].due, self._paused_until)
+        return 0.0 if self._closing is not None else max(self._waiting[0][0], self._paused_until)
 
-    def _is_over(self, now: float) -> bool:
+    def _is_at_end(self, now: float) -> bool:
         if self._closing is None:
             return False
         # A sink that is down is not tried again: what it lacks is safe in the spool.
@@ -300,51 +252,62 @@ class SinkQueue:
         return not self._waiting or now >= self._closing or is_safe
 
     def _batch(self, now: float) -> list[_Item]:
-        items = [heapq.heappop(self._waiting)]
+        items = [heapq.heappop(self._waiting)[2]]
         is_single = self._backoff.is_failing or items[0].is_alone
         most = 1 if is_single else self.sink.batch_size
         while self._waiting and len(items) < most:
-            following = self._waiting[0]
-            if following.due > now or following.is_alone or following.is_last != items[0].is_last:
+            due, _, following = self._waiting[0]
+            if due > now or following.is_alone or following.is_last != items[0].is_last:
                 break
-            items.append(heapq.heappop(self._waiting))
+            items.append(heapq.heappop(self._waiting)[2])
         return items
 
-    def _settle(self, call: _Call, failures: Mapping[int, BaseException], now: float) -> None:
-        for index, item in enumerate(call.items):
-            error = failures.get(index)
-            if error is None:
+    def _send(self) -> tuple[Mapping[int, BaseException], bool]:
+        """Return the failures of the call by index, and whether it failed as a whole."""
+        items = self._flying
+        last = self._closing is not None or any(item.is_last for item in items)
+        try:
+            return self.sink.send([item.job.payload for item in items], last=last), False
+        except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
+            return dict.fromkeys(range(len(items)), error), True
+
+    def _settle(self, failures: Mapping[int, BaseException], is_whole: bool, now: float) -> None:
+        items, is_shared = self._flying, is_whole and len(self._flying) > 1
+        for index, item in enumerate(items):
+            if item.is_over:
+                continue
+            if (error := failures.get(index)) is not None:
+                self._fail(item, error, is_shared, now)
+            else:
                 self._finish(item)
                 self.sink.counts["sent"] += 1
-            else:
-                self._fail(item, error, call, now)
-        if len(failures) < call.size or not all(map(_is_outage, failures.values())):
+        self._flying, self._is_overdue = [], False
+        if len(failures) < len(items) or not all(map(_is_outage, failures.values())):
             self._failures = 0
             self._backoff.succeeded()
-            return
-        self._failures += 1
-        can_wait = self.sink.retries or self._outbox.is_durable
-        if can_wait and self._failures >= _DOWN:
-            self._paused_until = max(self._paused_until, now + self._backoff.failed())
+        else:
+            self._failures += 1
+            if self._failures >= _DOWN and (self.sink.retries or self._outbox.is_durable):
+                self._paused_until = max(self._paused_until, now + self._backoff.failed())
+        self._settled.notify_all()
 
-    def _fail(self, item: _Item, error: BaseException, call: _Call, now: float) -> None:
+    def _fail(self, item: _Item, error: BaseException, is_shared: bool, now: float) -> None:
         """Decide what follows from the failure of an item."""
-        is_shared = call.is_whole and call.size > 1
         if is_shared and isinstance(error, SendError) and not error.is_for_all:
             # Another item of the request may be the cause.
             item.is_alone = True
-            self._try_again(item, now)
+            self._queue(item, now)
         elif isinstance(error, SpanUnknown):
             self._await_span(item, error, now)
         elif isinstance(error, Rejected):
             self._lose(item, error.reason)
         elif isinstance(error, RetryLater):
-            self._incidents.count(f"{self._origin}, {error.reason}: {RETRY}")
+            self._incidents.count(f"{self._origin}, {error.reason}: Retry")
             asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
             self._paused_until = max(self._paused_until, asked)
             self._retry(item, error.reason, now)
         else:
-            if not call.is_overdue:
+            if not self._is_overdue:
                 self._incidents.report(self._origin, error)
             self._retry(item, "", now)
 
@@ -356,7 +319,7 @@ class SinkQueue:
         elif now >= item.give_up_at:
             self._give_up(item)
         else:
-            self._try_again(item, now + pause_after(item.tries))
+            self._queue(item, now + pause_after(item.tries))
 
     def _await_span(self, item: _Item, error: SpanUnknown, now: float) -> None:
         if self._closing is not None:
@@ -368,23 +331,34 @@ class SinkQueue:
             item.looks += 1
             item.is_alone = False
             item.is_last = now + pause >= item.retry_until
-            self._try_again(item, now + pause)
+            self._queue(item, now + pause)
 
-    def _try_again(self, item: _Item, due: float) -> None:
-        item.due = due
-        heapq.heappush(self._waiting, item)
+    # Under the lock, in any thread
+
+    def _refusal(self) -> str | None:
+        """Return why no result is accepted, if so."""
+        if self._closing is not None:
+            return "closed"
+        if self._broken is not None:
+            return self._broken
+        # A single result may be of any size.
+        if self._chars > self._most_chars and (self._waiting or self._flying):
+            return _FULL
+        return None if self._thread is not None else self._start()
+
+    def _queue(self, item: _Item, due: float) -> None:
+        heapq.heappush(self._waiting, (due, item.number, item))
 
     def _check_call(self, now: float) -> None:
         """Count a call that hangs; without a row on disk, its result and those behind are lost."""
-        call, longest = self._call, self._limits.timeout + _GRACE
-        if call is None or not self.sink.is_watched or now - call.began <= longest:
+        longest = self._timeout + _GRACE
+        if not (self._flying and self.sink.is_watched and now - self._called_at > longest):
             return
-        if not call.is_overdue:
-            call.is_overdue = True
-            for item in call.items:
+        if not self._is_overdue:
+            self._is_overdue = True
+            for item in self._flying:
                 self._miss(item)
-            call.items = [item for item in call.items if item.job.is_stored]
-        self._drop_waiting(
+        self._drop(
             lambda item: not item.job.is_stored and now - item.queued_at > longest, self._miss
         )
 
@@ -393,42 +367,39 @@ class SinkQueue:
         if not item.job.is_stored:
             self._lose(item, "")
 
-    def _drop_waiting(self, is_over: Callable[[_Item], bool], end: Callable[[_Item], None]) -> None:
-        over = [item for item in self._waiting if is_over(item)]
+    def _drop(self, is_over: Callable[[_Item], bool], end: Callable[[_Item], None]) -> None:
+        over = [entry[2] for entry in self._waiting if is_over(entry[2])]
         if over:
-            self._waiting = [item for item in self._waiting if not is_over(item)]
+            self._waiting = [entry for entry in self._waiting if not is_over(entry[2])]
             heapq.heapify(self._waiting)
         for item in over:
             end(item)
 
-    def _is_any_until(self, number: int) -> bool:
+    def _is_awaited(self, last: int) -> bool:
         """Return whether a flush waits for anything up to a number."""
-        is_settling = not (self._backoff.is_failing or self._is_stuck)
-        flying: Sequence[_Item] = ()
-        if self._call is not None and not self._call.is_overdue:
-            flying = self._call.items
+        is_settling = not (self._backoff.is_failing or self._is_overdue)
+        flying = [] if self._is_overdue else self._flying
         return any(
-            item.number <= number
+            item.number <= last
             and (not item.job.is_stored or (is_settling and not item.tries and not item.looks))
-            for item in (*flying, *self._waiting)
+            for item in (*flying, *(entry[2] for entry in self._waiting))
         )
 
-    def _give_up_all(self, reason: str) -> None:
-        items, self._waiting = list(self._waiting), []
-        if self._call is not None:
-            items += self._call.items
-            self._call.items = []
-        for item in items:
-            self._leave(item, reason)
+    def _leave_all(self, reason: str) -> None:
+        waiting, self._waiting = self._waiting, []
+        for item in (*(entry[2] for entry in waiting), *self._flying):
+            if not item.is_over:
+                self._leave(item, reason)
 
     def _leave(self, item: _Item, reason: str) -> None:
         """Leave a result to the spool; without one it is lost."""
         if not self._outbox.retry(item.job):
             self._lose(item, reason)
             return
+        item.is_over = True
         self._chars -= item.chars
         self.sink.counts["spooled"] += 1
-        if reason == FULL:
+        if reason == _FULL:
             self._incidents.count(f"{self._origin}: left in the spool")
 
     def _give_up(self, item: _Item) -> None:
@@ -444,6 +415,7 @@ class SinkQueue:
             self._incidents.count(f"{self._origin}, {reason}: Lost")
 
     def _finish(self, item: _Item) -> None:
+        item.is_over = True
         self._chars -= item.chars
         if self._outbox.is_durable:
             self._outbox.done(item.job)

@@ -7,16 +7,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks.delivery.platforms.base import PlatformSink, SpanScores
+from rag_eval_hooks.delivery.platforms.base import PlatformScore, PlatformSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
-from rag_eval_hooks.delivery.sink_queue import Limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
@@ -26,7 +24,7 @@ from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.support.delivery import Dispatched
 from tests.waiting import until
 
-LIMITS = Limits(timeout=60.0, retry_for=60.0)
+LIMITS: dict[str, Any] = {"SINK_SECONDS": 60.0}
 
 
 def evaluation(number: int, chars: int = 1) -> Evaluation:
@@ -51,8 +49,8 @@ class Opened(Dispatched):
 def begin() -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
-    def make(*sinks: Any, limits: Limits = LIMITS, **how: Any) -> Opened:
-        opened.append(Opened(*sinks, limits=limits, **how))
+    def make(*sinks: Any, **how: Any) -> Opened:
+        opened.append(Opened(*sinks, **{**LIMITS, **how}))
         return opened[-1]
 
     yield make
@@ -69,8 +67,10 @@ class Scripted(PlatformSink):
         self.taken: Counter[str] = Counter()
         self.sizes: list[int] = []
 
-    def send_scores(self, reports: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
-        spans = [str(int(one.span_id, 16) - 1) for one in reports]
+    def send_scores(
+        self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
+    ) -> Mapping[int, SendError]:
+        spans = [str(int(one[0].span_id, 16) - 1) for one in batch]
         self.sizes.append(len(spans))
         self.answer(spans)
         self.taken.update(spans)
@@ -169,7 +169,7 @@ def test_a_lasting_outage_counts_every_loss(begin: Callable[..., Opened]) -> Non
         raise RetryLater("ConnectError")
 
     sink = Scripted(answer)
-    one = begin(sink, limits=replace(LIMITS, retry_for=1.0))
+    one = begin(sink, SINK_RETRY_SECONDS=1.0)
     one.number(*range(500))
 
     def lost() -> int:
@@ -355,7 +355,7 @@ def test_every_result_is_sent_lost_or_left_in_the_outbox(
             raise Rejected("HTTP 422", is_for_all=False)
 
     sink, good = Scripted(answer), OneArgument()
-    one = begin(sink, good, limits=replace(LIMITS, queue_chars=5_000), folder=tmp_path / "spool")
+    one = begin(sink, good, SINK_QUEUE_CHARS=5_000, folder=tmp_path / "spool")
     one.number(*range(20), chars=1_000)
     assert one.dispatch.flush(300)
     assert 10 <= one.counts()["sink scripted: left in the spool"] < 20
@@ -375,7 +375,7 @@ def test_closing_leaves_undelivered_results_in_the_outbox(tmp_path: Path) -> Non
         raise RetryLater("HTTP 503")
 
     sink = Scripted(answer)
-    one = Opened(sink, limits=LIMITS, folder=tmp_path / "spool")
+    one = Opened(sink, **LIMITS, folder=tmp_path / "spool")
     one.number(*range(5))
     assert one.dispatch.flush(300)
     one.close()

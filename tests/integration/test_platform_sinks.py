@@ -16,7 +16,6 @@ from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.sink_queue import Limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import AnnotatorKind, Score
@@ -43,8 +42,8 @@ EVALUATION = Evaluation(
     end=2_000_000_000,
     verdicts={"ragas.faithfulness": False},
 )
-PATIENT = Limits(timeout=60.0, retry_for=60.0, queue_chars=10_000)
-HASTY = replace(PATIENT, retry_for=0.4)
+PATIENT: dict[str, Any] = {"SINK_SECONDS": 60.0, "SINK_QUEUE_CHARS": 10_000}
+HASTY = {**PATIENT, "SINK_RETRY_SECONDS": 0.4}
 Make = Callable[[str], PlatformSink]
 SINKS: dict[str, Make] = {
     "phoenix": lambda url: PhoenixSink(url, api_key="sk-secret"),
@@ -56,8 +55,8 @@ SINKS: dict[str, Make] = {
 class Opened(Dispatched):
     """A sink of an evaluator, with what was counted."""
 
-    def __init__(self, sink: PlatformSink, limits: Limits = PATIENT) -> None:
-        super().__init__(sink, limits=limits, capture_content=True)
+    def __init__(self, sink: PlatformSink, limits: dict[str, Any] = PATIENT) -> None:
+        super().__init__(sink, **limits, capture_content=True)
         self.sink = sink
         self.flush = self.dispatch.flush
 
@@ -78,7 +77,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 def open_sink() -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
-    def make(sink: PlatformSink, limits: Limits = PATIENT) -> Opened:
+    def make(sink: PlatformSink, limits: dict[str, Any] = PATIENT) -> Opened:
         opened.append(Opened(sink, limits))
         return opened[-1]
 
@@ -144,7 +143,7 @@ def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
 def test_too_slow(make: Make, open_sink: Callable[..., Opened]) -> None:
     """A platform that answers later than the time limit counts as one that failed."""
     with PlatformServer(lambda request: replace(well(request), after=1.0)) as server:
-        one = open_sink(make(server.url), replace(HASTY, timeout=0.3))
+        one = open_sink(make(server.url), {**HASTY, "SINK_SECONDS": 0.3})
         one.deliver()
         assert one.flush(300)
     assert one.incidents.counts()[f"sink {one.sink.name}, ReadTimeout: Lost"] == 1

@@ -11,28 +11,21 @@ from rag_eval_hooks.delivery import Dispatch, sink_list
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox import Job, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
-from rag_eval_hooks.delivery.sink_queue import Limits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
+from tests.support.limits import small_limits
 
 
 class Dispatched:
     """A dispatcher, with what it counts."""
 
-    def __init__(
-        self, *sinks: Any, limits: Limits | None = None, folder: Path | None = None, **config: Any
-    ) -> None:
-        settings = RagEvalConfig(**config)
+    def __init__(self, *sinks: Any, folder: Path | None = None, **config: Any) -> None:
         self.incidents = Incidents()
         self.outbox = Outbox(folder, max_bytes=1_000_000_000, incidents=self.incidents)
-        self.dispatch = Dispatch(
-            sink_list(sinks, settings),
-            settings,
-            self.incidents,
-            self.outbox,
-            revive=_revived,
-            limits=limits,
-        )
+        with small_limits(config):
+            settings = RagEvalConfig(**config)
+            specs = sink_list(sinks, settings)
+            self.dispatch = Dispatch(specs, settings, self.incidents, self.outbox, revive=from_text)
         self.outbox.start()
 
     def put(self, *evaluations: Evaluation) -> None:
@@ -48,15 +41,3 @@ class Dispatched:
     def close(self) -> None:
         self.dispatch.close()
         self.outbox.close(10)
-
-
-def _revived(text: str) -> Evaluation:
-    stored = from_text(text)
-    return Evaluation(
-        sample=stored.sample,
-        outcomes=stored.outcomes,
-        probability=stored.probability,
-        reason=stored.reason,
-        start=stored.start,
-        end=stored.end,
-    )

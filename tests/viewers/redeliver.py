@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 
 from rag_eval_hooks.delivery.platforms.base import PlatformSink
-from rag_eval_hooks.delivery.sink_queue import Limits
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from tests.support.delivery import Dispatched
@@ -22,7 +21,7 @@ def redeliver(sink: PlatformSink, scored: Scored, *, value: float | None = None)
         changed = outcomes["ragas.faithfulness"]
         assert isinstance(changed, Score)
         outcomes = {**outcomes, "ragas.faithfulness": replace(changed, value=value)}
-    one = Dispatched(sink, limits=Limits(timeout=10.0, retry_for=30.0), capture_content=True)
+    one = Dispatched(sink, SINK_SECONDS=10.0, capture_content=True)
     now = time.time_ns()
     evaluation = Evaluation(sample=sample, outcomes=outcomes, probability=None, start=now, end=now)
     one.put(evaluation)

@@ -23,7 +23,7 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 
-__all__ = ["HttpSink", "PlatformScore", "PlatformSink", "SpanScores", "checked", "needs"]
+__all__ = ["HttpSink", "PlatformScore", "PlatformSink"]
 
 _CONNECTIONS: Final = 32
 _RETRIED: Final = (408, 425, 429)
@@ -32,12 +32,15 @@ _REFUSED_KEY: Final = (401, 403)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformScore:
-    """One score in the form that platforms store.
+    """One score in the form that platforms store; `time` in nanoseconds since the epoch.
 
     Name, span and `identifier` (the judge) together identify a score, so that one sent again
     replaces the first. `label` is the metric's own, else `pass` or `fail` by its threshold.
     """
 
+    trace_id: str
+    span_id: str
+    time: int
     name: str
     value: float
     label: str | None
@@ -45,16 +48,6 @@ class PlatformScore:
     annotator_kind: str
     identifier: str
     metadata: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanScores:
-    """All scores of one sample; `time` in nanoseconds since the epoch."""
-
-    trace_id: str
-    span_id: str
-    time: int
-    scores: tuple[PlatformScore, ...]
 
 
 class PlatformSink(Destination):
@@ -126,7 +119,7 @@ class PlatformSink(Destination):
         self, payloads: Sequence[Evaluation | Feedback], *, last: bool
     ) -> Mapping[int, BaseException]:
         """Send the scores of several samples; see `Destination.send`."""
-        batch = [self._span_scores(one) for one in payloads if isinstance(one, Evaluation)]
+        batch = [self._scores(one) for one in payloads if isinstance(one, Evaluation)]
         try:
             return self.send_scores(batch, last=last)
         except SendError:
@@ -134,11 +127,13 @@ class PlatformSink(Destination):
         except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
             raise Rejected(type(error).__name__, is_for_all=False) from None
 
-    def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
+    def send_scores(
+        self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
+    ) -> Mapping[int, SendError]:
         """Send scores; sending them again changes nothing.
 
         Args:
-            batch: Scores of one sample each, at most `batch_size` of them.
+            batch: Scores of one sample each, at least one; at most `batch_size` samples.
             last: Whether they are not tried again.
 
         Returns:
@@ -149,35 +144,31 @@ class PlatformSink(Destination):
         """
         raise NotImplementedError
 
-    def _span_scores(self, evaluation: Evaluation) -> SpanScores:
-        sample = evaluation.sample
-        return SpanScores(
-            trace_id=sample.trace_id or "",
-            span_id=sample.span_id or "",
-            time=evaluation.end,
-            scores=tuple(
-                PlatformScore(
-                    name=name,
-                    value=score.value,
-                    label=evaluation.label(name),
-                    explanation=prose(score.explanation, self._max_chars, content=self._content),
-                    annotator_kind=score.annotator_kind.value,
-                    identifier=score.annotator or semconv.TRACER_NAME,
-                    metadata=_metadata(score, evaluation.verdicts.get(name)),
-                )
-                for name, score in evaluation.scores.items()
-            ),
-        )
+    def _scores(self, evaluation: Evaluation) -> list[PlatformScore]:
+        return [
+            PlatformScore(
+                trace_id=evaluation.sample.trace_id or "",
+                span_id=evaluation.sample.span_id or "",
+                time=evaluation.end,
+                name=name,
+                value=score.value,
+                label=evaluation.label(name),
+                explanation=prose(score.explanation, self._max_chars, content=self._content),
+                annotator_kind=score.annotator_kind.value,
+                identifier=score.annotator or semconv.TRACER_NAME,
+                metadata=_metadata(score, evaluation.verdicts.get(name)),
+            )
+            for name, score in evaluation.scores.items()
+        ]
 
 
 def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
-    usage = {key: value for key, value in asdict(score.usage).items() if value}
     metadata: dict[str, Any] = {
         "normalised": score.normalised,
         "passed": passed,
         "version": score.version,
         "parts": dict(score.parts),
-        "usage": usage,
+        "usage": {key: value for key, value in asdict(score.usage).items() if value},
         "sample_rate": score.probability,
         "sample_rate_estimated": score.probability_estimated or None,
         "reason": score.reason,
@@ -187,19 +178,46 @@ def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
 
 
 class HttpSink(PlatformSink):
-    """Platform with a JSON API behind one URL and an optional bearer key.
+    """Platform with a JSON API behind one URL.
 
     Credentials in the URL are sent in a header, because the client logs URLs.
+
+    Args:
+        name: Name of the platform, and of the extra that brings the HTTP client.
+        url: Base URL.
+        content: As of `PlatformSink`.
+        headers: Headers of every request.
+        key: Bearer key, or None.
+        auth: User and password, or None.
 
     Raises:
         ImportError: The extra is not installed.
     """
 
-    def __init__(self, name: str, url: str, key: str | None, content: bool | None) -> None:
-        needs("httpx", name)
-        super().__init__(name, address=url, content=content)
-        self._url = url
-        self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        content: bool | None,
+        *,
+        key: str | None = None,
+        auth: tuple[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        try:
+            # At start-up rather than at the first score.
+            import_module("httpx")
+        except ImportError as error:
+            raise ImportError(
+                f'the {name} sink needs httpx: pip install "rag-eval-hooks[{name}]"'
+            ) from error
+        super().__init__(
+            name, address=url if auth is None else f"{url}\n{auth[0]}", content=content
+        )
+        self._url, self._auth = url, auth
+        self._headers = dict(headers or {})
+        if key is not None:
+            self._headers["authorization"] = f"Bearer {key}"
         self._client: Any = None
 
     def open(self, timeout: float) -> None:
@@ -207,9 +225,10 @@ class HttpSink(PlatformSink):
         import httpx
 
         url = httpx.URL(self._url)
+        in_url = (url.username, url.password) if url.username or url.password else None
         self._client = httpx.Client(
             base_url=url.copy_with(username="", password=""),
-            auth=(url.username, url.password) if url.username or url.password else None,
+            auth=self._auth or in_url,
             timeout=timeout,
             headers=self._headers,
             # A new connection takes longer than most requests.
@@ -220,7 +239,7 @@ class HttpSink(PlatformSink):
         """Return the JSON of the answer; None for no body. Thread-safe.
 
         Raises:
-            RetryLater: The server could not be reached, is busy, or failed.
+            RetryLater: The server could not be reached, is busy (408, 425, 429), or failed (5xx).
             SpanUnknown: It answered 404.
             Rejected: It answered anything else but success.
         """
@@ -230,7 +249,13 @@ class HttpSink(PlatformSink):
             response = self._client.request(method, path, **request)
         except httpx.TransportError as error:
             raise RetryLater(type(error).__name__) from None
-        checked(response.status_code, response.headers, response.text)
+        status = response.status_code
+        if status == 404:
+            raise SpanUnknown(response.text)
+        if status in _RETRIED or status >= 500:
+            raise RetryLater(f"HTTP {status}", _seconds(response.headers.get("retry-after")))
+        if not 200 <= status < 300:
+            raise Rejected(f"HTTP {status}", is_for_all=status in _REFUSED_KEY)
         try:
             return response.json() if response.content else None
         except ValueError:
@@ -240,37 +265,6 @@ class HttpSink(PlatformSink):
         """Close the connections."""
         if self._client is not None:
             self._client.close()
-
-
-def checked(status: int, headers: Mapping[str, str], text: str = "") -> None:
-    """Return for a success.
-
-    Raises:
-        RetryLater: For 408, 425, 429 and 5xx.
-        SpanUnknown: For 404.
-        Rejected: For anything else.
-    """
-    if 200 <= status < 300:
-        return
-    if status == 404:
-        raise SpanUnknown(text)
-    if status in _RETRIED or status >= 500:
-        raise RetryLater(f"HTTP {status}", _seconds(headers.get("retry-after")))
-    raise Rejected(f"HTTP {status}", is_for_all=status in _REFUSED_KEY)
-
-
-def needs(module: str, extra: str) -> None:
-    """Check that an optional package is installed, at start-up rather than at the first score.
-
-    Raises:
-        ImportError: The module is missing or too old; the text names the pip command.
-    """
-    try:
-        import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f'the {extra} sink needs {module}: pip install "rag-eval-hooks[{extra}]"'
-        ) from error
 
 
 def _seconds(text: str | None) -> float | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from threading import Thread
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore, SpanScores
+from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
 from rag_eval_hooks.delivery.sink import Rejected, SendError
 from rag_eval_hooks.suppress import suppressed
 
@@ -46,17 +46,19 @@ class MlflowSink(HttpSink):
     """
 
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
-        super().__init__("mlflow", url, token, content)
+        super().__init__("mlflow", url, content, key=token)
 
-    def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
+    def send_scores(
+        self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
+    ) -> Mapping[int, SendError]:
         """Add or update the assessments of each trace, those of several traces at once."""
         waiting, errors = deque(enumerate(batch)), dict[int, SendError]()
 
         def work() -> None:
             with suppress(IndexError):
                 while True:
-                    number, span = waiting.popleft()
-                    if (error := self._error_of(span)) is not None:
+                    number, scores = waiting.popleft()
+                    if (error := self._error_of(scores)) is not None:
                         errors[number] = error
 
         # A pool's threads would be joined when the interpreter exits.
@@ -67,22 +69,22 @@ class MlflowSink(HttpSink):
             thread.join()
         return errors
 
-    def _error_of(self, span: SpanScores) -> SendError | None:
+    def _error_of(self, scores: Sequence[PlatformScore]) -> SendError | None:
         try:
             with suppressed():
-                self._send(span)
+                self._send(scores)
         except SendError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the sink's edge: an answer of another shape
             return Rejected(type(error).__name__, is_for_all=False)
         return None
 
-    def _send(self, span: SpanScores) -> None:
-        path = f"{_TRACES}/tr-{span.trace_id}"
+    def _send(self, scores: Sequence[PlatformScore]) -> None:
+        path = f"{_TRACES}/tr-{scores[0].trace_id}"
         ids = _assessment_ids(self.call("GET", path))
-        for score in span.scores:
-            assessment = _assessment(span, score)
-            existing = ids.get((score.name, score.identifier, span.span_id))
+        for score in scores:
+            assessment = _assessment(score)
+            existing = ids.get((score.name, score.identifier, score.span_id))
             if existing is None:
                 self.call("POST", f"{path}/assessments", json={"assessment": assessment})
             else:
@@ -102,14 +104,18 @@ def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
     }
 
 
-def _assessment(span: SpanScores, score: PlatformScore) -> dict[str, Any]:
-    now = datetime.fromtimestamp(span.time / 1e9, UTC).isoformat().replace("+00:00", "Z")
-    metadata = {key: _text(value) for key, value in score.metadata.items()}
+def _assessment(score: PlatformScore) -> dict[str, Any]:
+    now = datetime.fromtimestamp(score.time / 1e9, UTC).isoformat().replace("+00:00", "Z")
+    # Metadata in MLflow are texts.
+    metadata = {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in score.metadata.items()
+    }
     if score.label is not None:
         metadata[_LABEL] = score.label
     body = {
         "assessment_name": score.name,
-        "trace_id": f"tr-{span.trace_id}",
+        "trace_id": f"tr-{score.trace_id}",
         "source": {
             "source_type": "LLM_JUDGE" if score.annotator_kind == "LLM" else "CODE",
             "source_id": score.identifier,
@@ -117,11 +123,6 @@ def _assessment(span: SpanScores, score: PlatformScore) -> dict[str, Any]:
         "create_time": now,
         "last_update_time": now,
         "feedback": {"value": score.value},
-        "metadata": {**metadata, _SPAN: span.span_id},
+        "metadata": {**metadata, _SPAN: score.span_id},
     }
     return body if score.explanation is None else {**body, "rationale": score.explanation}
-
-
-def _text(value: Any) -> str:
-    """Return a value as text: metadata in MLflow are texts."""
-    return value if isinstance(value, str) else json.dumps(value)

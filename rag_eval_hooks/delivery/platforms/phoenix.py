@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore, SpanScores
+from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
 from rag_eval_hooks.delivery.sink import SendError, SpanUnknown
 
 __all__ = ["PhoenixSink", "from_settings"]
@@ -38,38 +38,37 @@ class PhoenixSink(HttpSink):
     def __init__(
         self, url: str, *, api_key: str | None = None, content: bool | None = None
     ) -> None:
-        super().__init__("phoenix", url, api_key, content)
+        super().__init__("phoenix", url, content, key=api_key)
 
-    def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
+    def send_scores(
+        self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
+    ) -> Mapping[int, SendError]:
         """Post the annotations; one unknown span fails a whole request, which names it."""
         try:
             self._post(batch, sync=True)
         except SpanUnknown as error:
-            unknown = [n for n, one in enumerate(batch) if one.span_id in error.answer]
-            if last and (unknown or len(batch) == 1):
-                self._post([batch[n] for n in unknown] or batch, sync=False)
-                unknown_errors: dict[int, SendError] = {}
-            elif unknown:
-                unknown_errors = {n: SpanUnknown() for n in unknown}
-            else:
+            unknown = [n for n, one in enumerate(batch) if one[0].span_id in error.answer]
+            if not unknown and not (last and len(batch) == 1):
                 raise
+            if last:
+                self._post([batch[n] for n in unknown] or batch, sync=False)
             known = [one for n, one in enumerate(batch) if n not in unknown]
             if unknown and known:
                 self._post(known, sync=True)
-            return unknown_errors
+            return {} if last else {n: SpanUnknown() for n in unknown}
         return {}
 
-    def _post(self, batch: Sequence[SpanScores], *, sync: bool) -> None:
-        annotations = [_annotation(one.span_id, score) for one in batch for score in one.scores]
+    def _post(self, batch: Sequence[Sequence[PlatformScore]], *, sync: bool) -> None:
+        annotations = [_annotation(score) for scores in batch for score in scores]
         # Only with `sync` the answer says whether the spans exist.
         params = {"sync": "true" if sync else "false"}
         self.call("POST", _PATH, params=params, json={"data": annotations})
 
 
-def _annotation(span_id: str, score: PlatformScore) -> dict[str, Any]:
+def _annotation(score: PlatformScore) -> dict[str, Any]:
     values = {"score": score.value, "label": score.label, "explanation": score.explanation}
     return {
-        "span_id": span_id,
+        "span_id": score.span_id,
         "name": score.name,
         "annotator_kind": score.annotator_kind,
         "result": {key: value for key, value in values.items() if value is not None},
