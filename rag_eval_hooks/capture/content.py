@@ -7,44 +7,26 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.messages import model_messages, tool_content
 from rag_eval_hooks.capture.records import Run, RunKind
 from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Attributes", "Contents", "content_of", "marked", "plain", "texts"]
+__all__ = ["Contents", "content_of", "marked", "plain", "request_content"]
 
-Attributes: TypeAlias = dict[str, str | int | float | bool]
 Contents: TypeAlias = dict[str, Content]
 """Attributes some of which are yet to be written as JSON: their parts are redacted before."""
+_Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
 
 
-def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
-    """Return the input and the output of a run as span attributes.
-
-    Args:
-        run: A retrieval, a model call or a tool call; other runs have none.
-        documents: Output of a retrieval.
-        most: Attributes that its span can take, or None for any number.
-    """
-    cut_texts = run.interaction.cut_texts
-    if run.kind is RunKind.RETRIEVER:
-        return _retrieval_content(run, documents, most, cut_texts)
-    if run.kind is RunKind.MODEL:
-        joined = texts(_joined(run.prompt, cut_texts), marked(run.text, cut_texts))
-        return {**model_messages(run), **joined}
-    return tool_content(run) if run.kind is RunKind.TOOL else {}
-
-
-def marked(text: str | None, cut_texts: Set[str]) -> str | CutText | None:
+def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
     """Return a text so that its redaction knows whether it was cut."""
     return CutText(text) if text is not None and text in cut_texts else text
 
 
-def plain(values: Mapping[str, Content], longest: int) -> Attributes:
+def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | float | bool]:
     """Return attributes as a span takes them: texts and JSON of at most `longest` characters."""
     return {key: _written(value, longest) for key, value in values.items()}
 
@@ -71,8 +53,8 @@ def _json(value: Any, longest: int) -> str:
 
 def _with_short_texts(value: Any, longest: int) -> Any:
     if isinstance(value, READABLE_MAPPING):
+        # The kind of a message stays whole.
         return {
-            # What kind of message it is stays whole.
             str(key): item if key in STRUCTURE else _with_short_texts(item, longest)
             for key, item in value.items()
         }
@@ -88,27 +70,43 @@ def _shortened(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: max(0, longest - len(_CUT))] + _CUT[:longest]
 
 
-def texts(given: str | CutText | None, gave: str | CutText | None) -> Contents:
-    """Return input and output as attributes, as far as they are known."""
-    pairs = {semconv.INPUT_VALUE: given, semconv.OUTPUT_VALUE: gave}
-    return {key: value for key, value in pairs.items() if value is not None}
+def request_content(question: _Text | None, answer: _Text | None) -> Contents:
+    """Return question and answer of a request, as texts and as its conversation."""
+    return _given(
+        {
+            semconv.INPUT_VALUE: question,
+            semconv.OUTPUT_VALUE: answer,
+            semconv.GEN_AI_INPUT_MESSAGES: [_message("user", question)] if question else None,
+            semconv.GEN_AI_OUTPUT_MESSAGES: [_reply([_text(answer)])] if answer else None,
+        }
+    )
 
 
-def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> str | CutText:
-    """Join texts by line breaks, up to and including the first that was cut."""
-    for index, text in enumerate(prompt):
-        if text in cut_texts:
-            return CutText("\n".join(prompt[: index + 1]))
-    return "\n".join(prompt)
+def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
+    """Return the input and the output of a run as span attributes.
+
+    Args:
+        run: A retrieval, a model call or a tool call; other runs have none.
+        documents: Output of a retrieval.
+        most: Attributes that its span can take, or None for any number.
+    """
+    cut_texts = run.interaction.cut_texts
+    if run.kind is RunKind.RETRIEVER:
+        return _retrieval_content(run, documents, most, cut_texts)
+    if run.kind is RunKind.MODEL:
+        return _model_content(run, cut_texts)
+    return _tool_content(run, cut_texts) if run.kind is RunKind.TOOL else {}
+
+
+def _given(values: Mapping[str, Content | None]) -> Contents:
+    return {key: value for key, value in values.items() if value is not None and value != []}
 
 
 def _retrieval_content(
     run: Run, documents: Sequence[Context], most: int | None, cut_texts: Set[str]
 ) -> Contents:
-    content: Contents = {}
     query = marked(run.query, cut_texts)
-    if query is not None:
-        content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = query
+    content = _given({semconv.GEN_AI_RETRIEVAL_QUERY: query, semconv.INPUT_VALUE: query})
     # Phoenix drops the whole list when one document lacks an id or a score.
     if documents and all(d.id is not None and d.score is not None for d in documents):
         content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = [
@@ -125,17 +123,94 @@ def _retrieval_content(
 
 def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
     prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document"
-    fields: Contents = {f"{prefix}.content": marked(document.text, cut_texts) or ""}
-    if document.id is not None:
-        fields[f"{prefix}.id"] = document.id
-    if document.score is not None:
-        fields[f"{prefix}.score"] = document.score
     # A cut text would stand inside of the JSON, where its end cannot be removed.
     whole = {
         key: value
         for key, value in document.metadata.items()
         if not (isinstance(value, str) and value in cut_texts)
     }
-    if whole:
-        fields[f"{prefix}.metadata"] = whole
-    return fields
+    return _given(
+        {
+            f"{prefix}.content": marked(document.text, cut_texts),
+            f"{prefix}.id": document.id,
+            f"{prefix}.score": document.score,
+            f"{prefix}.metadata": whole or None,
+        }
+    )
+
+
+def _model_content(run: Run, cut_texts: Set[str]) -> Contents:
+    """Return a model call as the GenAI conventions write it: messages with a role and parts.
+
+    Texts without a role, as of a completion model, are the user's.
+    """
+    roles = run.span_content.get("roles", ())
+    if len(roles) != len(run.prompt):
+        roles = ["user"] * len(run.prompt)
+    prompts = [
+        (role, marked(text, cut_texts) or "") for role, text in zip(roles, run.prompt, strict=True)
+    ]
+    said = marked(run.text, cut_texts)
+    parts = [_text(said)] if said else []
+    parts += map(_tool_call, run.span_content.get("tool_calls", ()))
+    is_system = ("system", "developer").__contains__
+    return _given(
+        {
+            semconv.GEN_AI_SYSTEM_INSTRUCTIONS: [_text(t) for r, t in prompts if is_system(r)],
+            semconv.GEN_AI_INPUT_MESSAGES: [
+                _message(role, text) for role, text in prompts if text and not is_system(role)
+            ],
+            semconv.GEN_AI_OUTPUT_MESSAGES: [_reply(parts, "stop" if said else "tool_call")]
+            if parts
+            else None,
+            semconv.INPUT_VALUE: _joined(run.prompt, cut_texts),
+            semconv.OUTPUT_VALUE: said,
+        }
+    )
+
+
+def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
+    """Join texts by line breaks, up to and including the first that was cut."""
+    for index, text in enumerate(prompt):
+        if text in cut_texts:
+            return CutText("\n".join(prompt[: index + 1]))
+    return "\n".join(prompt)
+
+
+def _tool_content(run: Run, cut_texts: Set[str]) -> Contents:
+    """Return arguments and result of a tool call; JSON is redacted value by value."""
+    texts = {
+        semconv.GEN_AI_TOOL_ARGUMENTS: run.span_content.get("arguments"),
+        semconv.GEN_AI_TOOL_RESULT: run.span_content.get("result"),
+    }
+    return _given({key: _read(text, cut_texts) for key, text in texts.items()})
+
+
+def _read(text: str | None, cut_texts: Set[str]) -> Content | None:
+    """Return the object or list that a text is the JSON of, else the text."""
+    value = None
+    if text is not None and text not in cut_texts:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return text
+    return value if isinstance(value, dict | list) else marked(text, cut_texts)
+
+
+def _text(text: _Text) -> dict[str, Any]:
+    return {"type": "text", "content": text}
+
+
+def _message(role: str, text: _Text) -> dict[str, Any]:
+    if role == "tool":
+        return {"role": role, "parts": [{"type": "tool_call_response", "response": text}]}
+    return {"role": role, "parts": [_text(text)]}
+
+
+def _reply(parts: Sequence[Mapping[str, Any]], reason: str = "stop") -> dict[str, Any]:
+    return {"role": "assistant", "parts": list(parts), "finish_reason": reason}
+
+
+def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    known = {key: call.get(key) for key in ("id", "name", "arguments")}
+    return {"type": "tool_call", **{k: v for k, v in known.items() if v is not None}}

@@ -5,64 +5,171 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import (
     Span,
+    SpanContext,
     SpanKind,
     StatusCode,
-    Tracer,
     TracerProvider,
+    format_span_id,
+    format_trace_id,
 )
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.answer import answer_of
-from rag_eval_hooks.capture.content import Attributes, Contents, content_of, marked, plain, texts
+from rag_eval_hooks.capture.content import Contents, content_of, marked, plain, request_content
 from rag_eval_hooks.capture.conversation import session_of
-from rag_eval_hooks.capture.messages import agent_messages
 from rag_eval_hooks.capture.question import Rewritten, question_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
-from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.telemetry.attribute_limits import attribute_room, longest_text
+from rag_eval_hooks.telemetry.attribute_limits import (
+    Attributes,
+    SpanEvent,
+    attribute_room,
+    complete,
+    longest_text,
+)
 
-__all__ = ["SpanWriter"]
+__all__ = ["RequestSpan", "SpanWriter", "application_span"]
 
 Redact: TypeAlias = Callable[[Contents], Contents]
 """Takes out of attributes that hold content or ids what must not leave."""
 
+_FORMS: Final = {
+    RunKind.RETRIEVER: ("retrieval", "RETRIEVER", SpanKind.CLIENT),
+    RunKind.MODEL: ("chat", "LLM", SpanKind.CLIENT),
+    RunKind.TOOL: ("execute_tool", "TOOL", SpanKind.INTERNAL),
+    RunKind.EMBEDDING: ("embeddings", "EMBEDDING", SpanKind.CLIENT),
+    RunKind.RERANKER: ("rerank", "RERANKER", SpanKind.INTERNAL),
+}
+"""By the kind of a run the operation, OpenInference's kind, and the kind of its span."""
+_NO_OTHERS: Final = Others()
+_MOST_WAITING: Final = 1000
+"""Requests whose spans may wait for the background thread."""
+_MOST_WAITING_CHARS: Final = 2_000_000
+"""Characters of text that these may keep in memory: some seconds of redaction at most."""
+
+
+class _DeferredSpan:
+    """Started RAG span whose content and children are still to be written.
+
+    Scores and the end are kept until then. Thread-safe; the span is ended exactly once.
+    """
+
+    def __init__(
+        self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
+    ) -> None:
+        self.chars = chars
+        self._span = span
+        self._write: Callable[[bool], None] | None = write
+        self._incidents = incidents
+        # Held while spans are written: the sample is built after them with the same redaction.
+        self._writing = threading.Lock()
+        self._lock = threading.Lock()
+        self.is_complete = self._ended = False
+        self._end_time: int | None = None
+        self._attributes: Attributes = {}
+        self._links: list[SpanContext] = []
+        self._events: list[SpanEvent] = []
+
+    def complete(self, *, content: bool = True) -> None:
+        """Write what is missing, with or without the application's text. Idempotent."""
+        with self._writing:
+            write, self._write = self._write, None
+            if write is None:
+                return
+            self._guarded("span start", write, content)
+            with self._lock:
+                self.is_complete, ended = True, self._ended
+        if ended:
+            self._guarded("span end", self._finish)
+
+    def _guarded(self, event: str, call: Callable[..., None], *values: bool) -> None:
+        try:
+            call(*values)
+        except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+            self._incidents.report(event, error)
+
+    def is_recording(self) -> bool:
+        return not self._ended
+
+    def set_attributes(self, attributes: Attributes) -> None:
+        self._attributes = {**self._attributes, **attributes}
+
+    def add_link(self, context: SpanContext) -> None:
+        self._links.append(context)
+
+    def add_event(
+        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
+    ) -> None:
+        self._events.append((name, attributes, timestamp))
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span, at once if it is complete."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended, self._end_time = True, end_time
+            if not self.is_complete:
+                return
+        self._finish()
+
+    def _finish(self) -> None:
+        complete(self._span, self._attributes, self._links, self._events)
+        self._span.end(self._end_time)
+
 
 @dataclass(frozen=True, slots=True)
-class _SpanForm:
-    """Form of a kind of run as a span."""
+class RequestSpan:
+    """Span that stands for an interaction, whoever writes it.
 
-    operation: str
-    openinference_kind: str
-    span_kind: SpanKind
+    Attributes:
+        context: Its context; invalid where there is none.
+        held: The span as it is held for its scores, if it takes any.
+        recorded: Whether it will be found where spans go.
+        deferred: The span if its content and children are still to be written.
+    """
+
+    context: SpanContext
+    held: HeldSpan | None = None
+    recorded: bool = True
+    deferred: _DeferredSpan | None = None
+
+    @property
+    def trace_id(self) -> str | None:
+        """32 hex digits."""
+        return format_trace_id(self.context.trace_id) if self.context.is_valid else None
+
+    @property
+    def span_id(self) -> str | None:
+        """16 hex digits, of a span that is recorded."""
+        known = self.context.is_valid and self.recorded
+        return format_span_id(self.context.span_id) if known else None
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if another instrumentor's span is held for its scores."""
+        return self.held is not None and self.deferred is None
+
+    def complete(self) -> None:
+        """Write the content and the children of the span, unless that is done."""
+        if self.deferred is not None:
+            self.deferred.complete()
 
 
-_FORMS: Mapping[RunKind, _SpanForm] = {
-    RunKind.RETRIEVER: _SpanForm("retrieval", "RETRIEVER", SpanKind.CLIENT),
-    RunKind.MODEL: _SpanForm("chat", "LLM", SpanKind.CLIENT),
-    RunKind.TOOL: _SpanForm("execute_tool", "TOOL", SpanKind.INTERNAL),
-    RunKind.EMBEDDING: _SpanForm("embeddings", "EMBEDDING", SpanKind.CLIENT),
-    RunKind.RERANKER: _SpanForm("rerank", "RERANKER", SpanKind.INTERNAL),
-}
-
-
-_NO_OTHERS = Others()
-_AUTO = ("auto", "sampled")
-_MOST_WAITING = 1000
-"""Requests whose spans may wait for the background thread."""
-_MOST_WAITING_CHARS = 2_000_000
-"""Characters of text that these may keep in memory: some seconds of redaction at most."""
+def application_span(otel: OtelContext) -> RequestSpan:
+    """Return the application's own span around an interaction, in place of one of ours."""
+    context = trace.get_current_span(otel).get_span_context()
+    return RequestSpan(context, recorded=context.trace_flags.sampled)
 
 
 class SpanWriter:
@@ -90,7 +197,7 @@ class SpanWriter:
         content_max_length: int = 20_000,
         incidents: Incidents,
     ) -> None:
-        self._tracer: Tracer = trace.get_tracer(
+        self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._mode = mode
@@ -101,7 +208,7 @@ class SpanWriter:
 
     def forked(self) -> None:
         """Forget what waits: the parent of a forked process writes it."""
-        self._waiting: deque[DeferredSpan] = deque()
+        self._waiting: deque[_DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()
 
@@ -121,28 +228,31 @@ class SpanWriter:
             return RequestSpan(others.span.context, others.span.held)
         if others.unrecorded is not None:
             return RequestSpan(others.unrecorded, recorded=False)
-        mode = ("root" if others.active else "all") if self._mode in _AUTO else self._mode
-        if mode == "none":
+        if self._mode == "none":
             return application_span(interaction.otel)
         span = self._start_root(interaction)
         context = span.get_span_context()
         if not span.is_recording():
             return RequestSpan(context, recorded=False)
+        with_children = self._mode == "all" or (self._mode != "root" and not others.active)
 
         def write(content: bool) -> None:
+            content = content and self._content
             self._write_root(interaction, span, redact, content)
-            if mode == "all":
+            if with_children:
                 self._write_children(interaction, span, redact, content)
 
-        deferred = DeferredSpan(span, write, interaction.chars, self._incidents)
+        deferred = _DeferredSpan(span, write, interaction.chars, self._incidents)
         self._defer(deferred)
         end = interaction.root.end
         held = None if end is None else HeldSpan(deferred, end)
         return RequestSpan(context, held, deferred=deferred)
 
-    def _defer(self, deferred: DeferredSpan) -> None:
-        if self._is_full(deferred):
-            self._forget_complete()
+    def _defer(self, deferred: _DeferredSpan) -> None:
+        # Spans that the evaluator has completed need no writing.
+        with contextlib.suppress(IndexError):
+            while self._is_full(deferred) and self._waiting[0].is_complete:
+                self._waiting_chars -= self._waiting.popleft().chars
         if self._is_full(deferred):
             if self._content:
                 self._incidents.count("span content left out")
@@ -152,15 +262,9 @@ class SpanWriter:
         self._waiting_chars += deferred.chars
         self._waiting.append(deferred)
 
-    def _is_full(self, deferred: DeferredSpan) -> bool:
+    def _is_full(self, deferred: _DeferredSpan) -> bool:
         chars = self._waiting_chars + deferred.chars
         return len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS
-
-    def _forget_complete(self) -> None:
-        """Make room: spans that the evaluator has completed need no writing."""
-        with contextlib.suppress(IndexError):
-            while self._waiting[0].is_complete:
-                self._waiting_chars -= self._waiting.popleft().chars
 
     def drain(self) -> None:
         """Write all that waits, and wait for what another thread is writing."""
@@ -190,21 +294,17 @@ class SpanWriter:
     def _write_root(
         self, interaction: Interaction, span: Span, redact: Redact, content: bool
     ) -> None:
-        root, metadata = interaction.root, interaction.metadata
-        _mark_failure(span, root.error_type, interaction.status)
-        cut_texts = interaction.cut_texts
+        _mark_failure(span, interaction.root.error_type, interaction.status)
+        metadata, cut_texts = interaction.metadata, interaction.cut_texts
         private: Contents = {}
-        if (session := session_of(metadata)) is not None:
-            marked_session = marked(session, cut_texts) or ""
-            private[semconv.GEN_AI_CONVERSATION_ID] = marked_session
-            private[semconv.SESSION_ID] = marked_session
+        if session := marked(session_of(metadata), cut_texts):
+            private = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.SESSION_ID: session}
         if (user := metadata.get("user_id")) is not None:
             private[semconv.USER_ID] = marked(str(user), cut_texts) or ""
-        if self._content and content:
+        if content:
             # As in the sample: a root may show neither, and the runs below it both.
             question = marked(question_of(interaction)[0] or None, cut_texts)
-            answer = marked(answer_of(interaction), cut_texts)
-            private |= {**texts(question, answer), **agent_messages(question, answer)}
+            private |= request_content(question, marked(answer_of(interaction), cut_texts))
         self._set(span, redact(private))
 
     def _set(self, span: Span, content: Contents) -> None:
@@ -214,75 +314,40 @@ class SpanWriter:
     def _write_children(
         self, interaction: Interaction, root_span: Span, redact: Redact, content: bool
     ) -> None:
-        parents = _Parents(interaction, root_span)
-        content = content and self._content
+        otel = {interaction.root: trace.set_span_in_context(root_span, interaction.otel)}
         rewritten = Rewritten(interaction) if content else None
         documents = {found.run: found for found in interaction.lists if content}
         for run in interaction.runs[1:]:
-            form = _FORMS.get(run.kind)
-            if form is None:
+            if run.kind not in _FORMS:
                 continue
-            span = self._start_child(run, form, parents.around(run))
+            # What ran before an interrupt was begun by another root, which has no span.
+            around = next((one for one in run.ancestors() if one in otel), interaction.root)
+            span = self._start_child(run, otel[around])
             if rewritten is not None:
                 found = rewritten.of(documents[run]) if run in documents else ()
                 self._set(span, redact(content_of(run, found, attribute_room(span))))
             # Times are explicit, so a span can be ended before its children begin.
             span.end(run.end)
             if run.kind is not RunKind.MODEL:
-                parents.add(run, span)
+                otel[run] = trace.set_span_in_context(span, interaction.otel)
 
-    def _start_child(self, run: Run, form: _SpanForm, parent: OtelContext) -> Span:
-        attributes: Attributes = {
-            semconv.GEN_AI_OPERATION_NAME: form.operation,
-            semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
-            **run.facts,
-        }
+    def _start_child(self, run: Run, parent: OtelContext) -> Span:
+        operation, openinference_kind, kind = _FORMS[run.kind]
+        is_retrieval = run.kind is RunKind.RETRIEVER
+        key = semconv.GEN_AI_DATA_SOURCE_ID if is_retrieval else semconv.GEN_AI_REQUEST_MODEL
         span = self._tracer.start_span(
-            f"{form.operation} {_subject(run)}",
+            f"{operation} {run.facts.get(key, run.name)}",
             parent,
-            kind=form.span_kind,
-            attributes=attributes,
+            kind=kind,
+            attributes={
+                semconv.GEN_AI_OPERATION_NAME: operation,
+                semconv.OPENINFERENCE_SPAN_KIND: openinference_kind,
+                **run.facts,
+            },
             start_time=run.start,
         )
         _mark_failure(span, run.error_type, Status.OK)
         return span
-
-
-class _Parents:
-    """Contexts in which spans begin, each made once."""
-
-    def __init__(self, interaction: Interaction, root_span: Span) -> None:
-        self._root = interaction.root
-        self._otel = interaction.otel
-        self._spans = {interaction.root: root_span}
-        self._contexts: dict[Run, OtelContext] = {}
-
-    def add(self, run: Run, span: Span) -> None:
-        """Add the span of a run."""
-        self._spans[run] = span
-
-    def around(self, run: Run) -> OtelContext:
-        """Return the context of the nearest enclosing run that has a span, else of the root.
-
-        What ran before an interrupt was begun by another root, which has no span.
-        """
-        outer = run.parent
-        while outer is not None and outer not in self._spans:
-            outer = outer.parent
-        outer = self._root if outer is None else outer
-        if outer not in self._contexts:
-            span = self._spans[outer]
-            self._contexts[outer] = trace.set_span_in_context(span, self._otel)
-        return self._contexts[outer]
-
-
-def _subject(run: Run) -> str:
-    key = (
-        semconv.GEN_AI_DATA_SOURCE_ID
-        if run.kind is RunKind.RETRIEVER
-        else semconv.GEN_AI_REQUEST_MODEL
-    )
-    return str(run.facts.get(key, run.name))
 
 
 def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:

@@ -14,7 +14,7 @@ from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of
 from rag_eval_hooks.capture.left_out import LeavesOut
 from rag_eval_hooks.capture.question import question_of
 from rag_eval_hooks.capture.records import LeftOut
-from rag_eval_hooks.capture.request_span import RequestSpan, application_span
+from rag_eval_hooks.capture.spans import RequestSpan, application_span
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
