@@ -277,13 +277,12 @@ class SpanWriter:
         root = interaction.root
         agent = root.facts.get(semconv.GEN_AI_AGENT_NAME)
         operation = "invoke_workflow" if agent is None else "invoke_agent"
-        attributes: Attributes = {
+        attributes = {
             semconv.GEN_AI_OPERATION_NAME: operation,
             semconv.GEN_AI_WORKFLOW_NAME: root.name,
             semconv.OPENINFERENCE_SPAN_KIND: "CHAIN" if agent is None else "AGENT",
+            **({} if agent is None else {semconv.GEN_AI_AGENT_NAME: agent}),
         }
-        if agent is not None:
-            attributes[semconv.GEN_AI_AGENT_NAME] = agent
         return self._tracer.start_span(
             f"{operation} {root.name if agent is None else agent}",
             interaction.otel,
