@@ -17,8 +17,8 @@ from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Choice, Origin, Run, RunKind
 from rag_eval_hooks.capture.copied import Message, called
 from rag_eval_hooks.capture.documents import contexts_in
+from rag_eval_hooks.capture.interaction import enclosing_interactions
 from rag_eval_hooks.capture.readings import question_of
-from rag_eval_hooks.capture.scopes import enclosing_scopes
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge
@@ -431,7 +431,7 @@ def record_contexts(documents: Any) -> bool:
         for handler in ours:
             handler.record(documents, run_id=run_id)
         return True
-    scopes = enclosing_scopes()
+    scopes = enclosing_interactions()
     for scope in scopes:
         scope.contexts(documents)
     return bool(scopes)

@@ -117,7 +117,7 @@ class SpanParents:
         """Return whether a call without a parent is, or is inside, one of an offline tool's."""
         # What the application opened by hand around it is the user's, whoever asks.
         if parent_id not in self._ignored and (
-            self._recorder.is_inside(None) or not is_offline(arguments, instance)
+            self._recorder.around(None) is not None or not is_offline(arguments, instance)
         ):
             return False
         remember(self._ignored, span_id, None, _MAX_SPANS)

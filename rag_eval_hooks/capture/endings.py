@@ -56,11 +56,6 @@ class Endings:
     arrive, its start event was lost, and its children are not requests of their own: roots with
     such a parent are held back until that is known.
 
-    Args:
-        on_end: Called with every ended interaction.
-        by_hand: Retrievers and models that the application calls one by one.
-        suspensions: Keeps what a further try of a failed interaction needs.
-        incidents: Counts interactions that could not be read.
     """
 
     def __init__(

@@ -1,22 +1,34 @@
-"""Interactions that the application opens and closes itself, with or without a framework."""
+"""Interactions that the application opens and closes itself, with or without a framework.
+
+A generator shares the context of its consumer: what it sets stays set while it is suspended. Its
+frame is on the stack only while it runs, which tells which block is being executed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from opentelemetry import context as otel_context
-from opentelemetry import trace
 
+from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.options import CaptureOptions
-from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.records import Interaction, Origin, Place, Run, RunKind
-from rag_eval_hooks.capture.scopes import Scope, enclosing_scope
+from rag_eval_hooks.capture.records import Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents, host_edge
 
-__all__ = ["ManualInteraction"]
+if TYPE_CHECKING:
+    from rag_eval_hooks.capture.recorder import Recorder
+
+__all__ = ["ManualInteraction", "enclosing_interactions", "enclosing_run"]
+
+_PACKAGE = __name__.rpartition(".")[0] + "."
+_HELPERS = contextlib.__name__
+_INCIDENTS = incidents.__name__
 
 
 class ManualInteraction:
@@ -26,13 +38,13 @@ class ManualInteraction:
     another interaction that asks the same, and inside a framework's run, it opens none of its own
     but joins that one: its contexts and metadata count there, its answer where the outer one gives
     none. With a question of its own inside one opened by hand it is an interaction of its own: the
-    other may be that of a suspended generator, whose context Python shares with its consumer.
+    other may be that of a suspended generator.
 
     Entered where no span is current, it belongs to the trace in which it was made: a server may
     have left its span before the generator of a response runs.
 
-    It is known to its own context and to tasks and threads that copy it. Such a task may outlive
-    it: what the task runs later is no part of it, and keeps nothing of it alive.
+    It is known to its own context and to tasks and threads that copy it. A task that outlives it
+    adds nothing to it, and keeps nothing of it alive.
     """
 
     def __init__(
@@ -48,19 +60,17 @@ class ManualInteraction:
     ) -> None:
         self._recorder = recorder
         self._made_in = otel_context.get_current()
-        self._scope: Scope | None = None
-        self._incidents = incidents
+        self._run: Run | None = None
+        # The interaction around it when it was opened, and the frame in which its block stands.
+        self._outer: ManualInteraction | None = None
+        self._frame: FrameType | None = None
         self._question = ""
         self._metadata: dict[str, Any] = {}
         self._tags: tuple[str, ...] = ()
         self._name = "interaction"
         self._options: CaptureOptions | None = None
-        self._describe(question, metadata, tags, name, options)
-
-    def _describe(self, question: Any, metadata: Any, tags: Any, name: Any, options: Any) -> None:
-        """Read what the application passed, as far as it can be read."""
         if question is None:
-            self._incidents.count("capture interaction: no question")
+            incidents.count("capture interaction: no question")
         for field, value, read in (
             ("_question", question, str),
             ("_metadata", metadata, dict),
@@ -72,7 +82,8 @@ class ManualInteraction:
                 if value is not None:
                     setattr(self, field, read(value))
             except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
-                self._incidents.report(f"capture interaction {field[1:]}", error)
+                incidents.report(f"capture interaction {field[1:]}", error)
+        self._incidents = incidents
 
     @host_edge
     def contexts(self, documents: Any) -> None:
@@ -100,10 +111,6 @@ class ManualInteraction:
         """Add metadata, such as `session_id`, `user_id`, `question_id`, `reference`, or any."""
         if (run := self._run) is not None:
             run.interaction.add_metadata({**(values or {}), **more})
-
-    @property
-    def _run(self) -> Run | None:
-        return None if self._scope is None else self._scope.run
 
     def __enter__(self) -> Self:
         """Open the interaction."""
@@ -135,42 +142,121 @@ class ManualInteraction:
 
     @host_edge
     def _open(self) -> None:
-        scope = Scope(self._recorder, None, self._question, self.contexts)
-        scope.run = run = self._recorder.start(
+        self._run = run = self._recorder.start(
             object(),
             None,
             RunKind.MANUAL,
             self._name,
             self._metadata,
             self._tags,
-            apart=scope.asks_another(enclosing_scope(self._recorder)),
+            apart=self._asks_another(),
         )
         if run is None:
             return
         self._recorder.question(run, self._question)
+        interaction = run.interaction
         if run.parent is not None:
-            run.interaction.add_metadata(self._metadata)
+            interaction.add_metadata(self._metadata)
         else:
-            run.interaction.options = self._options
-            self._place(run.interaction)
-        self._scope = scope
-        scope.enter()
+            interaction.options = self._options
+            if interaction.place is not None and not interaction.place.is_in_trace:
+                interaction.otel = self._made_in
+                interaction.place = Place.of_caller(self._made_in)
+        self._frame = _caller_outside()
+        self._outer = _nearest_open(_current.get())
+        _current.set(self)
 
-    def _place(self, interaction: Interaction) -> None:
-        if not trace.get_current_span(interaction.otel).get_span_context().is_valid:
-            interaction.otel = self._made_in
-            interaction.place = Place.of_caller(self._made_in)
+    def _asks_another(self) -> bool:
+        """Return whether its question differs from that of the nearest one that has one."""
+        outer = _enclosing(self._recorder)
+        while outer is not None and not (outer._recorder is self._recorder and outer._question):
+            outer = _nearest_open(outer._outer)
+        return outer is not None and self._question not in ("", outer._question)
 
     @host_edge
     def _close(self, error: BaseException | None) -> None:
-        scope, self._scope = self._scope, None
-        run = None if scope is None else scope.leave()
-        if run is None:
-            return
-        if error is None:
+        run, self._run, self._frame = self._run, None, None
+        # A generator may be closed in another context, where the value is not ours to take back.
+        if _current.get() is self:
+            _current.set(_nearest_open(self._outer))
+        if run is not None and error is None:
             self._recorder.end(run)
-        else:
+        elif run is not None and error is not None:
             self._recorder.fail(run, error)
+
+
+_current: ContextVar[ManualInteraction | None] = ContextVar("rag_eval_interaction", default=None)
+
+
+def enclosing_run(recorder: object) -> Run | None:
+    """Return the run of the innermost open interaction around the caller."""
+    around = _enclosing(recorder)
+    return None if around is None else around._run
+
+
+def enclosing_interactions() -> list[ManualInteraction]:
+    """Return the innermost open interaction around the caller, of every evaluator."""
+    recorders = dict.fromkeys(one._recorder for one in _all_open())
+    return [one for recorder in recorders if (one := _enclosing(recorder)) is not None]
+
+
+def _enclosing(recorder: object) -> ManualInteraction | None:
+    """Return the innermost open interaction around the caller.
+
+    Generators share their context with their consumer: where several are open there, the one
+    counts whose block is being executed. Where that is unknown, as in a thread or a task that
+    one of them started, none does.
+    """
+    if _current.get() is None:
+        return None
+    opened = [one for one in _all_open() if one._recorder is recorder]
+    if len(opened) > 1 and _is_generator(opened[0]._frame):
+        return next((one for frame in _stack() for one in opened if one._frame is frame), None)
+    return opened[0] if opened else None
+
+
+def _all_open() -> Iterator[ManualInteraction]:
+    one = _nearest_open(_current.get())
+    while one is not None:
+        yield one
+        one = _nearest_open(one._outer)
+
+
+def _nearest_open(one: ManualInteraction | None) -> ManualInteraction | None:
+    """Return an interaction, or the nearest around it that is still open."""
+    while one is not None and (one._run is None or one._run.end is not None):
+        one = one._outer
+    return one
+
+
+def _stack() -> Iterator[FrameType]:
+    frame = inspect.currentframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _caller_outside() -> FrameType | None:
+    """Return the frame in which the block stands that is being opened.
+
+    Of a block that a `contextmanager` of the application opens, that is the frame which uses it.
+    """
+    outside: FrameType | None = None
+    for frame in _stack():
+        module = frame.f_globals.get("__name__", "")
+        if outside is None:
+            inside = module.startswith(_PACKAGE) or module in (_HELPERS, _INCIDENTS)
+            outside = None if inside else frame
+        elif module == _HELPERS and _is_generator(outside):
+            outside = None
+        else:
+            break
+    return outside
+
+
+def _is_generator(frame: FrameType | None) -> bool:
+    flags = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+    return frame is not None and bool(frame.f_code.co_flags & flags)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from opentelemetry import trace
@@ -11,11 +12,11 @@ from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.bounded import oldest
-from rag_eval_hooks.capture.records import LeftOut, RunKind
+from rag_eval_hooks.capture.records import RunKind
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Status
 
-__all__ = ["LeavesOut", "LeftOutRequests"]
+__all__ = ["LeavesOut", "LeftOut", "LeftOutRequests"]
 
 LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
 """Whether a request will not be sampled, by its sampling key, tags and metadata."""
@@ -24,15 +25,27 @@ _MOST_RUNS = 10_000
 """Runs of one request whose ids are kept."""
 
 
+@dataclass(slots=True, eq=False)
+class LeftOut:
+    """A request that was sampled out when it started: all that is kept of it."""
+
+    id: Hashable
+    key: str
+    trace_id: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    opened: int
+    # Ids of its runs.
+    runs: list[Hashable] = field(default_factory=list)
+    attempted: bool = False
+    status: Status = Status.OK
+
+
 class LeftOutRequests:
     """Requests that were sampled out when they started. Takes no lock.
 
-    A root by the application's hand may belong to a further one, and both must be sampled alike:
-    without a trace or thread that joins them, neither is decided when it starts.
-
-    Args:
-        ttl_ns: Nanoseconds after which an open one is forgotten.
-        most: How many may be open; the oldest is forgotten for one more.
+    A retriever or model called by hand may belong to a further root, and both must be sampled
+    alike: without a trace or thread that joins them, neither is decided when it starts.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:
@@ -75,9 +88,8 @@ class LeftOutRequests:
             return None
         if (thread := metadata.get("thread_id")) is not None:
             return str(thread)
-        span = trace.get_current_span(otel).get_span_context()
-        if span.is_valid:
-            return format_trace_id(span.trace_id)
+        if (trace_id := _trace_id(otel)) is not None:
+            return trace_id
         return id_of(run_id) if kind in (RunKind.CHAIN, RunKind.TOOL) else None
 
     def leaves_out(
@@ -91,13 +103,10 @@ class LeftOutRequests:
         """Return whether a root is sampled out; what starts below it is then left out, too."""
         if self._decide is None or not self._decide(key, tags, metadata):
             return False
-        span = trace.get_current_span(otel).get_span_context()
-        trace_id = format_trace_id(span.trace_id) if span.is_valid else None
-        left = LeftOut(run_id, key, trace_id, tags, metadata, time.time_ns())
+        left = LeftOut(run_id, key, _trace_id(otel), tags, metadata, time.time_ns(), [run_id])
         if len(self._roots) >= self._most and (first := oldest(self._roots)) is not None:
             self._forget(first)
         self._roots[run_id] = self._runs[run_id] = left
-        left.runs.append(run_id)
         return True
 
     def starts(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
@@ -105,28 +114,17 @@ class LeftOutRequests:
         left = self._runs.get(parent_id) if parent_id is not None else self._runs.get(run_id)
         if left is None:
             return False
-        if kind is RunKind.RETRIEVER:
-            left.attempted = True
+        left.attempted |= kind is RunKind.RETRIEVER
         if run_id not in self._runs and len(left.runs) < _MOST_RUNS:
             self._runs[run_id] = left
             left.runs.append(run_id)
         return True
 
     def ends(self, run_id: Hashable, status: Status) -> tuple[bool, Sequence[Hashable]]:
-        """Note the end of a run.
-
-        Args:
-            run_id: The run.
-            status: How it ended.
-
-        Returns:
-            Whether it is part of a request that is left out, and the ids that end with it.
-        """
+        """Note the end of a run; return whether it is left out, and the ids that end with it."""
         left = self._runs.get(run_id)
-        if left is None:
-            return False, ()
-        if left.id != run_id:
-            return True, ()
+        if left is None or left.id != run_id:
+            return left is not None, ()
         left.status = status
         self._forget(left)
         if left.attempted:
@@ -143,3 +141,8 @@ class LeftOutRequests:
         self._roots.pop(left.id, None)
         for run_id in left.runs:
             self._runs.pop(run_id, None)
+
+
+def _trace_id(otel: OtelContext) -> str | None:
+    span = trace.get_current_span(otel).get_span_context()
+    return format_trace_id(span.trace_id) if span.is_valid else None

@@ -27,7 +27,7 @@ class Notes:
     Attributes:
         longest: Maximum length kept per text: one more than the sample uses, so that truncation
             can be detected.
-        most_waiting: Characters of what events of one interaction left to be read.
+        most_waiting: Characters that deferred events of one interaction may hold.
         span_content: Whether content of spans alone is wanted.
     """
 
@@ -47,29 +47,24 @@ class Notes:
         return self._limited(run.interaction, text, self.longest)
 
     def question(self, run: Run, text: str | None) -> None:
-        """Note what a retriever or an outermost run was asked."""
+        """Note the question to a retriever or an outermost run."""
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
         """Note the texts of an outermost run's input, any of which may be the question."""
         interaction = run.interaction
-        if not interaction.asked:
-            # Prompts mostly hold them again.
-            interaction.asked = tuple([self._prompt_text(interaction, text) for text in texts])
+        interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 
     def kept(self, run: Run, texts: Sequence[str]) -> None:
         """Note the texts of the state that an outermost run without an input goes on with."""
-        interaction = run.interaction
-        interaction.kept = tuple([self._prompt_text(interaction, text) for text in texts])
+        run.interaction.kept = self._prompt_texts(run.interaction, texts)
+
+    def prompt(self, run: Run, texts: Sequence[str]) -> None:
+        """Note the texts that a model was given; cut only if the interaction is full."""
+        run.prompt = self._prompt_texts(run.interaction, texts)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Note the text that a run gave out.
-
-        Args:
-            run: The run.
-            text: Its text, or None.
-            unknown: Whether it gave out a text that cannot be read.
-        """
+        """Note the text that a run gave out; `unknown` if it cannot be read."""
         run.text = self.text(run, text)
         run.text_unknown = unknown
 
@@ -95,35 +90,17 @@ class Notes:
     def for_span(self, run: Run, **content: Any) -> None:
         """Note content for the span of a run alone, if spans have content; texts are cut."""
         if self.span_content:
-            run.span_content = {
-                **run.span_content,
-                **{
-                    key: self.text(run, value) if isinstance(value, str) else value
-                    for key, value in content.items()
-                    if value is not None
-                },
+            read = {
+                key: self.text(run, value) if isinstance(value, str) else value
+                for key, value in content.items()
+                if value is not None
             }
+            run.span_content = {**run.span_content, **read}
 
     def reply(self, run: Run, facts: Facts, tool_arguments: Sequence[Any] = ()) -> None:
         """Note beside the text of a model's reply its span attributes and tool arguments."""
         run.facts = {**run.facts, **facts}
         run.tool_arguments = tool_arguments
-
-    def prompt(self, run: Run, texts: Sequence[str]) -> None:
-        """Note the texts that a model was given; cut only if the interaction is full."""
-        interaction = run.interaction
-        run.prompt = tuple([self._prompt_text(interaction, text) for text in texts])
-
-    def _prompt_text(self, interaction: Interaction, text: str) -> str:
-        # Each call of an agent is given all that the last one was.
-        known = interaction.prompted.get(text)
-        if known is not None and interaction.kept_chars < self._max_chars:
-            interaction.kept_chars += len(text) // _REPEATED_SHARE
-            return known
-        kept = self._limited(interaction, text, self._max_chars, "prompt")
-        if kept is text:
-            interaction.prompted[text] = text
-        return kept
 
     def documents(
         self,
@@ -181,6 +158,20 @@ class Notes:
         """
         run.interaction.streams.append(over)
 
+    def _prompt_texts(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple([self._prompt_text(interaction, text) for text in texts])
+
+    def _prompt_text(self, interaction: Interaction, text: str) -> str:
+        # Each call of an agent is given all that the last one was.
+        known = interaction.prompted.get(text)
+        if known is not None and interaction.kept_chars < self._max_chars:
+            interaction.kept_chars += len(text) // _REPEATED_SHARE
+            return known
+        kept = self._limited(interaction, text, self._max_chars, "prompt")
+        if kept is text:
+            interaction.prompted[text] = text
+        return kept
+
     def _cut_metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
         return {
             key: self._limited(interaction, value, self.longest)
@@ -193,22 +184,13 @@ class Notes:
         self, interaction: Interaction, contexts: Sequence[Context]
     ) -> tuple[Context, ...]:
         """Return as many documents as may be kept, cut where they are too long."""
-        size = self._size(contexts)
-        if size is not None and interaction.kept_chars + size <= self._max_chars:
+        texts = [t for c in contexts for t in (c.text, *c.metadata.values()) if isinstance(t, str)]
+        size = sum(map(len, texts))
+        is_short = all(len(text) < self.longest for text in texts)
+        if is_short and interaction.kept_chars + size <= self._max_chars:
             interaction.kept_chars += size
             return tuple(contexts)
         return tuple(self._cut(interaction, contexts))
-
-    def _size(self, contexts: Sequence[Context]) -> int | None:
-        """Return the characters of all texts, or None if one is too long."""
-        size = 0
-        for context in contexts:
-            for text in (context.text, *context.metadata.values()):
-                if isinstance(text, str):
-                    if len(text) >= self.longest:
-                        return None
-                    size += len(text)
-        return size
 
     def _cut(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
         for context in contexts:
@@ -222,13 +204,11 @@ class Notes:
     def _limited(
         self, interaction: Interaction, text: str, longest: int, part: str = "interaction"
     ) -> str:
-        left = self._max_chars - interaction.kept_chars
-        size = len(text)
-        if size > longest:
-            size = longest
+        left = max(0, self._max_chars - interaction.kept_chars)
+        size = min(len(text), longest)
         if size > left:
             interaction.left_out.add(part)
-            size = max(left, 0)
+            size = left
         interaction.kept_chars += size
         return _cut_to(interaction, text, size)
 

@@ -12,12 +12,12 @@ from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.bounded import EndedIds, oldest
 from rag_eval_hooks.capture.endings import Endings, is_left
+from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.left_out import LeftOutRequests
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.records import Interaction, Place, Run, RunKind, current_task
 from rag_eval_hooks.capture.resume import Suspensions
-from rag_eval_hooks.capture.scopes import enclosing_run
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
@@ -58,10 +58,6 @@ class Recorder(Notes):
         incidents: Counts failures, and calls by hand that are no interaction.
 
     Attributes:
-        by_hand: Retrievers and models that the application calls one by one.
-        ended: Roots that have ended, and those without retrieved text among them.
-        suspensions: Interactions that stopped and may be resumed.
-        left_out: Requests that were sampled out when they started.
         locators: Functions of integrations that return the id of the framework's run around the
             caller, or None.
     """
@@ -131,10 +127,6 @@ class Recorder(Notes):
         run = self._runs.get(run_id)
         return run is not None and run.interaction is other.interaction
 
-    def is_inside(self, parent_id: Hashable | None) -> bool:
-        """Return whether a run with this parent would be a part of something that is open."""
-        return self.around(parent_id) is not None
-
     def around(self, parent_id: Hashable | None) -> Run | None:
         """Return the open run that a run with this parent would be a part of, or None.
 
@@ -163,7 +155,7 @@ class Recorder(Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Begin a run. A parent that was never seen makes it a root.
+        """Start a run; without an open run around it, it is a root.
 
         Args:
             run_id: The framework's id.
@@ -172,11 +164,11 @@ class Recorder(Notes):
             name: The framework's name for it.
             metadata: Of a root.
             tags: Of a root.
-            apart: Whether it is a root even inside one opened by hand, but for a framework's
-                runs in that.
+            apart: Whether it is a root even directly inside one opened by hand.
 
         Returns:
-            The run, or None if it is known already, came late, or is part of our own evaluation.
+            The run, or None if it is known already, came late, is sampled out, or is part of our
+            own evaluation.
         """
         if self._is_known(run_id, parent_id) or self.left_out.starts(run_id, parent_id, kind):
             return None
@@ -304,14 +296,8 @@ class Recorder(Notes):
     ) -> None:
         """Note that an event of a run did not come, or could not be read.
 
-        Its interaction is marked as one of which parts are missing. Where none is known, whatever
-        is reported below the run becomes none, and is counted once.
-
-        Args:
-            run_id: The run.
-            parent_id: The enclosing run, if it is named.
-            anywhere: Whether the run may have been a part of any interaction that is open: then
-                all are marked.
+        Its interaction is marked as incomplete; with `anywhere`, all open ones if it is unknown.
+        Where none is known, what is reported below the run is no request, and is counted once.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -336,14 +322,10 @@ class Recorder(Notes):
         self.lost(None, parent.id)
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Leave an event to be read off the request's thread.
+        """Leave an event of a run to be read off the request's thread.
 
-        Args:
-            run: The run that it is about. If reading raises, its interaction is marked as one of
-                which parts are missing.
-            event: The name under which a failure is counted.
-            read: Reads the event.
-            values: Arguments that nobody changes any more.
+        If `read(*values)` raises, that is counted under the event's name, and the interaction is
+        marked as incomplete. Nobody may change the values any more.
         """
 
         def guarded() -> None:
@@ -379,11 +361,11 @@ class Recorder(Notes):
         if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._on_wait()
-            self.suspensions.interrupted(interaction)
+            self.suspensions.interrupted.add(interaction)
             return
         # Interrupts are reported only to handlers that were passed: this may have been one.
         if interaction.resumable and not (status is Status.OK and interaction.passed):
-            self.suspensions.broken_off(interaction)
+            self.suspensions.broken_off.add(interaction)
         self.report(interaction)
 
     def _end_runs(self, interaction: Interaction) -> None:
@@ -473,7 +455,7 @@ class Recorder(Notes):
 
     def close(self) -> None:
         """Report what waits for somebody as interrupted: nobody will resume it here."""
-        self.suspensions.close()
+        self.suspensions.interrupted.close()
 
 
 def _first(interactions: Mapping[Hashable, Interaction], most: int) -> list[Interaction]:

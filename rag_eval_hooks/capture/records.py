@@ -1,4 +1,4 @@
-"""Runs of a framework, and the interaction that they make up."""
+"""Runs of a framework, and the interaction that they make up: data only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ __all__ = [
     "DocumentList",
     "Facts",
     "Interaction",
-    "LeftOut",
     "Origin",
     "Others",
     "Place",
@@ -40,7 +39,7 @@ __all__ = [
 Facts: TypeAlias = Mapping[str, str | int | float | bool]
 """Span attributes that a framework names, by their semantic-convention key."""
 
-_NO_FACTS: Facts = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class RunKind(StrEnum):
@@ -76,14 +75,14 @@ class Run:
     # The output is a text that cannot be read.
     text_unknown: bool = False
     query: str | None = None
-    # What a tool says of itself.
+    # The description of a tool.
     description: str = ""
-    facts: Facts = field(default_factory=lambda: _NO_FACTS)
+    facts: Facts = field(default_factory=lambda: _NOTHING)
     # Class name of the exception that ended the run.
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
     # For the span alone: `roles`, `tool_calls`, `arguments`, `result`.
-    span_content: Mapping[str, Any] = field(default_factory=lambda: _NO_FACTS)
+    span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     # The framework's name for this step, equal when it runs again after a stop.
     checkpoint: str | None = None
     # The model calls below belong together whatever they said, as those of one synthesizer do.
@@ -102,10 +101,7 @@ class Run:
 
     def within(self, kind: RunKind) -> bool:
         """Return whether an enclosing run is of a kind."""
-        outer = self.parent
-        while outer is not None and outer.kind is not kind:
-            outer = outer.parent
-        return outer is not None
+        return any(outer.kind is kind for outer in self.ancestors())
 
     def ancestors(self) -> Iterator[Run]:
         """Yield the enclosing runs, innermost first."""
@@ -134,8 +130,7 @@ class Origin(StrEnum):
     """The application said so itself."""
 
 
-_GUESSED = (Origin.STEP, Origin.EARLIER)
-_UNSURE = (Origin.GIVEN, Origin.TEXT, *_GUESSED)
+_UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +144,6 @@ class DocumentList:
     shown: Mapping[int, str] = field(default_factory=dict)
     # The application named the tool that gave it as one that retrieves.
     named: bool = False
-
-    @property
-    def is_guessed(self) -> bool:
-        """True for texts of a state, of which any may or may not be a document."""
-        return self.origin in _GUESSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +197,9 @@ class Place:
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
             return -1
         below_one = one.is_valid and one.span_id == two.span_id
-        on_one = self.task is other.task and (self.task is not None or self.thread == other.thread)
-        if on_one:
-            return SAME_LINE if below_one or self.task is not None else 1
-        return int(below_one)
+        if self.task is not other.task or (self.task is None and self.thread != other.thread):
+            return int(below_one)
+        return SAME_LINE if below_one or self.task is not None else 1
 
     @property
     def is_over(self) -> bool:
@@ -230,22 +219,6 @@ class UnseenParent:
     # Returns None when nothing could report its end any more.
     held: Callable[[], object]
     has_ended: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class LeftOut:
-    """A request that was sampled out when it started: all that is kept of it."""
-
-    id: Hashable
-    key: str
-    trace_id: str | None
-    tags: tuple[str, ...]
-    metadata: Mapping[str, Any]
-    opened: int
-    # Ids of its runs.
-    runs: list[Hashable] = field(default_factory=list)
-    attempted: bool = False
-    status: Status = Status.OK
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -324,9 +297,8 @@ class Interaction:
     unseen: UnseenParent | None = None
     # Key by which it was sampled when it started.
     sampling_key: str | None = None
-    # What events left to be read off the request's thread, in order.
+    # Events to be read off the request's thread, in order, and copies of their values.
     pending: deque[Callable[[], None]] = field(default_factory=deque)
-    # Copies of what these events show.
     snapshots: Snapshots = field(default_factory=Snapshots)
 
     @property
@@ -348,6 +320,13 @@ class Interaction:
             return True
         return None if self.lists else False
 
+    @property
+    def chars(self) -> int:
+        """Characters of text that this interaction keeps in memory."""
+        root = self.root
+        read = self.kept_chars + len(root.query or "") + len(root.text or "")
+        return max(read, self.snapshots.chars)
+
     def lists_of(self, origin: Origin) -> list[DocumentList]:
         """Return the lists of an origin."""
         return [found for found in self.lists if found.origin is origin]
@@ -361,7 +340,7 @@ class Interaction:
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
     def read(self) -> None:
-        """Read what events left, in order. Off the request's thread; not thread-safe."""
+        """Read the deferred events, in order. Off the request's thread; not thread-safe."""
         while self.pending:
             self.pending.popleft()()
 
@@ -415,10 +394,3 @@ class Interaction:
         self.kept_chars += earlier.kept_chars
         for name, texts in earlier.rewritten.items():
             self.rewritten.setdefault(name, set()).update(texts)
-
-    @property
-    def chars(self) -> int:
-        """Characters of text that this interaction keeps in memory."""
-        root = self.root
-        read = self.kept_chars + len(root.query or "") + len(root.text or "")
-        return max(read, self.snapshots.chars)

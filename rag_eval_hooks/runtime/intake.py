@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of_interaction
-from rag_eval_hooks.capture.left_out import LeavesOut
+from rag_eval_hooks.capture.left_out import LeavesOut, LeftOut
 from rag_eval_hooks.capture.question import question_of
-from rag_eval_hooks.capture.records import LeftOut
 from rag_eval_hooks.capture.spans import RequestSpan, application_span
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
