@@ -79,14 +79,7 @@ def _is_part_of_retrieval(run: Run, engines: Set[Run]) -> bool:
 
 
 class _Quotes:
-    """Calls whose outputs stand in the prompts of others.
-
-    Args:
-        prompts: Of all calls, folded.
-        retrieved: Distinctive texts: a short output that stands in one of them is no quotation.
-        documents: An output that became a document, as a translation does, is a later stage of
-            what its call was shown.
-    """
+    """Calls whose outputs stand in the prompts of others."""
 
     def __init__(
         self, prompts: Mapping[Run, str], retrieved: Sequence[str], documents: Collection[str]
@@ -98,42 +91,42 @@ class _Quotes:
         self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
-        """Return the answering calls, then those that they quote, and so on.
-
-        Calls of one batch and of one synthesizer belong together, in their order.
-        """
-        made = self._with_synthesizer(answering)
+        """Return the answering calls, then those that they quote, and so on."""
+        synthesizers = {one for call in answering for one in call.ancestors() if one.joins}
+        beside = [c for c in self._prompts if not synthesizers.isdisjoint(c.ancestors())]
+        made = self._together(answering, beside)
         waiting = list(made)
         while waiting:
             call = waiting.pop(0)
-            quoted = self._with_siblings(self._quoted_by(call))
-            for one in [one for one in quoted if one not in made]:
-                # A refined answer comes before the one that refines it.
-                made.insert(made.index(call) if _are_alike(one, call) else len(made), one)
-                waiting.append(one)
+            quoted = self._quoted_by(call)
+            for one in self._together(quoted, self._siblings(quoted)):
+                if one not in made:
+                    # A refined answer comes before the one that refines it.
+                    made.insert(made.index(call) if _are_alike(one, call) else len(made), one)
+                    waiting.append(one)
         return made
 
-    def _with_synthesizer(self, calls: Sequence[Run]) -> list[Run]:
-        outer = {one for call in calls for one in call.ancestors() if one.joins}
-        if not outer:
-            return list(calls)
-        return [c for c in self._prompts if c in calls or not outer.isdisjoint(c.ancestors())]
-
-    def _with_siblings(self, calls: Sequence[Run]) -> list[Run]:
+    def _siblings(self, calls: Sequence[Run]) -> list[Run]:
         families = {family for call in calls for family in _families(call)}
-        together = {c for c in self._prompts if not families.isdisjoint(_families(c))}
-        together |= {c for c in self._prompts if any(_is_beside(c, call) for call in calls)}
-        if together.issubset(calls):
+        return [
+            c
+            for c in self._prompts
+            if not families.isdisjoint(_families(c)) or any(_is_beside(c, one) for one in calls)
+        ]
+
+    def _together(self, calls: Sequence[Run], more: Sequence[Run]) -> list[Run]:
+        """Return calls and more of them in order of start, if there are more."""
+        if set(more).issubset(calls):
             return list(calls)
-        return [call for call in self._prompts if call in together or call in calls]
+        return [call for call in self._prompts if call in calls or call in more]
 
     def _quoted_by(self, reader: Run) -> list[Run]:
-        places: dict[Run, int] = {}
-        for call, outputs in self._outputs.items():
-            for said in outputs:
-                place = -1 if call is reader else self._place(said, call, reader)
-                if place >= 0:
-                    places.setdefault(call, place)
+        places = {
+            call: min(at)
+            for call, outputs in self._outputs.items()
+            if call is not reader
+            and (at := [n for said in outputs if (n := self._place(said, call, reader)) >= 0])
+        }
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
@@ -143,15 +136,15 @@ class _Quotes:
         answer taken from a document stands in its own prompt, too.
         """
         if is_distinctive(said):
-            output = said[:_PREFIX]
-            place = -1 if self._is_document(said) else self._prompts[reader].find(output)
-            is_own = place >= 0 and output in self._prompts[call]
-            return -1 if is_own and output in self._without_retrieved(call) else place
-        if contains_word(self._prompts[reader], said) < 0:
-            return -1
-        place = contains_word(self._without_retrieved(reader), said)
-        is_own = place >= 0 and said in self._without_retrieved(call)
-        return -1 if is_own else place
+            said = said[:_PREFIX] if not self._is_document(said) else ""
+            place = self._prompts[reader].find(said) if said else -1
+            is_own = place >= 0 and said in self._prompts[call]
+        else:
+            # Cheap in most prompts, which do not hold it at all.
+            is_held = said in self._prompts[reader]
+            place = contains_word(self._without_retrieved(reader), said) if is_held else -1
+            is_own = place >= 0
+        return -1 if is_own and said in self._without_retrieved(call) else place
 
     def _without_retrieved(self, call: Run) -> str:
         if call not in self._bare:
@@ -159,7 +152,7 @@ class _Quotes:
         return self._bare[call]
 
     def _is_document(self, said: str) -> bool:
-        """Return whether an output is most of a document."""
+        """Return whether an output is most of a document, as a translation that became one."""
         most = 2 * len(said)
         return any(len(said) <= len(one) <= most and said in one for one in self._documents)
 

@@ -59,6 +59,9 @@ class ContextSource(StrEnum):
     """An earlier turn left some of them, and the prompt shows them."""
 
 
+_GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLIER_TURN}
+
+
 class Found(NamedTuple):
     """Contexts in the order in which the model saw them, and the rule by which they were found.
 
@@ -92,37 +95,38 @@ class _Search:
         self._interaction = interaction
         self._answer = answer
         self._question = question_of(interaction)[0]
-        self._lists = [f for f in interaction.lists if f.origin in DOCUMENT_ORIGINS]
-        self._drop_unused_input()
+        lists = [f for f in interaction.lists if f.origin in DOCUMENT_ORIGINS]
+        self._lists = [f for f in lists if f.origin is not Origin.GIVEN or self._uses_input]
         self._documents = distinct(self._lists)
         self._provenance = Provenance(interaction, fold(self._question), self._documents)
         self._sure_tools, self._unsure_tools = self._provenance.tool_texts()
+        # A retriever came back empty.
+        found_none = any(f.origin is Origin.DOCUMENTS for f in self._lists)
+        self._is_empty = found_none and not self._documents
 
-    def _drop_unused_input(self) -> None:
-        """Drop documents of the root's input that no prompt shows: an earlier turn left them."""
-        given = [f for f in self._lists if f.origin is Origin.GIVEN]
-        runs = self._interaction.runs
-        prompt = " ".join(fold(text) for run in runs for text in run.prompt) if given else ""
-        passages = distinct(given)
+    @cached_property
+    def _uses_input(self) -> bool:
+        """False if no prompt shows documents of the root's input: an earlier turn left them."""
+        passages = distinct(self._interaction.lists_of(Origin.GIVEN))
         is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
-        if given and prompt and is_whole and not Prompts([prompt]).place(passages):
-            self._lists = [f for f in self._lists if f.origin is not Origin.GIVEN]
+        prompt = self._all_prompts if is_whole else ""
+        return not prompt or bool(Prompts([prompt]).place(passages))
+
+    @property
+    def _all_prompts(self) -> str:
+        return " ".join(fold(text) for run in self._interaction.runs for text in run.prompt)
 
     @cached_property
     def _tools(self) -> list[Passage]:
         """The texts of tools that count if no document was found."""
-        if not self._unsure_tools:
-            return self._sure_tools
         facts = NewFacts(self._answer, self._question, self._sure_tools)
         return [*self._sure_tools, *facts.used(self._unsure_tools, self._provenance)]
 
     def has_retrieved(self) -> bool:
         if self._lists or self._tools:
             return True
-        prompts = (run.prompt for run in self._interaction.runs)
-        prompt = " ".join(fold(text) for texts in prompts for text in texts)
-        origins = (Origin.STEP, Origin.EARLIER)
-        return any(Prompts([prompt]).place(self._guesses(origin)) for origin in origins)
+        prompts = Prompts([self._all_prompts])
+        return any(prompts.place(self._guesses(origin)) for origin in _GUESSES)
 
     def found(self) -> Found:
         interaction = self._interaction
@@ -137,9 +141,13 @@ class _Search:
             prompts = self._prompts_of(texts)
             for passages in ranked:
                 if placed := prompts.place(self._with_wider_texts(prompts, passages)):
-                    placed = self._without_filtered_out(placed)
+                    placed = self._without_rejected(placed)
                     return self._with_lower_ranks(prompts, passages, placed)
-        return self._guessed(prompts) or self._by_structure(prompts, stated)
+        for origin, source in _GUESSES.items():
+            guesses = self._with_wider_texts(prompts, self._guesses(origin))
+            if placed := prompts.place(guesses):
+                return Found(in_prompt_order(placed), source)
+        return self._by_structure(prompts, stated)
 
     def _prompts_of(self, texts: Sequence[str]) -> Prompts:
         runs = self._interaction.runs
@@ -148,80 +156,62 @@ class _Search:
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
         """Add texts of steps that show a document within more prose: parents, stitched texts."""
-        steps = distinct(self._interaction.lists_of(Origin.STEP))
         wider = [
             p
-            for p in steps
+            for p in distinct(self._interaction.lists_of(Origin.STEP))
             if p.is_distinctive
             and any(p.folded in prompt for prompt in prompts.texts)
-            and self._has_prose_around(p, passages)
+            and _has_prose_around(p, passages)
             and self._provenance.is_no_prompt(p)
         ]
         return [*passages, *wider]
 
-    def _has_prose_around(self, p: Passage, documents: Sequence[Passage]) -> bool:
-        held = [d.folded for d in documents if d.is_distinctive and d.folded in p.folded]
-        if not held or any(d.folded == p.folded for d in documents):
-            return False
-        rest = p.folded
-        for text in sorted(held, key=len, reverse=True):
-            rest = rest.replace(text, "\0")
-        parts = [width(part.strip()) for part in rest.split("\0")]
-        prose = sum(part for part in parts if part >= _MIN_PROSE)
-        return 2 * prose >= min(map(width, held))
-
-    def _without_filtered_out(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
+    def _without_rejected(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
         """Drop documents that the last filter removed: a quoted grader's prompt may hold them."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
-        if not any(place.prompt for place in placed.values()):
-            return placed
         if not lists or lists[-1].run.kind is not RunKind.CHAIN:
             return placed
-        kept = {fold(context.text) for context in lists[-1].contexts}
-        answering = {p.folded for p, place in placed.items() if place.prompt == 0}
-        earlier = [{fold(context.text) for context in found.contexts} for found in lists[:-1]]
-        removed = {text for texts in earlier if texts & kept for text in texts - kept}
-        if not kept <= answering or answering & removed:
+        texts = [{fold(context.text) for context in found.contexts} for found in lists]
+        kept = texts.pop()
+        rejected = set[str]().union(*(one for one in texts if one & kept)) - kept
+        if not kept <= {p.folded for p, place in placed.items() if place.prompt == 0}:
             return placed
-        return {p: place for p, place in placed.items() if p.folded not in removed}
+        return {p: at for p, at in placed.items() if not (at.prompt and p.folded in rejected)}
 
     def _with_lower_ranks(
         self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Place]
     ) -> Found:
         """Add texts of lower ranks from which the answer takes what no surer text says."""
-        is_empty = any(f.origin is Origin.DOCUMENTS for f in self._lists) and not self._documents
-        source = _source_of(placed)
-        if is_empty:
-            source = ContextSource.STEP
-        surer = list(passages)
+        lower: list[Passage] = []
         if passages is self._documents:
-            # What a tool that the application named gave needs no proof by the answer.
-            named = [p for p in self._sure_tools if p.found.named]
-            tools = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in named]
-            surer += named
-            surer += self._used(tools, surer)
-        steps = self._used(self._provenance.step_texts(Origin.STEP, beside=True), surer)
-        earlier = self._used(self._earlier_texts(), [*surer, *steps])
-        if lower := [*surer[len(passages) :], *steps, *earlier]:
+            # The text of a tool that the application named needs no proof by the answer.
+            lower = [p for p in self._sure_tools if p.found.named]
+            tools = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in lower]
+            lower += self._used(tools, [*passages, *lower])
+        steps = self._used(
+            self._provenance.step_texts(Origin.STEP, beside=True), [*passages, *lower]
+        )
+        earlier = self._used(self._earlier_texts(), [*passages, *lower, *steps])
+        lower += [*steps, *earlier]
+        if lower:
             prompts = self._prompts_of(self._calls.prompts) if earlier else prompts
             both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages]))
-            if any(p in both for p in lower):
-                placed = both
-                source = _source_of(placed) if source is not ContextSource.STEP else source
-                if any(p in both for p in steps):
-                    source = ContextSource.STEP
-                if any(p in both for p in earlier):
-                    source = ContextSource.EARLIER_TURN
+            placed = both if any(p in both for p in lower) else placed
+        is_whole = all(place.whole for place in placed.values())
+        source = ContextSource.PROMPT if is_whole else ContextSource.SHINGLES
+        if self._is_empty or any(p in placed for p in steps):
+            source = ContextSource.STEP
+        if any(p in placed for p in earlier):
+            source = ContextSource.EARLIER_TURN
         return Found(self._with_sources(placed), source)
 
     def _used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
         if not passages or refusal(self._answer):
             return []
-        facts = NewFacts(self._answer, self._question, surer)
-        return facts.used(passages, self._provenance)
+        return NewFacts(self._answer, self._question, surer).used(passages, self._provenance)
 
     def _earlier_texts(self) -> list[Passage]:
-        """Return what earlier turns left in the state or said, and a prompt shows."""
+        """Return texts that earlier turns left in the state, and the turns that a prompt shows."""
         said = [
             DocumentList(run, tuple(Context(text=run.prompt[n]) for n in turns), Origin.EARLIER)
             for run in self._calls.calls
@@ -236,15 +226,13 @@ class _Search:
         seen = in_prompt_order(placed)
         if any(p.is_distinctive for p in placed):
             seen = _with_short_texts(seen, lists)
-        sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
-        if not sources:
-            return seen
         known = {fold(context.text) for context in seen}
+        sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         missing = [p for p in sources if not any(text in known for _, text in p.forms)]
         shown = Prompts(self._calls.others).place(missing)
         added = [shown[p].context for p in missing if p in shown]
         short = [p.context for p in missing if not p.is_distinctive]
-        return _once((*seen, *added, *short))
+        return _once((*seen, *added, *short)) if missing else seen
 
     def _guesses(self, origin: Origin) -> list[Passage]:
         """Return texts of steps that may have been retrieved where no surer text was shown.
@@ -256,19 +244,11 @@ class _Search:
         passages = self._provenance.step_texts(origin, beside=is_beside)
         facts = NewFacts(self._answer, self._question, ())
         used = facts.used(passages, self._provenance)
-        if any(f.origin is Origin.DOCUMENTS for f in self._lists) and not self._documents:
+        if self._is_empty:
             return used
         asked = content_words(self._question)
         told = [p for p in passages if len(p.found.contexts) > 1 or _tells_of(p, asked)]
         return [p for p in passages if p in used or p in told]
-
-    def _guessed(self, prompts: Prompts) -> Found | None:
-        guessed = ((Origin.STEP, ContextSource.STEP), (Origin.EARLIER, ContextSource.EARLIER_TURN))
-        for origin, source in guessed:
-            guesses = self._guesses(origin)
-            if placed := prompts.place(self._with_wider_texts(prompts, guesses)):
-                return Found(in_prompt_order(placed), source)
-        return None
 
     def _by_structure(self, prompts: Prompts, stated: Sequence[DocumentList]) -> Found:
         if stated:
@@ -285,8 +265,7 @@ class _Search:
         """Return whether another call was shown documents, and the answering call none."""
         passages = [*self._documents, *self._tools]
         is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
-        others = self._calls.others
-        seen = any(p.folded in other for p in passages for other in others)
+        seen = any(p.folded in other for p in passages for other in self._calls.others)
         return bool(prompts.texts) and seen and is_whole and not prompts.show_run_of(passages)
 
     def _last_list(self) -> tuple[Context, ...] | None:
@@ -307,9 +286,16 @@ class _Search:
         return _union(beside)
 
 
-def _source_of(placed: dict[Passage, Place]) -> ContextSource:
-    is_whole = all(place.whole for place in placed.values())
-    return ContextSource.PROMPT if is_whole else ContextSource.SHINGLES
+def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
+    """Return whether a text holds a document, and prose half as long as the shortest it holds."""
+    held = [d.folded for d in documents if d.is_distinctive and d.folded in p.folded]
+    if not held or p.folded in held:
+        return False
+    rest = p.folded
+    for text in sorted(held, key=len, reverse=True):
+        rest = rest.replace(text, "\0")
+    parts = [width(part.strip()) for part in rest.split("\0")]
+    return 2 * sum(part for part in parts if part >= _MIN_PROSE) >= min(map(width, held))
 
 
 def _earlier_turns(replies: Iterable[int], size: int) -> range:
@@ -347,26 +333,16 @@ def _with_short_texts(
 
     They belong to the last list of which a text was seen. Leading ones stand before the first.
     """
-    shown = {fold(context.text) for context in seen}
-    beside = (f for f in reversed(lists) if any(fold(c.text) in shown for c in f.contexts))
-    followers: dict[str, list[Context]] = {}
+    places = {fold(context.text): n for n, context in enumerate(seen)}
+    beside = (f for f in reversed(lists) if any(fold(c.text) in places for c in f.contexts))
+    groups: list[list[Context]] = [[context] for context in seen]
     leading: list[Context] = []
-    group, first = leading, ""
-    for text, context in _first_by_text(next(beside, None)).items():
-        if text in shown:
-            group, first = followers.setdefault(text, []), first or text
+    group = leading
+    for context in _once(found.contexts) if (found := next(beside, None)) is not None else ():
+        text = fold(context.text)
+        if text in places:
+            group = groups[places[text]]
+            group[:0], leading = leading, []
         elif text and not is_distinctive(text):
             group.append(context)
-    whole: list[Context] = []
-    for context in seen:
-        text = fold(context.text)
-        whole += [*(leading if text == first else ()), context, *followers.get(text, ())]
-    return tuple(whole)
-
-
-def _first_by_text(found: DocumentList | None) -> dict[str, Context]:
-    """Return the first context of each folded text of a list."""
-    contexts: dict[str, Context] = {}
-    for context in found.contexts if found is not None else ():
-        contexts.setdefault(fold(context.text), context)
-    return contexts
+    return tuple(context for group in groups for context in group)

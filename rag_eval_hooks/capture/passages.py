@@ -41,25 +41,20 @@ _KEY_RUN = slice(1, 5)
 
 
 class Passage:
-    """One text that passed by, with the list that held it."""
+    """One text that passed by, with the list that held it; a node without a text by its form."""
 
     def __init__(self, found: DocumentList, context: Context, form: str | None = None) -> None:
         self.found = found
         self.context = context
         self._form = form
-        self.folded = fold(context.text)
-
-    @property
-    def key(self) -> str:
-        """The folded text, or that of its shown form for a node that has no text."""
-        return self.folded or (fold(self._form) if self._form else "")
+        self.folded = fold(context.text) or fold(form or "")
 
     @cached_property
     def runs(self) -> set[str]:
         """The runs of words in it."""
         return runs_of(self.folded)
 
-    @property
+    @cached_property
     def is_distinctive(self) -> bool:
         """True if finding it in a prompt is no coincidence."""
         return is_distinctive(self.folded)
@@ -75,12 +70,13 @@ class Passage:
         long = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         if self._form is None and not long:
             return own
-        inner = [(replace(self.context, text=text), fold(text)) for text in long]
+        first = [] if self._form is None else [self._form]
+        form, inner = (
+            [(replace(self.context, text=text), fold(text)) for text in texts]
+            for texts in (first, long)
+        )
         around = [one for one in inner if self.is_distinctive and self.folded in one[1]]
-        others = [one for one in inner if one not in around]
-        form = self._form
-        first = [] if form is None else [(replace(self.context, text=form), fold(form))]
-        return [*first, *around, *own, *others]
+        return [*form, *around, *own, *(one for one in inner if one not in around)]
 
 
 class Place(NamedTuple):
@@ -101,8 +97,7 @@ class Prompts:
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
     ) -> None:
         self.texts = texts
-        starts = [text.rfind(question) if question else -1 for text in texts]
-        self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
+        self._question = question
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
         self._offsets: dict[int, dict[str, int]] = {}
 
@@ -110,89 +105,72 @@ class Prompts:
         """Return the places of the passages that the prompts show, without parts of others."""
         distinctive = [p for p in passages if any(is_distinctive(text) for _, text in p.forms)]
         if not distinctive:
-            return self._short(passages)
+            # One short text may stand in a prompt by chance, several together do not.
+            placed = self._whole(passages, bool)
+            together = "".join(p.folded for p in placed)
+            return placed if len(placed) > 1 and is_distinctive(together) else {}
         placed = self._whole(distinctive, is_distinctive)
-        rest = [p for p in distinctive if p not in placed and p.is_distinctive]
-        if self.texts and (rest or any(place.prompt for place in placed.values())):
-            self._add_parts(placed, rest, distinctive)
+        self._add_parts(placed, distinctive)
         return _outermost(placed)
-
-    def _short(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
-        """Return short texts if prompts show several: one may stand there by chance."""
-        placed = self._whole(passages, bool)
-        together = "".join(p.folded for p in placed)
-        return placed if len(placed) > 1 and is_distinctive(together) else {}
 
     def _whole(
         self, passages: Iterable[Passage], is_long: Callable[[str], bool]
     ) -> dict[Passage, Place]:
-        placed: dict[Passage, Place] = {}
+        found: dict[Passage, Place] = {}
         for p in passages:
-            for number in range(len(self.texts)):
-                found = self._whole_in(number, p, is_long)
-                if found is not None:
-                    placed[p] = found
-                    break
-        return placed
-
-    def _whole_in(self, number: int, p: Passage, is_long: Callable[[str], bool]) -> Place | None:
-        for context, text in p.forms:
-            if is_long(text) and (at := self._find(number, text)) >= 0:
-                return Place(number, at, at + len(text), at, context, True)
-        return None
+            places = (
+                Place(number, at, at + len(text), at, context, True)
+                for number in range(len(self.texts))
+                for context, text in p.forms
+                if is_long(text) and (at := self._find(number, text)) >= 0
+            )
+            if (place := next(places, None)) is not None:
+                found[p] = place
+        return found
 
     def _find(self, number: int, text: str) -> int:
         """Return where a text stands behind the question, else before it; never within it."""
-        prompt, (asked, end) = self.texts[number], self._asked[number]
+        prompt = self.texts[number]
         first = self._first(number, text)
-        if first < 0 or first >= end:
+        asked = prompt.rfind(self._question) if self._question and first >= 0 else -1
+        end = asked + len(self._question)
+        if asked < 0 or first >= end:
             return first
         behind = prompt.find(text, end)
-        if behind >= 0:
-            return behind
-        return -1 if asked <= first and first + len(text) <= end else first
+        is_within = asked <= first and first + len(text) <= end
+        return -1 if behind < 0 and is_within else max(behind, first)
 
     def _first(self, number: int, text: str) -> int:
         """Return the first place of a text, by the first place of a run of its words."""
-        head = words(text[:_KEY_CHARS])
-        key = head[_KEY_RUN]
         start = 0
-        if text.isascii() and len(head) > _KEY_RUN.stop:
-            start = self._offsets_of(number).get(" ".join(key), -1)
+        if text.isascii() and len(head := words(text[:_KEY_CHARS])) > _KEY_RUN.stop:
+            start = self._offsets_of(number).get(" ".join(head[_KEY_RUN]), -1)
             if start < 0:
                 return -1
-            start = max(0, start - len(text))
-        return self.texts[number].find(text, start)
+        return self.texts[number].find(text, max(0, start - len(text)))
 
     def _offsets_of(self, number: int) -> dict[str, int]:
         if number not in self._offsets:
             self._offsets[number] = run_offsets(self.texts[number])
         return self._offsets[number]
 
-    def _add_parts(
-        self, placed: dict[Passage, Place], rest: Sequence[Passage], all_of: Sequence[Passage]
-    ) -> None:
+    def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
         """Add texts of which a prompt shows runs of their own, apart from the whole texts."""
-        free = [self._free_runs(number, placed.values()) for number in range(len(self.texts))]
-        moved = [p for p, place in placed.items() if place.prompt]
-        wanted = [p for p in (*rest, *moved) if any(not p.runs.isdisjoint(one) for one in free)]
-        if not wanted:
+        looked_for = [
+            p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
+        ]
+        if not looked_for:
             return
-        owners = Counter(run for p in all_of for run in p.runs)
-        for p in wanted:
+        free = [self._free_runs(number, placed.values()) for number in range(len(self.texts))]
+        looked_for = [p for p in looked_for if any(not p.runs.isdisjoint(one) for one in free)]
+        owners = Counter(run for p in passages for run in p.runs) if looked_for else Counter()
+        for p in looked_for:
             own = {run for run in p.runs if owners[run] == 1} - self._query_runs
-            numbers = range(len(free)) if p not in placed else (0,)
-            for number in numbers:
-                hits = own.intersection(free[number])
+            for number in range(len(free)) if p not in placed else (0,):
+                hits = {run: free[number][run] for run in own.intersection(free[number])}
                 if hits and len(hits) >= min(MIN_RUNS, len(own)):
-                    placed[p] = self._part(number, p, {run: free[number][run] for run in hits})
+                    placed[p] = _part(number, p, hits)
                     break
-
-    def _part(self, number: int, p: Passage, hits: Mapping[str, int]) -> Place:
-        first = min(hits, key=hits.__getitem__)
-        begin = hits[first] - run_offsets(p.folded)[first]
-        end = max(start + len(run) for run, start in hits.items())
-        return Place(number, hits[first], end, begin, p.context, False)
 
     def _free_runs(self, number: int, places: Iterable[Place]) -> dict[str, int]:
         """Return the runs of a prompt between whole texts: none reaches across one."""
@@ -212,6 +190,13 @@ class Prompts:
         """Return whether a prompt shows any run of words of passages."""
         runs = {run for p in passages for run in p.runs} - self._query_runs
         return any(not runs.isdisjoint(self._offsets_of(n)) for n in range(len(self.texts)))
+
+
+def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Place:
+    first = min(hits, key=hits.__getitem__)
+    begin = hits[first] - run_offsets(p.folded)[first]
+    end = max(start + len(run) for run, start in hits.items())
+    return Place(number, hits[first], end, begin, p.context, False)
 
 
 def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
@@ -241,8 +226,8 @@ def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
         for index, context in enumerate(one.contexts):
             p = Passage(one, context, one.shown.get(index))
             is_bare = context.id is None and context.score is None and not context.metadata
-            if p.key not in listed and not (is_bare and p.key in found):
-                listed[p.key] = p
+            if p.folded not in listed and not (is_bare and p.folded in found):
+                listed[p.folded] = p
         found |= listed
     return list(found.values())
 

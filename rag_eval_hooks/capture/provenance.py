@@ -57,9 +57,10 @@ class Provenance:
         self, interaction: Interaction, question: str, documents: Sequence[Passage]
     ) -> None:
         self._interaction = interaction
+        self._runs = interaction.runs
         self._question = question
         self._documents = documents
-        models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+        models = [run for run in self._runs if run.kind is RunKind.MODEL]
         self._replies = [(run, fold(run.text)) for run in models if run.text]
         self._arguments = [
             (run, fold(text))
@@ -76,24 +77,12 @@ class Provenance:
         unsure: list[Passage] = []
         for p in self._found(self._interaction.lists_of(Origin.TEXT)):
             run = p.found.run
-            if p.found.named:
-                sure.append(p)
-                continue
             kind = tool_kind(run.name, run.description) if run.kind is RunKind.TOOL else None
-            if kind is not ToolKind.ACTION and not self._is_empty(p):
-                (unsure if kind is ToolKind.UNKNOWN else sure).append(p)
+            if p.found.named or (kind in (None, ToolKind.LOOKUP) and not _is_empty(p)):
+                sure.append(p)
+            elif kind is ToolKind.UNKNOWN and not _is_empty(p):
+                unsure.append(p)
         return sure, unsure
-
-    def _is_empty(self, p: Passage) -> bool:
-        """Return whether a tool's text holds only ids and times, or says that it found nothing."""
-        arguments = content_words(p.found.run.query or "")
-        said = content_words(p.context.text)
-        if arguments and all(word in arguments or acknowledges(word) for word in said):
-            return True
-        rest, names = _RECEIPT.subn(" ", p.context.text)
-        if names and len(words(rest)) <= _RECEIPT_WORDS:
-            return True
-        return reports_nothing(set(words(p.folded)), arguments | _STOP, p.context.text)
 
     def step_texts(self, origin: Origin, *, beside: bool) -> list[Passage]:
         """Return the texts of steps that neither a model nor the user wrote.
@@ -104,9 +93,13 @@ class Provenance:
                 texts without a space do not count.
         """
         lists = self._interaction.lists_of(origin)
-        if not lists or not self.explains(self._interaction.root.text):
+        if not lists or not self._explains(self._interaction.root.text):
             return []
         return [p for p in self._found(lists) if self._is_a_find(p, beside=beside)]
+
+    def is_no_prompt(self, p: Passage) -> bool:
+        """Return whether a step's text is neither a prompt, a query, nor what a model wrote."""
+        return self._is_a_find(p, beside=False) and not self._wrote(p)
 
     def _is_a_find(self, p: Passage, *, beside: bool) -> bool:
         is_alone = len(p.found.contexts) == 1
@@ -116,91 +109,81 @@ class Provenance:
             or (is_alone and p.folded in self._lone_prompts)
             or any(p.folded in one for one in self._input)
             or (is_distinctive(self._question) and self._question in p.folded)
-            or any(one in text for one in self._masked)
+            or any(one and one in text for one in self._masked)
             or (beside and _LABEL.fullmatch(p.folded))
             or (beside and all(turn.search(text) for turn in _TURNS))
         )
-
-    def is_no_prompt(self, p: Passage) -> bool:
-        """Return whether a step's text is neither a prompt, a query, nor what a model wrote."""
-        return self._is_a_find(p, beside=False) and not self.wrote(p)
 
     @cached_property
     def _queries(self) -> set[str]:
         lists = self._interaction.lists_of(Origin.TEXT)
         # Older graphs hand what a tool gave through steps of their own: it counts as the tool's.
         texts = {fold(context.text) for found in lists for context in found.contexts}
-        return texts | {fold(run.query) for run in self._interaction.runs if run.query}
+        return texts | {fold(run.query) for run in self._runs if run.query}
 
     @cached_property
     def _lone_prompts(self) -> set[str]:
-        prompts = (run.prompt for run in self._interaction.runs)
-        return {fold(prompt[0]) for prompt in prompts if len(prompt) == 1}
+        return {fold(run.prompt[0]) for run in self._runs if len(run.prompt) == 1}
 
     @cached_property
     def _input(self) -> list[str]:
         return [fold(text) for text in self._interaction.asked]
 
-    @cached_property
+    @property
     def _masked(self) -> set[str]:
-        rewritten = self._interaction.rewritten.values()
-        return {text for texts in rewritten for text in texts if text}
+        return set[str]().union(*self._interaction.rewritten.values())
 
     def _found(self, lists: Sequence[DocumentList]) -> list[Passage]:
         """Return the texts that no model wrote and that are not made of other texts."""
         return [
             p
             for p in distinct(lists)
-            if p.is_distinctive and not self.wrote(p) and not self._is_made_of_others(p)
+            if p.is_distinctive and not self._wrote(p) and not self._is_made_of_others(p)
         ]
 
-    def wrote(self, p: Passage) -> bool:
-        """Return whether at least half of a text is what models said."""
+    def _wrote(self, p: Passage) -> bool:
+        """Return whether at least half of a text is what models said before."""
         said = [text for model, text in self._replies if self._is_before(model, p)]
         if p.found.run.kind is not RunKind.TOOL:
             said += [text for model, text in self._arguments if self._is_before(model, p)]
-        return any(p.folded in text for text in said) or self._is_mostly(p, said)
-
-    def _is_mostly(self, p: Passage, said: Sequence[str]) -> bool:
+        if not said:
+            return False
+        if any(p.folded in text for text in said):
+            return True
         held = sorted({t for t in said if len(t) >= _MIN_REPLY and t in p.folded}, key=len)
         rest = p.folded
         for text in reversed(held):
             rest = rest.replace(text, " ")
         if 2 * width(" ".join(rest.split())) <= width(p.folded):
             return True
-        shared = set().union(*(self._runs(text) & p.runs for text in said))
+        shared = set().union(*(self._runs_in(text) & p.runs for text in said))
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 
-    def _runs(self, text: str) -> set[str]:
+    def _runs_in(self, text: str) -> set[str]:
         if text not in self._runs_of:
             self._runs_of[text] = runs_of(text)
         return self._runs_of[text]
 
     def _is_made_of_others(self, p: Passage) -> bool:
         """Return whether a text holds a document, or joins two texts or more of other steps."""
-        held = [one.folded for one in self._documents if one.folded and one.folded in p.folded]
+        held = [one for one in self._documents if one.folded and one.folded in p.folded]
         if p.found.named:
             held = [
-                one.folded
-                for one in self._documents
-                if one.folded in held and _is_within(one.found.run, p.found.run)
+                one for one in held if p.found.run in (one.found.run, *one.found.run.ancestors())
             ]
-        if any(map(is_distinctive, held)) or 2 * sum(map(len, held)) > len(p.folded):
+        length = sum(len(one.folded) for one in held)
+        if any(one.is_distinctive for one in held) or 2 * length > len(p.folded):
             return True
         if len(p.found.contexts) > 1:
             return False
-        parts = sorted(
-            {
-                one.folded
-                for one in self._written
-                if one.found is not p.found and one.folded in p.folded
-            }
-            - {p.folded},
-            key=len,
-        )
-        left = len(p.folded) - sum(map(len, parts))
+        others = {
+            one.folded
+            for one in self._written
+            if one.found is not p.found and one.folded in p.folded
+        }
+        parts = sorted(map(len, others - {p.folded}))
         # A gap as long as the shortest part may be a text that was not seen.
-        return len(parts) > 1 and left < len(parts[0])
+        return len(parts) > 1 and len(p.folded) - sum(parts) < parts[0]
 
     @cached_property
     def _written(self) -> list[Passage]:
@@ -227,15 +210,23 @@ class Provenance:
             self._prompts[model] = " ".join(map(fold, model.prompt))
         return p.folded not in self._prompts[model]
 
-    def explains(self, answer: str | None) -> bool:
+    def _explains(self, answer: str | None) -> bool:
         """Return whether at least half of the words of an answer are those of models seen."""
         own = set(words(fold(answer or "")))
         said = {w for _, text in (*self._replies, *self._arguments) for w in words(text)}
         return not own or not said or 2 * len(own & said) >= len(own)
 
 
-def _is_within(inner: Run, outer: Run) -> bool:
-    return inner is outer or outer in inner.ancestors()
+def _is_empty(p: Passage) -> bool:
+    """Return whether a tool's text holds only ids and times, or says that it found nothing."""
+    arguments = content_words(p.found.run.query or "")
+    said = content_words(p.context.text)
+    if arguments and all(word in arguments or acknowledges(word) for word in said):
+        return True
+    rest, names = _RECEIPT.subn(" ", p.context.text)
+    if names and len(words(rest)) <= _RECEIPT_WORDS:
+        return True
+    return reports_nothing(set(words(p.folded)), arguments | _STOP, p.context.text)
 
 
 class NewFacts:
@@ -250,10 +241,10 @@ class NewFacts:
     def __init__(self, answer: str, question: str, surer: Sequence[Passage]) -> None:
         answer = _MARKER.sub(" ", answer)
         known = {word for p in surer for word in _words_with_metadata(p)}
-        asked = content_words(question)
         said = content_words(answer) - known
-        self._words = [said, said - asked]
-        self._numbers = {w for w in said - asked if len(w) > 1 and any(map(str.isdigit, w))}
+        new = said - content_words(question)
+        self._words = [said, new]
+        self._numbers = {w for w in new if len(w) > 1 and any(map(str.isdigit, w))}
         self._runs = runs_of(fold(answer)).difference(*(p.runs for p in surer))
 
     def used(self, passages: Sequence[Passage], provenance: Provenance) -> list[Passage]:

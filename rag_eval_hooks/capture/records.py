@@ -145,6 +145,11 @@ class DocumentList:
     # The application named the tool that gave it as one that retrieves.
     named: bool = False
 
+    @property
+    def is_guessed(self) -> bool:
+        """True for texts of steps and earlier turns, which may or may not be documents."""
+        return self.origin in (Origin.STEP, Origin.EARLIER)
+
 
 @dataclass(frozen=True, slots=True)
 class Others:
