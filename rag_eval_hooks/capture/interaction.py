@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -71,19 +71,19 @@ class ManualInteraction:
         self._options: CaptureOptions | None = None
         if question is None:
             incidents.count("capture interaction: no question")
-        for field, value, read in (
-            ("_question", question, str),
-            ("_metadata", metadata, dict),
-            ("_tags", tags, _texts),
-            ("_name", name, str),
-            ("_options", options or None, lambda given: CaptureOptions(**given)),
-        ):
-            try:
-                if value is not None:
-                    setattr(self, field, read(value))
-            except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
-                incidents.report(f"capture interaction {field[1:]}", error)
         self._incidents = incidents
+        self._read("_question", question, str)
+        self._read("_metadata", metadata, dict)
+        self._read("_tags", tags, _texts)
+        self._read("_name", name, str)
+        self._read("_options", options or None, lambda given: CaptureOptions(**given))
+
+    def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> None:
+        try:
+            if value is not None:
+                setattr(self, field, read(value))
+        except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
+            self._incidents.report(f"capture interaction {field[1:]}", error)
 
     @host_edge
     def contexts(self, documents: Any) -> None:
