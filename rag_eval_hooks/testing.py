@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rag_eval_hooks.feedback import Feedback
@@ -34,7 +33,7 @@ from rag_eval_hooks.findings import (
 )
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import AnnotatorKind, Outcomes
+from rag_eval_hooks.score import AnnotatorKind
 
 __all__ = [
     "ChunkRelevance",
@@ -46,7 +45,6 @@ __all__ = [
     "MemorySink",
     "Questions",
     "Rating",
-    "Result",
     "ScriptedJudge",
     "Stance",
     "Support",
@@ -55,36 +53,23 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One delivery.
-
-    Attributes:
-        sample: Evaluated sample.
-        outcomes: Outcome by metric id.
-    """
-
-    sample: Sample
-    outcomes: Outcomes
-
-
 class MemorySink:
-    """Sink that stores all deliveries in a list.
+    """Sink that stores everything that is delivered.
 
     Attributes:
-        results: Deliveries in order; complete after `RagEval.flush`.
+        results: Evaluations in order; complete after `RagEval.flush`.
         feedbacks: Feedback given to `RagEval.feedback`, in order.
         closed: True after `RagEval.shutdown`.
     """
 
     def __init__(self) -> None:
-        self.results: list[Result] = []
+        self.results: list[Evaluation] = []
         self.feedbacks: list[Feedback] = []
         self.closed = False
 
     def deliver(self, evaluation: Evaluation) -> None:
         """Keep one evaluation."""
-        self.results.append(Result(evaluation.sample, evaluation.outcomes))
+        self.results.append(evaluation)
 
     def feedback(self, feedback: Feedback) -> None:
         """Store one feedback."""

@@ -99,7 +99,6 @@ class Parts:
         )
 
     def forked(self) -> None:
-        """Replace locks and counts that a child must not inherit."""
         self.incidents.forked()
         self.telemetry.forked()
         if self.budget is not None:

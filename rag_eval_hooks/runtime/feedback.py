@@ -121,7 +121,6 @@ class FeedbackDesk(Observer):
         return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
 
     def accepted(self, request: Request) -> None:
-        """Remember a request that is going to be evaluated."""
         if not request.by_feedback:
             self._pending[request] = []
             self._memory.add(request)

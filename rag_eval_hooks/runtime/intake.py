@@ -113,7 +113,6 @@ class Intake:
                 time.sleep(_POLL_S)
 
     def tick(self) -> None:
-        """Submit all requests, and write the spans that wait."""
         self.drain()
         self._spans.drain()
 

@@ -80,7 +80,6 @@ class Clock:
         return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
 
     def stop(self) -> None:
-        """End the thread after its present call."""
         self._is_stopped = True
         self._wake()
 

@@ -42,11 +42,9 @@ class Memory:
         self.chars = 0
 
     def __len__(self) -> int:
-        """Return the number of requests."""
         return len(self._requests)
 
     def add(self, request: Request, *, with_text: bool = True) -> None:
-        """Remember a request, with its text or by its ids alone."""
         if not self._size or not request.ids:
             return
         with self._lock:
@@ -62,7 +60,6 @@ class Memory:
             return self._by_id.get(name)
 
     def keeps_text(self, request: Request) -> bool:
-        """Return whether the sample of a request is remembered."""
         return request in self._texts
 
     def update(self, request: Request, sample: Sample) -> None:
@@ -74,14 +71,12 @@ class Memory:
                 self._trim()
 
     def identify(self, request: Request, name: str) -> None:
-        """Add an id to a request."""
         with self._lock:
             if name not in request.ids and request in self._requests:
                 request.ids = (*request.ids, name)
                 self._by_id[name] = request
 
     def strip(self, request: Request) -> None:
-        """Drop all but the ids of a request."""
         with self._lock:
             self._keep_text(request, None)
 

@@ -33,23 +33,19 @@ class Observers:
         self.follow(observers)
 
     def follow(self, observers: Sequence[Observer]) -> None:
-        """Set the observers, in the order of their calls."""
         self._accepted = _overriding(observers, "accepted")
         self._begun = _overriding(observers, "begun")
         self._evaluated = _overriding(observers, "evaluated")
         self._settled = _overriding(observers, "settled")
 
     def accepted(self, request: Request) -> None:
-        """Announce a request that has its slot in the queue."""
         request.accepted = True
         self._call(self._accepted, request)
 
     async def begun(self, request: Request) -> None:
-        """Announce a request whose sample is evaluated next."""
         await self._await(self._begun, request)
 
     async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """Announce the evaluation of a request."""
         await self._await(self._evaluated, request, evaluation)
 
     def settle(self, request: Request, ending: Ending) -> None:
@@ -99,14 +95,12 @@ class SpansAndTelemetry(Observer):
         self._hold = hold
 
     def accepted(self, request: Request) -> None:
-        """Hold the RAG span, or end it if spans do not wait."""
         if request.span is not None and self._hold:
             self._holder.hold(request.span)
         elif request.span is not None:
             self._end(request.span, {})
 
     async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """Publish an evaluation, unless the process that evaluated it did so already."""
         if request.by_feedback:
             self._telemetry.publish_late(evaluation)
             return
@@ -119,7 +113,6 @@ class SpansAndTelemetry(Observer):
             self._telemetry.finish(evaluation, finish)
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """End the RAG span with the reason, if nothing has ended it before."""
         if request.span is None:
             return
         attributes = _attributes(request, ending)

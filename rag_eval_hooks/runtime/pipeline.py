@@ -197,7 +197,6 @@ class Pipeline:
     # Submission, in the request's thread or in that of the timer
 
     def offer(self, given: Any) -> bool:
-        """Submit a sample of the application's; see `RagEval.offer`."""
         try:
             sample = Sample.of(given)
             request = Request.of(sample, lambda: self.assembler.own(sample))
@@ -221,7 +220,6 @@ class Pipeline:
         return ending is None
 
     def _decide(self, request: Request) -> Ending | None:
-        """Decide about a request; return its end if it is not to be evaluated."""
         selection = self.parts.selection
         decision = request.decision = selection.decide(request)
         if decision is None:
@@ -229,7 +227,6 @@ class Pipeline:
         return None if selection.is_open(request) else self._processor.admit(request, decision)
 
     def _queue(self, request: Request) -> Ending | None:
-        """Queue a request; return its end if it is refused."""
         if refusal := self._refusal():
             return Ending.dropped(refusal)
         size = request.size
@@ -266,7 +263,6 @@ class Pipeline:
         self._observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
     def watch(self) -> bool:
-        """Start the timer; return False after `shutdown`, or if no thread can be started."""
         self.ready()
         return self._refusal() is None
 
@@ -308,23 +304,19 @@ class Pipeline:
     # Questions of the public object
 
     def drain(self) -> None:
-        """Submit the requests that have ended so far."""
         self.ready()
         self.recorder.sweep()
         self._intake.drain()
 
     def feedback(self, name: object, **given: Any) -> bool:
-        """Queue feedback on a request; see `RagEval.feedback`."""
         self.drain()
         return self._desk.give(name, given, self._refusal())
 
     def evaluate(self, sample: Sample, chosen: Container[str] | None = None) -> Future[Outcomes]:
-        """Return the outcomes of a sample, beside the queue: no sampling, no sinks, no counts."""
         self.ready()
         return self.worker.run(evaluate_inline(self.parts, sample, chosen))
 
     def stats(self) -> Stats:
-        """Return the statistics of everything offered so far, as of one moment."""
         self.drain()
         return replace(self._snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
@@ -336,7 +328,6 @@ class Pipeline:
         )
 
     def spooled(self) -> Mapping[str, int]:
-        """Return the counts of the spool, of all processes; empty if there is none to read."""
         self.drain()
         return self.outbox.counts()
 

@@ -49,7 +49,6 @@ class Spooled(Observer):
         self._settle = settle
 
     def accepted(self, request: Request) -> None:
-        """Store a sample soon. Never waits."""
         decision = request.decision
         if not self._outbox.is_durable or request.by_feedback or decision is None:
             return
@@ -91,11 +90,9 @@ class Spooled(Observer):
         return await self._within_patience(self._outbox.done(entry, count, entry.then))
 
     async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """Hand the results to the sinks. Never waits for them."""
         self._delivery.put(request.entry.then)
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Count the end of a sample, unless it stays on disk for the next process."""
         entry = request.entry
         if entry is not None and not entry.is_over and not ending.is_left:
             self._outbox.done(entry, ending.entry)
