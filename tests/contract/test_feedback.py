@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Stats, Status
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.runtime.memory import Memory
@@ -39,15 +39,18 @@ CLAIMS = Findings(
 METRICS = ["ragas.faithfulness", "ragas.context_recall", "lexical.exact_match"]
 DOWN = {"thumbs_down": True, "then": ["ragas"]}
 Make = Callable[..., RagEval]
+FAITH, RECALL, MATCH = METRICS
+IDS = {"trace_id": "ab" * 16, "span_id": "cd" * 8}
 
 
 @pytest.fixture
 def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
-    def build(judge: Any = None, sinks: Any = (), provider: Any = None, **settings: Any) -> RagEval:
-        judge = judge or ScriptedJudge(CLAIMS)
+    def build(judge: Any = None, sinks: Any = (), **settings: Any) -> RagEval:
+        providers = {key: settings.pop(key) for key in [*settings] if key.endswith("provider")}
         with small_limits(settings):
             config = RagEvalConfig(**settings)
-            evals = RagEval(METRICS, judge, sinks=sinks, config=config, tracer_provider=provider)
+            judge = judge or ScriptedJudge(CLAIMS)
+            evals = RagEval(METRICS, judge, sinks=sinks, config=config, **providers)
         return shut_down_after(evals)
 
     return build
@@ -56,15 +59,13 @@ def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
 def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
     memory = MemorySink()
     evals = make(sinks=[memory])
-    one = sample(trace_id="ab" * 16, span_id="cd" * 8)
-    evals.offer(one)
+    evals.offer(one := sample(**IDS))
     assert evals.feedback("ab" * 16, score=1, label="thumbs_up")
     assert evals.feedback(one.sample_id, reference="a")
     evals.flush(300)
     first, second = memory.feedbacks
     assert (first.score, first.label, first.sample_id) == (1.0, "thumbs_up", one.sample_id)
     assert (second.trace_id, second.span_id, second.reference) == ("ab" * 16, "cd" * 8, "a")
-    assert evals.stats().feedback == {"joined": 2}
 
 
 @pytest.mark.parametrize(
@@ -73,96 +74,71 @@ def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
 )
 def test_invalid_feedback_is_counted_and_not_raised(told: dict[str, Any], make: Make) -> None:
     evals = make()
-    one = sample()
-    evals.offer(one)
+    evals.offer(one := sample())
     assert evals.feedback(one.sample_id, **told) is False
     assert evals.stats().feedback == {"invalid": 1}
     assert sum(evals.stats().incidents.values()) == 1
 
 
-def test_thumb_down_evaluates_sample_that_was_not_chosen(make: Make) -> None:
+ALL_DOWN = {"thumbs_down": True, "then": ["all"]}
+BAD: dict[str, Any] = {"score": 0}
+RIGHT: dict[str, Any] = {"reference": "right"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reference", "given", "added", "reason", "probability"),
+    [
+        ({"sample_rate": 0.0, "tail": [DOWN]}, None, [{"score": 1}], [], "", None),
+        ({"sample_rate": 0.0, "tail": [DOWN]}, None, [BAD], [{FAITH, RECALL}], "thumbs_down", None),
+        (
+            {"metric_rates": {"ragas": 0.0}, "tail": [DOWN]},
+            "r",
+            [BAD, {"label": "👎"}, BAD],
+            [{FAITH, RECALL}],
+            "thumbs_down",
+            None,
+        ),
+        ({}, None, [RIGHT, {"reference": "other"}], [{RECALL, MATCH}], "reference", 1.0),
+        ({"metric_rates": {RECALL: 0.0}}, None, [RIGHT], [{MATCH}], "reference", 1.0),
+        ({"tail": [ALL_DOWN]}, None, [BAD, RIGHT], [{RECALL, MATCH}], "reference", 1.0),
+        ({"tail": [DOWN], "rate_limit": {"minute": 1}}, None, [RIGHT], [], "", None),
+    ],
+)
+def test_feedback_evaluates_the_metrics_that_it_adds(
+    settings: dict[str, Any],
+    reference: str | None,
+    given: list[dict[str, Any]],
+    added: list[set[str]],
+    reason: str,
+    probability: float | None,
+    make: Make,
+) -> None:
+    """Once each, with the probability of the draw that chose them."""
     memory = MemorySink()
-    evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
-    up, down = sample(answer="up"), sample(answer="down")
-    for one in (up, down):
-        assert not evals.offer(one)
-    evals.feedback(up.sample_id, score=1)
-    evals.feedback(down.sample_id, label="👎")
+    evals = make(sinks=[memory], **settings)
+    evals.offer(one := sample(answer="Right", reference=reference))
     evals.flush(300)
-    (result,) = memory.results
-    assert result.sample.answer == "down"
-    assert set(result.outcomes) == {"ragas.faithfulness", "ragas.context_recall"}
-    outcome = result.outcomes["ragas.faithfulness"]
-    assert (outcome.probability, outcome.reason) == (None, "feedback:thumbs_down")
-    assert evals.stats() == Stats(offered=3, sampled_out=2, scored=1)
-
-
-def test_thumb_down_adds_missing_metrics_only(make: Make) -> None:
-    memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
-    evals = make(judge, [memory], metric_rates={"ragas": 0.0}, tail=[DOWN])
-    one = sample(reference="r")
-    evals.offer(one)
-    for _ in range(3):
-        evals.feedback(one.sample_id, score=0)
-    evals.flush(300)
-    first, second = memory.results
-    assert isinstance(first.outcomes["lexical.exact_match"], Score)
-    assert set(second.outcomes) == {"ragas.faithfulness", "ragas.context_recall"}
-    assert len(memory.feedbacks) == 3
-    assert evals.stats().offered == 2
-
-
-def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(sinks=[memory])
-    one = sample(answer="Right")
-    evals.offer(one)
-    evals.feedback(one.sample_id, reference="right")
-    evals.feedback(one.sample_id, reference="another one")
-    evals.flush(300)
-    _first, second = memory.results
-    assert set(second.outcomes) == {"ragas.context_recall", "lexical.exact_match"}
-    match = second.outcomes["lexical.exact_match"]
-    assert isinstance(match, Score)
-    assert (match.value, match.probability, match.reason) == (1.0, 1.0, "reference")
-    assert second.sample.reference == "right"
-    assert evals.stats() == Stats(offered=2, scored=2)
-
-
-def test_reference_after_thumb_down_adds_its_metrics(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(sinks=[memory], tail=[{"thumbs_down": True, "then": ["all"]}])
-    one = sample(answer="Right")
-    evals.offer(one)
-    evals.feedback(one.sample_id, score=0)
-    evals.flush(300)
-    assert evals.stats() == Stats(offered=1, scored=1)
-    evals.feedback(one.sample_id, reference="right")
-    evals.flush(300)
-    _first, second = memory.results
-    assert set(second.outcomes) == {"ragas.context_recall", "lexical.exact_match"}
-    assert second.outcomes["lexical.exact_match"].reason == "reference"
+    before = len(memory.results)
+    for feedback in given:
+        assert evals.feedback(one.sample_id, **feedback)
+        evals.flush(300)
+    assert [set(result.outcomes) for result in memory.results[before:]] == added
+    for result in memory.results[before:]:
+        for outcome in result.outcomes.values():
+            assert outcome.reason.removeprefix("feedback:") == reason
+            assert outcome.probability == probability
+        assert result.sample.reference == (reference or ("right" if RIGHT in given else None))
+    assert len(memory.feedbacks) == len(given)
 
 
 def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
-    memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
-    evals = make(judge, [memory], max_text_chars=100)
-    one = sample()
-    evals.offer(one)
+    memory = MemorySink()
+    evals = make(sinks=[memory], max_text_chars=100)
+    evals.offer(one := sample())
     evals.feedback(one.sample_id, reference="r" * 1000, label="l" * 1000)
     evals.flush(300)
     assert memory.results[1].sample.reference == "r" * 100
     assert memory.feedbacks[0].label == "l" * 100
-
-
-def test_reference_keeps_metric_rates(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(sinks=[memory], metric_rates={"ragas.context_recall": 0.0})
-    one = sample()
-    evals.offer(one)
-    evals.feedback(one.sample_id, reference="a")
-    evals.flush(300)
-    assert set(memory.results[1].outcomes) == {"lexical.exact_match"}
 
 
 def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None:
@@ -188,19 +164,6 @@ def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None
     assert len(memory.feedbacks) == 5
 
 
-def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN], rate_limit={"minute": 1})
-    some = [sample() for _ in range(3)]
-    for one in some:
-        evals.offer(one)
-        evals.feedback(one.sample_id, score=0)
-    evals.flush(300)
-    assert (len(memory.results), len(memory.feedbacks)) == (1, 3)
-    expected = Stats(offered=6, sampled_out=3, scored=1, dropped={"rate_limit": 2})
-    assert evals.stats() == expected
-
-
 def test_feedback_from_many_threads_adds_up(make: Make) -> None:
     memory = MemorySink()
     evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
@@ -222,51 +185,30 @@ def test_feedback_from_many_threads_adds_up(make: Make) -> None:
     assert evals.stats() == Stats(offered=80, sampled_out=40, scored=40)
 
 
-def test_feedback_stands_in_the_traces(make: Make) -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    evals = make(provider=provider)
-    evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
-    evals.feedback("ab" * 16, score=0.0, label="thumbs_down", reference="secret")
-    evals.flush(300)
-    spans = exporter.get_finished_spans()
-    (span,) = (one for one in spans if one.name == "evaluation user_feedback")
-    (link,) = span.links
-    assert f"{link.context.trace_id:032x} {link.context.span_id:016x}" == "ab" * 16 + " " + "cd" * 8
-    assert span.attributes is not None
-    assert span.context is not None
-    assert span.context.trace_id != link.context.trace_id
-    assert span.attributes["evaluations.0.evaluation.label"] == "thumbs_down"
-    assert span.attributes["evaluations.0.evaluation.score"] == 0.0
-    assert not any("secret" in one.to_json() for one in spans)
-
-
-def test_evaluation_asked_by_feedback_is_in_the_traces() -> None:
+def test_feedback_and_its_evaluation_are_in_the_traces(make: Make) -> None:
+    """Their spans link to the RAG span; metrics know the scores that a draw chose."""
     exporter, provider, reader = InMemorySpanExporter(), TracerProvider(), InMemoryMetricReader()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    config = RagEvalConfig(tail=[DOWN], metric_rates={"ragas.faithfulness": 0.0})
-    with RagEval(
-        METRICS,
-        ScriptedJudge(CLAIMS),
-        config=config,
-        tracer_provider=provider,
-        meter_provider=MeterProvider([reader]),
-    ) as evals:
-        evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
-        assert evals.feedback("ab" * 16, score=0, reference="r")
-        assert evals.flush(300)
-        data = reader.get_metrics_data()
-    (late,) = (
-        span
-        for span in exporter.get_finished_spans()
-        if "rag.eval.status" in (span.attributes or {})
-        and "ragas.faithfulness" in dict(span.attributes or {}).values()
+    meters = MeterProvider([reader])
+    evals = make(
+        tail=[DOWN], metric_rates={FAITH: 0.0}, tracer_provider=provider, meter_provider=meters
     )
-    assert [f"{link.context.trace_id:032x}" for link in late.links] == ["ab" * 16]
-    assert late.attributes is not None
-    scored = {v for k, v in late.attributes.items() if k.endswith("evaluation.name")}
-    assert scored == {"ragas.faithfulness", "ragas.context_recall", "lexical.exact_match"}
+    evals.offer(sample(**IDS))
+    assert evals.feedback("ab" * 16, score=0.0, label="thumbs_down", reference="secret")
+    assert evals.flush(300)
+    spans = exporter.get_finished_spans()
+    assert not any("secret" in one.to_json() for one in spans)
+    (told,) = (one for one in spans if one.name == "evaluation user_feedback")
+    (late,) = (one for one in spans if FAITH in dict(one.attributes or {}).values())
+    for span in (told, late):
+        (link,) = span.links
+        assert f"{link.context.trace_id:032x}" == "ab" * 16
+    attributes = dict(told.attributes or {})
+    assert attributes["evaluations.0.evaluation.label"] == "thumbs_down"
+    assert attributes["evaluations.0.evaluation.score"] == 0.0
+    names = {v for k, v in (late.attributes or {}).items() if k.endswith("evaluation.name")}
+    assert names == set(METRICS)
+    data = reader.get_metrics_data()
     assert data is not None
     recorded = {
         dict(point.attributes or {}).get("gen_ai.evaluation.name")
@@ -274,8 +216,8 @@ def test_evaluation_asked_by_feedback_is_in_the_traces() -> None:
         if metric.name == "rag.eval.score"
         for point in metric.data.data_points
     }
-    assert "lexical.exact_match" in recorded
-    assert "ragas.faithfulness" not in recorded
+    assert MATCH in recorded
+    assert FAITH not in recorded
 
 
 def test_feedback_is_an_event_on_its_trace() -> None:
@@ -300,8 +242,7 @@ def test_feedback_is_an_event_on_its_trace() -> None:
 def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
     memory = MemorySink()
     evals = make(ScriptedJudge(CLAIMS, latency=30), [memory])
-    one = sample()
-    evals.offer(one)
+    evals.offer(one := sample())
     assert evals.feedback(one.sample_id, score=1)
     evals.shutdown(0.1)
     assert memory.feedbacks == []
@@ -318,8 +259,7 @@ async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
             raise OSError
 
     evals = make(sinks=[Slow()])
-    one = sample()
-    evals.offer(one)
+    evals.offer(one := sample())
     evals.feedback(one.sample_id, score=1)
     assert await asyncio.to_thread(evals.flush, 5)
     assert len(told) == 1
@@ -434,7 +374,7 @@ def captured(evals: RagEval, question: str = "q") -> str:
 
 def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) -> None:
     memory = MemorySink()
-    evals = make(sinks=[memory], provider=TracerProvider(), sample_rate=0.0, tail=[DOWN])
+    evals = make(sinks=[memory], tracer_provider=TracerProvider(), sample_rate=0.0, tail=[DOWN])
     trace_id = captured(evals)
     for told in ({"label": "hm"}, {"score": 0.0}, {"label": "again"}):
         assert evals.feedback(trace_id, **told)

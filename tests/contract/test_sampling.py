@@ -27,7 +27,6 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import SAMPLE
-from rag_eval_hooks.sample import Context
 from rag_eval_hooks.sampling.tail import cheap_metrics
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
@@ -113,22 +112,6 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
     assert evals.stats().decisions == {"rule:1": 1, "sampled_out": 1}
 
 
-def test_rules_see_the_question_that_is_judged(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(None, [memory], sample_rate=0.0, rules=[{"question": "quay", "rate": 1.0}])
-    for number, asked in enumerate(("When did the quay open?", "Who built it?")):
-        root = evals.recorder.start((number, 0), None, RunKind.CHAIN, "chain")
-        run = evals.recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
-        assert root is not None
-        assert run is not None
-        run.query, root.text = asked, f"As far as anybody knows today, this is so: {RIGHT}"
-        evals.recorder.documents(run, [Context(text=RIGHT)])
-        evals.recorder.end(run)
-        evals.recorder.end(root)
-    evals.flush(300)
-    assert [result.sample.question for result in memory.results] == ["When did the quay open?"]
-
-
 def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
     memory = MemorySink()
     evals = make(None, [memory], rules=[{"error": "Timeout", "rate": 1.0}])
@@ -153,19 +136,6 @@ def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
 
 
 SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
-
-
-def test_a_suspect_that_the_rate_would_choose_is_certain_all_the_same(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(None, [memory], sample_rate=0.5, tail=[SUSPECT])
-    for _ in range(30):
-        evals.offer(quay(answer=WRONG))
-        evals.offer(quay(answer=RIGHT))
-    evals.flush(300)
-    judged = [r for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
-    by_answer = {r.sample.answer: r.outcomes[FAITH].probability for r in judged}
-    assert by_answer == {WRONG: 1.0, RIGHT: 0.5}
-    assert sum(r.sample.answer == WRONG for r in judged) == 30
 
 
 def test_every_dont_know_is_evaluated(make: Make) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -32,7 +31,6 @@ from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_llama_index import SuiteEvaluator, enable
 from tests.support.evaluation import sample
-from tests.support.scripts import run_script
 
 ShutDown = Callable[[RagEval], RagEval]
 
@@ -135,18 +133,6 @@ def test_a_minus_takes_metrics_away() -> None:
     evals.shutdown(1)
 
 
-def test_ragas_is_what_is_evaluated_by_default() -> None:
-    evals = RagEval()
-    outcomes = evals.evaluate(sample())
-    assert outcomes
-    assert all(name.startswith("ragas.") for name in outcomes)
-    assert not any(
-        isinstance(one, NotScored) and one.cause.value == "missing_input"
-        for one in outcomes.values()
-    )
-    evals.shutdown(1)
-
-
 def test_a_function_of_a_sample_is_a_metric() -> None:
     def length(one: Sample) -> float:
         return min(1.0, len(one.answer or "") / 10)
@@ -217,23 +203,6 @@ def test_mistakes_with_handlers_say_what_to_write() -> None:
                 ConfigError, match=f"^evals is '{shown}', but must be a RagEval object"
             ):
                 door(wrong)
-
-
-def test_a_handlers_class_in_callbacks_is_said_once(tmp_path: Path) -> None:
-    printed = run_script(
-        tmp_path,
-        """
-        import logging, sys
-        from langchain_core.language_models.fake_chat_models import FakeListChatModel
-        from rag_eval_hooks_langchain import RagEvalCallbackHandler
-
-        logging.basicConfig(stream=sys.stdout)
-        model = FakeListChatModel(responses=["x"])
-        for _ in range(3):
-            model.invoke("x", {"callbacks": [RagEvalCallbackHandler]})
-        """,
-    )
-    assert printed.count("RagEvalCallbackHandler(evals)") == 1
 
 
 def test_the_console_shows_the_worst_score_first_with_its_reason(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -134,17 +133,6 @@ def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None
         until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
 
 
-def test_the_adaptive_limit_is_seen(make: Make, metrics: Metrics) -> None:
-    with JudgeServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
-        evals = make("openai:m", **at(server, judge_concurrency=8))
-        evals.evaluate(ships())
-
-    def level(name: str) -> list[float]:
-        return [p.value for p in metrics.points(f"rag.eval.judge.concurrency.{name}")]
-
-    until(lambda: (level("limit"), level("usage"), level("waiting")) == ([4], [0], [0]))
-
-
 def open_interaction(evals: RagEval, number: int, *, end: bool) -> None:
     recorder = evals.recorder
     root = recorder.start((number, 0), None, RunKind.CHAIN, "help")
@@ -238,12 +226,3 @@ def test_a_reading_that_fails_takes_no_other_with_it(
     assert metrics.value("rag.eval.queue.size") == 0
     assert metrics.by("rag.eval.incidents", "incident")["telemetry metrics: RuntimeError"] >= 1
     assert evals.stats().incidents["telemetry metrics: RuntimeError"] >= 1
-
-
-def test_an_evaluator_that_is_gone_reports_nothing(metrics: Metrics) -> None:
-    evals = RagEval("lexical", meter_provider=metrics.provider)
-    assert metrics.points("rag.eval.queue.size")
-    evals.shutdown()
-    del evals
-    gc.collect()
-    assert not metrics.points("rag.eval.queue.size")

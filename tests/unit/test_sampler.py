@@ -36,12 +36,6 @@ def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
         assert decided(key, high).sampled
 
 
-@given(keys)
-def test_the_ends_are_exact(key: str) -> None:
-    assert decided(key, 1.0).sampled
-    assert not decided(key, 0.0).sampled
-
-
 def test_the_rate_is_realised() -> None:
     ids = [uuid.UUID(int=n * 2**64 + 7919 * n).hex for n in range(20_000)]
     chosen = sum(decided(key, 0.1).sampled for key in ids)
@@ -56,17 +50,6 @@ def test_all_processes_agree() -> None:
     command = [sys.executable, "-c", script]
     told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     assert told.strip() == str([position(str(n)) for n in range(50)])
-
-
-@given(keys)
-def test_metrics_with_lower_rates_are_nested(key: str) -> None:
-    told = {"lexical": 1.0, "ragas": 0.4, "graphrag.factual_accuracy_percentage": 0.1}
-    chosen = sampler(sample_rate=0.2, metric_rates=told).decide(key, Traits).chosen
-    assert "lexical.keyword_coverage" in chosen
-    if "graphrag.factual_accuracy_percentage" in chosen:
-        assert {"graphrag.answer_class", "ragas.faithfulness"} <= chosen
-    if "graphrag.answer_class" in chosen:
-        assert "ragas.faithfulness" in chosen
 
 
 def test_the_most_specific_rate_wins() -> None:
