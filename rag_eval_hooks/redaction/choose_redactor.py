@@ -46,34 +46,13 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     finders += [_finder(name, config) for name in _FINDERS if name in names]
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
-    ids_key = None if key is None else key.get_secret_value().encode()
-    mark = _mark([*sorted(names), *sorted(config.redact_regions)], chosen, ids_key)
-    return Redactor(finders, functions, ids_key, mark)
-
-
-def _finder(name: str, config: RagEvalConfig) -> Finder:
-    # Late: some modules need a package of the extra, and each compiles long expressions.
-    module, _, attribute = _FINDERS[name].partition(":")
-    found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
-    if name == "phone":
-        return cast(Finder, found(config.redact_regions).matches)
-    return cast(Finder, found().matches if name == "presidio" else found)
-
-
-def _mark(names: Iterable[str], chosen: Iterable[Any], key: bytes | None) -> str:
-    """Return a digest that is equal for equal settings in all processes.
-
-    Objects count by their qualified names only.
-    """
-    objects = [each if hasattr(each, "__qualname__") else type(each) for each in chosen]
-    # Methods of built-in types have no module.
-    written = [
-        f"{getattr(each, '__module__', None)}.{each.__qualname__}"
-        for each in objects
-        if each is not str
-    ]
+    ids_key = b"" if key is None else key.get_secret_value().encode()
+    # Objects count by their qualified names, which all processes share.
+    objects = [getattr(each, "__qualname__", type(each).__qualname__) for each in chosen]
+    settings = [sorted(names), sorted(config.redact_regions), objects]
     # Keyed, so that nobody can test guesses of the key against the digest.
-    return hmac.new(key or b"", repr([*names, written]).encode(), "sha256").hexdigest()[:16]
+    mark = hmac.new(ids_key, repr(settings).encode(), "sha256").hexdigest()[:16]
+    return Redactor(finders, functions, ids_key or None, mark)
 
 
 def _as_list(redact: RedactSpec) -> list[Any]:
@@ -85,13 +64,18 @@ def _as_list(redact: RedactSpec) -> list[Any]:
 
 
 def _expanded(name: str) -> tuple[str, ...]:
-    if name == "none":
-        return ()
-    if name == "all":
-        return _ALL
-    if name not in _FINDERS:
+    known = {"none": (), "all": _ALL, **{each: (each,) for each in _FINDERS}}
+    if name not in known:
         raise ConfigError("redact", name, REDACTIONS)
-    return (name,)
+    return known[name]
+
+
+def _finder(name: str, config: RagEvalConfig) -> Finder:
+    # Late: some modules need a package of the extra, and each compiles long expressions.
+    module, _, attribute = _FINDERS[name].partition(":")
+    found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
+    arguments = {"phone": (config.redact_regions,), "presidio": ()}
+    return cast(Finder, found(*arguments[name]).matches if name in arguments else found)
 
 
 def _function(given: Any) -> RedactFunction:
@@ -100,11 +84,9 @@ def _function(given: Any) -> RedactFunction:
         raise ConfigError("redact", given, REDACTIONS)
     try:
         parameters = inspect.signature(given).parameters.values()
-    except (TypeError, ValueError):
-        return lambda _field, text: given(text)
-    required = [p for p in parameters if p.default is p.empty and p.kind in (0, 1)]
-    if len(required) == 2:
-        return lambda field, text: given(field, text)
-    if len(required) < 2:
-        return lambda _field, text: given(text)
-    raise ConfigError("redact", given, "a function of a text, or of a field's name and a text")
+    except (TypeError, ValueError):  # some built-in functions
+        parameters = ()
+    required = sum(p.default is p.empty and p.kind in (0, 1) for p in parameters)
+    if required > 2:
+        raise ConfigError("redact", given, "a function of a text, or of a field's name and a text")
+    return given if required == 2 else lambda _field, text: given(text)

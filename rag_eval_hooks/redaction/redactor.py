@@ -55,9 +55,7 @@ class Session:
     def __init__(
         self, rules: Sequence[Finder], functions: Sequence[RedactFunction], ids_key: bytes | None
     ) -> None:
-        self._rules = rules
-        self._functions = functions
-        self._ids_key = ids_key
+        self._rules, self._functions, self._ids_key = rules, functions, ids_key
         self._placeholders: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
 
@@ -98,49 +96,16 @@ class Session:
             return self.cut_text(field, text) if is_cut else self.text(field, text)
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
-    def mapping(self, field: str, values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-        """Return metadata with its keys and values redacted; raise if it is nested too deep."""
-        return {
-            self.text(field, str(key)): self.value(f"{field}.{key}", value, depth)
-            for key, value in values.items()
-        }
-
-    def attributes(self, values: Mapping[str, Content]) -> dict[str, Content]:
-        """Return span attributes with content and ids redacted."""
-        return {key: self._attribute(key, value) for key, value in values.items()}
-
-    def _attribute(self, key: str, value: Content) -> Content:
-        if key in _CONVERSATION:
-            messages: Content = self._messages(key, value)
-            return messages
-        if isinstance(value, Mapping | list):
-            nested: Content = self._nested(key, value, 0)
-            return nested
-        is_cut = isinstance(value, CutText)
-        text = value.text if isinstance(value, CutText) else value
-        if not isinstance(text, str):
-            return text
-        if key in _IDS:
-            return self.identity(key, text, is_cut=is_cut) or ""
-        return self.cut_text(key, text) if is_cut else self.text(key, text)
-
-    def _messages(self, key: str, value: Any) -> Any:
-        """Return messages with their texts redacted; roles, types and ids are the framework's."""
-        if isinstance(value, list):
-            return [self._messages(key, item) for item in value]
-        return {name: self._part(key, name, item) for name, item in value.items()}
-
-    def _part(self, key: str, name: str, item: Any) -> Any:
-        if name in STRUCTURE:
-            return item
-        if name == "parts":
-            return self._messages(key, item)
-        return self.cut_text(key, item.text) if isinstance(item, CutText) else self.value(key, item)
-
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Return any value of metadata redacted; a number that is no card number stays one."""
+        """Return any value redacted, keys included; a number that is no card number stays one.
+
+        Raises:
+            RedactionError: A rule or function failed, or the value is nested too deep.
+        """
         if value is None or isinstance(value, bool):
             return value
+        if isinstance(value, CutText):
+            return self.cut_text(field, value.text)
         if isinstance(value, str):
             return self.text(field, value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
@@ -151,11 +116,37 @@ class Session:
         return value if redacted == written and isinstance(value, int | float) else redacted
 
     def _nested(self, field: str, value: Any, depth: int) -> Any:
-        if depth >= _MAX_DEPTH:
+        if depth > _MAX_DEPTH:
             raise RedactionError("metadata too deep")
-        if isinstance(value, Mapping):
-            return self.mapping(field, value, depth + 1)
-        return [self.value(field, item, depth + 1) for item in value]
+        if not isinstance(value, Mapping):
+            return [self.value(field, item, depth + 1) for item in value]
+        return {
+            self.text(field, str(key)): self.value(f"{field}.{key}", item, depth + 1)
+            for key, item in value.items()
+        }
+
+    def attributes(self, values: Mapping[str, Content]) -> dict[str, Content]:
+        """Return span attributes with content and ids redacted."""
+        return {key: self._attribute(key, value) for key, value in values.items()}
+
+    def _attribute(self, key: str, value: Content) -> Content:
+        redacted: Content = value
+        if key in _CONVERSATION:
+            redacted = self._messages(key, value)
+        elif key in _IDS and isinstance(value, str | CutText):
+            is_cut = isinstance(value, CutText)
+            text = value.text if isinstance(value, CutText) else value
+            redacted = self.identity(key, text, is_cut=is_cut) or ""
+        elif not isinstance(value, int | float):
+            redacted = self.value(key, value)
+        return redacted
+
+    def _messages(self, key: str, value: Any) -> Any:
+        """Return messages with their texts redacted; roles, types and ids are the framework's."""
+        if isinstance(value, list):
+            return [self._messages(key, item) for item in value]
+        inner = {name: self._messages if name == "parts" else self.value for name in value}
+        return {k: v if k in STRUCTURE else inner[k](key, v) for k, v in value.items()}
 
     def _by_rules(self, text: str) -> str:
         matches = merge_matches(text, [tuple(rule(text)) for rule in self._rules])
@@ -179,7 +170,7 @@ class Redactor:
         rules: Rules in order of precedence.
         functions: Applied to every text after the rules.
         ids_key: Key for hashing ids of users and sessions; None treats them as texts.
-        mark: Digest of the settings; equal settings have equal marks.
+        mark: Digest of the settings.
     """
 
     def __init__(
@@ -226,18 +217,16 @@ class Redactor:
         contexts = None
         if sample.contexts is not None:
             contexts = tuple(_context(by, n, c) for n, c in enumerate(sample.contexts))
+        texts = ("question", "answer", "reference", "question_id", "metadata")
+        redacted = {name: by.value(name, getattr(sample, name)) for name in texts}
         return replace(
             sample,
-            question=by.text("question", sample.question),
+            **redacted,
             contexts=contexts,
-            answer=by.optional("answer", sample.answer),
-            reference=by.optional("reference", sample.reference),
-            question_id=by.optional("question_id", sample.question_id),
             session_id=by.identity("session_id", sample.session_id),
             user_id=by.identity("user_id", sample.user_id),
-            tags=tuple(by.text("tags", str(tag)) for tag in sample.tags),
-            metadata=by.mapping("metadata", sample.metadata),
-            truncated=tuple(by.text("truncated", name) for name in sample.truncated),
+            tags=tuple(by.value("tags", list(map(str, sample.tags)))),
+            truncated=tuple(by.value("truncated", sample.truncated)),
         )
 
     def again(self, sample: Sample) -> Sample:
@@ -253,9 +242,8 @@ class Redactor:
 
 def _context(by: Session, index: int, context: Context) -> Context:
     field = f"contexts[{index}]"
-    return replace(
-        context,
-        text=by.text(f"{field}.text", context.text),
-        id=by.optional(f"{field}.id", context.id),
-        metadata=by.mapping(f"{field}.metadata", context.metadata),
-    )
+    redacted = {
+        name: by.value(f"{field}.{name}", getattr(context, name))
+        for name in ("text", "id", "metadata")
+    }
+    return replace(context, **redacted)

@@ -1,1 +1,17 @@
-"""Cases of personal data and of texts that look like it, in several languages."""
+"""Redaction: values that the rules must find, and texts that they must leave."""
+
+from __future__ import annotations
+
+from rag_eval_hooks import RagEvalConfig
+from rag_eval_hooks.redaction import Redactor, choose_redactor
+from rag_eval_hooks.redaction.rule import merge_matches
+
+__all__ = ["RULES", "found"]
+
+RULES = choose_redactor(RagEvalConfig(), ["all", "ip"])
+
+
+def found(redactor: Redactor, text: str) -> list[str]:
+    """Return the texts that the rules find, in order."""
+    matches = merge_matches(text, [tuple(rule(text)) for rule in redactor.rules])
+    return [text[match.start : match.end] for match in matches]

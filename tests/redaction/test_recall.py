@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 import string
 import sysconfig
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,9 +19,8 @@ from stdnum.iso7064 import mod_97_10
 
 from rag_eval_hooks import RagEvalConfig
 from rag_eval_hooks.redaction import choose_redactor
-from tests.redaction.table import all_rules, found
+from tests.redaction import RULES, found
 
-RULES = all_rules()
 _REGIONS = "AT AU BE BR CH CN DE DK EG ES FI FR GB GR IN IT JP KR MX NL NO PL PT SE US"
 REGIONS = _REGIONS.split()
 
@@ -60,6 +57,9 @@ PLAIN_CARDS = st.sampled_from(sorted(_ISSUERS)).flatmap(
 CARDS = st.tuples(PLAIN_CARDS, st.sampled_from(["", " ", "-", "\u00a0", "\u202f"])).map(
     lambda c: c[1].join(c[0][n : n + 4] for n in range(0, 16, 4)) if len(c[0]) == 16 else c[0]
 )
+
+
+_COUNTRIES: Final = "DE GB FR ES IT NL BE AT CH PL SE NO FI PT SA TR UA BR MT LC".split()  # noqa: SIM905
 
 
 def _account(country: str) -> st.SearchStrategy[str]:
@@ -146,6 +146,14 @@ NAMED = st.sampled_from(
 PROMISED = st.one_of(CARDS, IBANS, PHONES, EMAILS, KEYS)
 
 
+def test_rules_find_the_marked_values_and_nothing_else() -> None:
+    """Dates, amounts, ids, ISBNs, hashes, versions and national numbers are left."""
+    lines = Path(__file__).with_name("cases.txt").read_text("utf-8").splitlines()
+    for line in (each for each in lines if not each.startswith("# ")):
+        marked = [part.split("]]")[0] for part in line.split("[[")[1:]]
+        assert found(RULES, re.sub(r"\[\[|\]\]", "", line)) == marked, line
+
+
 @given(secret=PROMISED, surrounding=st.sampled_from(SURROUNDINGS))
 def test_a_value_between_any_punctuation_is_found_whole(secret: str, surrounding: str) -> None:
     text = surrounding.format(secret)
@@ -197,11 +205,6 @@ def test_a_national_number_of_a_named_region_is_found(
     assert written not in text
 
 
-def test_a_national_number_without_a_named_region_stays() -> None:
-    text = "Call 030 901820 or (212) 555-0123."
-    assert RULES.session().text("answer", text) == text
-
-
 @pytest.mark.parametrize("region", ["DE", "US", "FR"])
 @pytest.mark.parametrize(
     "text",
@@ -224,32 +227,3 @@ def test_ordinary_text_holds_nothing() -> None:
     hits = [match for text in texts for match in found(rules, text) if "password" not in match]
     assert sum(map(len, texts)) > 2_000_000
     assert len(hits) <= sum(map(len, texts)) / 1_000_000, hits
-
-
-UNITS: Final = (
-    "a@", "@a.a", "0 ", "+1 ", "+", "+49 30 ", "tel 1234567 ", "4111 ", "DE89 ", "eyJ",
-    "--eyJaaaaaaaa", "_-eyJaaaaaaaaa.", "://a:", "password=", "password: ", "secret is ",
-    "-----BEGIN ", "a:1", "1.1.", "-----BEGIN PRIVATE KEY-----", "?key=", "?token=a1a1a1a1&",
-    "--sk-a", "--SG.aaaaaaaaaaaaaaaaaaa", "-AAAA", "--live-", "Bearer ",
-    "discord.com/api/webhooks/", "2001:", "0049 30 ", "(030) ", "1,2,", "\\n4111 ", "密", "@密",
-    "-", "_", "=", "%2B", "hooks.slack.com/services/", "2012-01-02 08:00 ", "030/90 ", "a_key ",
-    "eyJaaaaaaaa.aaaaaaaaa.",
-)  # fmt: skip
-
-
-def _seconds(rules: Callable[[str], object], text: str) -> float:
-    start = time.process_time()
-    rules(text)
-    return time.process_time() - start
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_hostile_text_of_twice_the_length_takes_twice_the_time(unit: str) -> None:
-    """CPU time of a text made to mislead a pattern grows with its length, not with the square."""
-    redactor = choose_redactor(RagEvalConfig(redact_regions=("DE", "US")), ["all", "ip"])
-    run = redactor.session().text
-    short, long = (unit * (size // len(unit)) for size in (20_000, 40_000))
-    _seconds(lambda text: run("answer", text), short)
-    once = min(_seconds(lambda text: run("answer", text), short) for _ in range(3))
-    twice = min(_seconds(lambda text: run("answer", text), long) for _ in range(3))
-    assert twice <= 2.5 * once + 0.05
