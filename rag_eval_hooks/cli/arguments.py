@@ -3,95 +3,89 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.results import Cuts, Results, read
 from rag_eval_hooks.results.select import time_of
 
-__all__ = ["add_selection", "at_least", "cut", "results_of", "share", "write_text"]
+__all__ = ["add_repeated", "add_selection", "at_least", "cut", "results_of", "share", "write_text"]
+
+N = TypeVar("N", int, float)
+T = TypeVar("T")
+
+
+def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
+    """Return the type of an argument whose error says which texts are accepted."""
+
+    def checked(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError:
+            message = f"{text!r} is not accepted. Use {expected}."
+            raise argparse.ArgumentTypeError(message) from None
+
+    return checked
 
 
 def at_least(least: int) -> Callable[[str], int]:
     """Return the type of whole numbers from `least` on."""
-
-    def number(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not accepted. Use a whole number, {least} or more."
-            )
-        return int(text)
-
-    return number
+    return _checked(lambda text: _within(int(text), least), f"a whole number, {least} or more")
 
 
-def share(text: str) -> float:
-    """Return a number from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not accepted. Use a number from 0 to 1.")
+def _within(value: N, low: float, high: float = math.inf) -> N:
+    if not low <= value <= high:
+        raise ValueError
     return value
 
 
-def cut(text: str) -> tuple[str, Cuts]:
-    """Return metric and cuts of `METRIC=LOW:HIGH`."""
+def _cut(text: str) -> tuple[str, Cuts]:
     metric, _, values = text.partition("=")
-    try:
-        low, high = map(share, values.split(":"))
-        if not metric or low > high:
-            raise ValueError
-    except (ValueError, argparse.ArgumentTypeError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not accepted. Use METRIC=LOW:HIGH with numbers from 0 to 1, such as "
-            "ragas.faithfulness=0.6:0.9."
-        ) from None
+    low, high = (_within(float(value), 0, 1) for value in values.split(":"))
+    if not metric or low > high:
+        raise ValueError
     return metric, Cuts(high=high, low=low)
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which results are read."""
-    parser.add_argument(
-        "results",
-        nargs="+",
-        metavar="RESULTS",
-        help="results: JSON lines, plain or gzip, Parquet, or folders of them",
-    )
-    parser.add_argument(
-        "--since", type=_moment, metavar="TIME", help="24h, 7d, today, or a date: later ones only"
-    )
-    parser.add_argument("--until", type=_moment, metavar="TIME", help="earlier ones only")
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        type=_condition,
-        metavar="KEY=VALUE",
-        help="key of the metadata, tag, workflow, version, reason, day (repeatable: all are met)",
-    )
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return time_of(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not accepted. Use 24h, 90m, 7d, today, or a date such as 2026-03-01."
-        ) from None
 
 
 def _condition(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
     if not (key and sign):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not accepted. Use KEY=VALUE, such as tag=beta."
-        )
+        raise ValueError
     return key, value
+
+
+share = _checked(lambda text: _within(float(text), 0, 1), "a number from 0 to 1")
+cut = _checked(_cut, "METRIC=LOW:HIGH with numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9")
+_moment = _checked(time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01")
+_pair = _checked(_condition, "KEY=VALUE, such as tag=beta")
+
+
+def add_repeated(
+    parser: argparse.ArgumentParser,
+    name: str,
+    metavar: str,
+    text: str,
+    kind: Callable[[str], object] = str,
+) -> None:
+    """Add an option that may be given several times."""
+    parser.add_argument(
+        name, action="append", default=[], type=kind, metavar=metavar, help=f"{text} (repeatable)"
+    )
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which results are read."""
+    files = "results: JSON lines, plain or gzip, Parquet, or folders of them"
+    parser.add_argument("results", nargs="+", metavar="RESULTS", help=files)
+    since = "24h, 7d, today, or a date: later ones only"
+    parser.add_argument("--since", type=_moment, metavar="TIME", help=since)
+    parser.add_argument("--until", type=_moment, metavar="TIME", help="earlier ones only")
+    where = "key of the metadata, tag, workflow, version, reason, day: all must be met"
+    add_repeated(parser, "--where", "KEY=VALUE", where, _pair)
 
 
 def results_of(paths: Iterable[str]) -> Results:

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks calibrate`: what a judge's probabilities are worth by labels of people."""
+"""`rag-eval-hooks calibrate`: compares a judge's probabilities with labels of people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the subcommand."""
     text = "Compares a judge's probabilities with labels of people."
     parser = subparsers.add_parser(
-        "calibrate", help="what a judge is worth by labels of your own", description=text
+        "calibrate", help="compare a judge with labels of your own", description=text
     )
     add = parser.add_argument
     add("results", metavar="RESULTS", help="a file of results (JSON lines)")
@@ -60,8 +60,8 @@ def _run(arguments: argparse.Namespace) -> int:
         for kind in (True, False)
     ]
     print(_text(found, calibration_error(calibrated, truths), mean(recalls)))
-    if found.auroc < LEAST_AUROC:
-        print(f"refused: an AUROC below {LEAST_AUROC} says too little to set a cut by")
+    if found.low < LEAST_AUROC:
+        print(f"refused: the AUROC may be below {LEAST_AUROC}, which is too little to set a cut by")
         return 1
     if arguments.output is not None:
         judge, version = _judge(rows, metric, arguments.results)
@@ -109,14 +109,14 @@ def _judged(row: ResultRow, metric: str, labels: _Labels) -> Iterator[tuple[floa
 
 
 def _text(found: Agreement, error: float, balanced: float) -> str:
-    lines = [
-        f"labels             {found.labels}, {found.positive:.0%} supported",
-        f"AUROC              {found.auroc:.3f} [{found.low:.3f}, {found.high:.3f}]",
-        f"best cut           {found.cut:.3f}",
-        f"balanced accuracy  {found.balanced_accuracy:.3f}, {balanced:.3f} by other folds' cuts",
-        f"Cohen's kappa      {found.kappa:.3f}",
-        f"calibration error  {found.error:.3f}, {error:.3f} once calibrated (by folds)",
-        "probability  supported  labels",
-    ]
-    lines += [f"{mean:11.2f}  {share:9.2f}  {count:6}" for mean, share, count in found.curve]
-    return "\n".join(lines)
+    rows = {
+        "labels": f"{found.labels}, {found.positive:.0%} supported",
+        "AUROC": f"{found.auroc:.3f} [{found.low:.3f}, {found.high:.3f}]",
+        "best cut": f"{found.cut:.3f}",
+        "balanced accuracy": f"{found.balanced_accuracy:.3f}, {balanced:.3f} by other folds' cuts",
+        "Cohen's kappa": f"{found.kappa:.3f}",
+        "calibration error": f"{found.error:.3f}, {error:.3f} once calibrated (by folds)",
+    }
+    curve = [f"{mean:11.2f}  {share:9.2f}  {count:6}" for mean, share, count in found.curve]
+    named = [f"{name:19}{text}" for name, text in rows.items()]
+    return "\n".join([*named, "probability  supported  labels", *curve])

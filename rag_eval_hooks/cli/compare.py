@@ -1,4 +1,4 @@
-"""`rag-eval-hooks compare`: two runs side by side, as a gate for a build."""
+"""`rag-eval-hooks compare`: compares two runs, as a gate for a build."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import results_of, share, write_text
+from rag_eval_hooks.cli.arguments import add_repeated, results_of, share, write_text
 from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.gates import FailCondition, failed_conditions, regressed
 
@@ -21,7 +21,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "compare",
-        help="two runs side by side, as a gate for a build",
+        help="compare two runs, as a gate for a build",
         description="Compares two runs. Exit code 1 if a gate fails, 3 if a metric has no score in "
         "one of the runs.",
     )
@@ -29,27 +29,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("base", metavar="BASE", help="results before")
     add("new", metavar="NEW", help="results after")
     add("--by", metavar="KEY", help="compare groups, too")
-    add(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="CONDITION",
-        help="fail where the new mean shows it, such as 'ragas.faithfulness<0.8': the whole 95 %% "
-        "interval meets the condition (repeatable)",
-    )
-    add(
-        "--fail-on-point",
-        action="append",
-        default=[],
-        metavar="CONDITION",
-        help="fail where the new mean meets the condition, whatever its interval (repeatable)",
-    )
-    add(
-        "--fail-on-regression",
-        type=share,
-        metavar="MARGIN",
-        help="fail where a mean, on a scale from 0 to 1, falls by more, and the samples show it",
-    )
+    by_interval = "fail where the whole 95 %% interval of the new mean meets the condition, such as"
+    add_repeated(parser, "--fail-on", "CONDITION", f"{by_interval} 'ragas.faithfulness<0.8'")
+    by_point = "fail where the new mean meets the condition, whatever its interval"
+    add_repeated(parser, "--fail-on-point", "CONDITION", by_point)
+    fall = "fail where a mean, on a scale from 0 to 1, falls by more, and the samples show it"
+    add("--fail-on-regression", type=share, metavar="MARGIN", help=fall)
     add("--allow-different-judges", action="store_true", help="compare scores of different judges")
     add("--format", choices=("text", "md", "json"), default="text")
     add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")

@@ -9,14 +9,12 @@ import platform
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from contextlib import suppress
 from importlib import metadata
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from opentelemetry.trace import NoOpTracerProvider
-from pydantic import SecretStr
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli import UsageError
@@ -60,6 +58,11 @@ _ALONE: Final[Mapping[str, Any]] = {
     "thresholds": {},
 }
 """Settings under which a check touches neither sinks nor the samples of a spool."""
+_NO_SPAN: Final = (
+    "Check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC; "
+    "OTEL_EXPORTER_OTLP_ENDPOINT is without /v1/traces), its key in OTEL_EXPORTER_OTLP_HEADERS, "
+    "that it runs, and that OTEL_SDK_DISABLED is not set."
+)
 _FAULT: Final = "The endpoint failed: read its log, or wait."
 _ADVICE: Final[Mapping[str, str]] = {
     "HTTP 401": "Set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY).",
@@ -77,32 +80,14 @@ _ADVICE: Final[Mapping[str, str]] = {
 }
 
 
-class CheckStatus(StrEnum):
-    """Outcome of a check. Only `FAILED` makes the exit code 1."""
-
-    OK = "ok"
-    NOTE = "note"
-    WARNING = "warning"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """Finding of one check. Holds no secret and no content.
-
-    Attributes:
-        check: Subject, in a word or two.
-        status: Outcome of the check.
-        text: The finding, in a sentence.
-        advice: What to do, if something is wrong.
-        figures: Numbers for machines, such as seconds and tokens.
-    """
+class CheckResult(NamedTuple):
+    """Finding of one check. Holds no secret and no content; only `failed` makes the exit code 1."""
 
     check: str
-    status: CheckStatus
+    status: Literal["ok", "note", "warning", "failed"]
     text: str
     advice: str = ""
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = {}
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -130,14 +115,15 @@ def _run(arguments: argparse.Namespace) -> int:
     results = []
     if not arguments.json:
         print("\n".join(_settings(given)) or "All settings have their default values.", end="\n\n")
-    for result in _checks(given, endpoint):
-        results.append(result)
+    for one in (_versions(), *_evaluator(given), _receiver(endpoint)):
+        results.append(one)
         if not arguments.json:
-            print(f"{result.status.value.ljust(7)}  {result.check}: {result.text}", flush=True)
-            print(f"         -> {result.advice}\n" * bool(result.advice), end="")
-    failed = any(one.status is CheckStatus.FAILED for one in results)
+            print(f"{one.status.ljust(7)}  {one.check}: {one.text}", flush=True)
+            print(f"         -> {one.advice}\n" * bool(one.advice), end="")
+    failed = any(one.status == "failed" for one in results)
     if arguments.json:
-        print(json.dumps({"ok": not failed, "results": list(map(asdict, results))}, indent=2))
+        document = {"ok": not failed, "results": [one._asdict() for one in results]}
+        print(json.dumps(document, indent=2))
     return int(failed)
 
 
@@ -158,35 +144,17 @@ def _settings(given: Mapping[str, str]) -> Iterator[str]:
     for name, field_info in RagEvalConfig.model_fields.items():
         value = getattr(config, name)
         if value != field_info.get_default(call_default_factory=True):
-            yield f"{name} = {_printable(value)}"
-
-
-def _printable(value: Any) -> Any:
-    if isinstance(value, SecretStr):
-        return "**********"
-    if isinstance(value, Mapping):
-        return {key: _printable(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_printable(item) for item in value]
-    # A sink refuses an address with a key in it, but it is printed here before that.
-    return masked(value) if isinstance(value, str) else value
-
-
-def _checks(given: Mapping[str, str], endpoint: str | None) -> Iterator[CheckResult]:
-    yield _versions()
-    yield from _evaluator(given)
-    yield _receiver(endpoint)
+            # A sink refuses an address with a key in it, but it is printed here before that.
+            yield f"{name} = {masked(str(value))}"
 
 
 def _versions() -> CheckResult:
     found = {"rag-eval-hooks": __version__, "Python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     text = ", ".join(f"{name} {version}" for name, version in found.items())
-    return CheckResult("versions", CheckStatus.OK, text, figures=found)
+    return CheckResult("versions", "ok", text, figures=found)
 
 
 def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -201,15 +169,15 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
         )
     except (RagEvalError, ImportError, OSError) as error:
         advice = error.advice if isinstance(error, ConfigError) else ""
-        yield CheckResult("settings", CheckStatus.FAILED, str(error), advice)
+        yield CheckResult("settings", "failed", str(error), advice)
         return
-    yield CheckResult("settings", CheckStatus.OK, "an evaluator can be built from them")
+    yield CheckResult("settings", "ok", "an evaluator can be built from them")
     with evals:
         began = time.monotonic()
         try:
             outcomes = evals.evaluate(_SAMPLE)
         except RagEvalError as error:
-            yield CheckResult("judge", CheckStatus.FAILED, str(error))
+            yield CheckResult("judge", "failed", str(error))
             return
         seconds = time.monotonic() - began
     yield _judge(outcomes[_FAITHFUL], seconds)
@@ -232,57 +200,41 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
     if outcome.value < 1.0:
         text += "; but it did not find a claim that a chunk states word for word"
         advice = "Its scores will be of little worth: choose another model."
-        return CheckResult("judge", CheckStatus.WARNING, text, advice, figures)
-    return CheckResult("judge", CheckStatus.OK, text, figures=figures)
+        return CheckResult("judge", "warning", text, advice, figures)
+    return CheckResult("judge", "ok", text, figures=figures)
 
 
 def _embedder(outcome: Outcome) -> CheckResult:
     if isinstance(outcome, Score):
-        return CheckResult("embedder", CheckStatus.OK, "embedded a question")
+        return CheckResult("embedder", "ok", "embedded a question")
     if outcome.cause is Cause.MISSING_INPUT:
         text = "none: metrics by similarity have no value"
-        return CheckResult("embedder", CheckStatus.NOTE, text)
+        return CheckResult("embedder", "note", text)
     return _failed("embedder", outcome.line)
 
 
 def _failed(check: str, text: str) -> CheckResult:
     advice = next((advice for sign, advice in _ADVICE.items() if sign in text), "")
-    return CheckResult(check, CheckStatus.FAILED, text, advice)
+    return CheckResult(check, "failed", text, advice)
 
 
 def _receiver(endpoint: str | None) -> CheckResult:
     """Send one test span by the SDK's own exporter."""
+    check = "receiver of spans"
     if endpoint is None:
         text = "no OTLP endpoint is set; spans go where the application's provider sends them"
         advice = "To check one: --otlp-endpoint URL, or OTEL_EXPORTER_OTLP_ENDPOINT."
-        return CheckResult("receiver of spans", CheckStatus.NOTE, text, advice)
+        return CheckResult(check, "note", text, advice)
     parts = urlsplit(endpoint)
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     try:
         problem = _send(endpoint)
     except ImportError:
         text, advice = "the SDK's OTLP exporter is missing", 'pip install "rag-eval-hooks[otel]"'
-        return CheckResult("receiver of spans", CheckStatus.FAILED, text, advice)
-    if not problem:
-        return CheckResult("receiver of spans", CheckStatus.OK, f"{address} took a test span")
-    advice = (
-        "Check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC; "
-        "OTEL_EXPORTER_OTLP_ENDPOINT is without /v1/traces), its key in "
-        "OTEL_EXPORTER_OTLP_HEADERS, that it runs, and that OTEL_SDK_DISABLED is not set."
-    )
-    text = f"{address} took no span: {problem}"
-    return CheckResult("receiver of spans", CheckStatus.FAILED, text, advice)
-
-
-class _Statuses(logging.Handler):
-    """Collects the status codes that an exporter logs, and nothing else of its messages."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.codes: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.codes += re.findall(r"code: (\d{3})", record.getMessage())
+        return CheckResult(check, "failed", text, advice)
+    if problem:
+        return CheckResult(check, "failed", f"{address} took no span: {problem}", _NO_SPAN)
+    return CheckResult(check, "ok", f"{address} took a test span")
 
 
 def _send(endpoint: str) -> str:
@@ -297,16 +249,20 @@ def _send(endpoint: str) -> str:
     span.end()
     if not isinstance(span, ReadableSpan):
         return "OTEL_SDK_DISABLED is set, so the SDK makes no spans"
-    exporter, statuses = OTLPSpanExporter(endpoint=endpoint, timeout=10), _Statuses()
+    codes: list[str] = []
+
+    def note(record: logging.LogRecord) -> bool:
+        codes.extend(re.findall(r"code: (\d{3})", record.getMessage()))
+        return False
+
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=10)
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-    before, logger.propagate = logger.propagate, False
-    logger.addHandler(statuses)
+    logger.addFilter(note)
     try:
         result = exporter.export([span])
     finally:
-        logger.removeHandler(statuses)
-        logger.propagate = before
+        logger.removeFilter(note)
         exporter.shutdown()  # type: ignore[no-untyped-call]
     if result is SpanExportResult.SUCCESS:
         return ""
-    return f"HTTP {statuses.codes[-1]}" if statuses.codes else "it cannot be reached"
+    return f"HTTP {codes[-1]}" if codes else "it cannot be reached"

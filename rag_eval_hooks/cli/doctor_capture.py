@@ -1,11 +1,11 @@
-"""`rag-eval-hooks doctor --capture`: what is captured of one question to a user's pipeline."""
+"""`rag-eval-hooks doctor --capture`: the sample that capture makes of one question."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from opentelemetry.trace import NoOpTracerProvider
 
@@ -57,13 +57,7 @@ _SHOWN: Final = 160
 def show_capture(
     name: str, question: str | None, given: Mapping[str, str], *, as_json: bool
 ) -> int:
-    """Ask a pipeline one question, print what was captured of it, and return the exit code.
-
-    Args:
-        name: The pipeline, as `module:object`.
-        question: To ask.
-        given: Settings of the command line, of which limits and redaction count.
-        as_json: Whether to print one JSON document.
+    """Ask a pipeline, `module:object`, one question; print the sample and return the exit code.
 
     Raises:
         UsageError: There is no question.
@@ -71,27 +65,25 @@ def show_capture(
     """
     if question is None or not question.strip():
         raise UsageError("--capture needs --question TEXT, such as a question of your users.")
-    pipeline = named_object(name, "--capture")
-    taken: list[Sample] = []
-    raised: Exception | None = None
-    with _capturing(given, taken) as evals, asking(pipeline, evals, "--capture") as ask:
+    pipeline, output, problem = named_object(name, "--capture"), None, None
+    samples: list[Sample] = []
+    with _capturing(given, samples) as evals, asking(pipeline, evals, "--capture") as ask:
         try:
             output = ask(question, {})
         except Exception as error:  # noqa: BLE001 - the host's edge: a pipeline of the user's
-            output, raised = None, error
+            problem = f"{type(error).__name__}: {error}"
         evals.flush(60.0)
-        reasons = _reasons(evals.stats())
-    samples = taken
+        stats = evals.stats()
+    reasons = {**stats.dropped, **stats.failed}
+    reasons |= {"without_retrieval": stats.without_retrieval} if stats.without_retrieval else {}
     keys = [str(key) for key in output] if isinstance(output, Mapping) else []
-    problem = None if raised is None else f"{type(raised).__name__}: {raised}"
     if as_json:
         shown = {"samples": [asdict(one) for one in samples], "without": reasons}
         document = {**shown, "raised": problem, "output_keys": keys}
         print(json.dumps(document, indent=2, default=str, ensure_ascii=False))
     else:
         print("\n".join(_lines(samples, reasons, problem, keys)))
-    complete = [one for one in samples if one.contexts is not None]
-    return 0 if complete and raised is None else 1
+    return int(problem is not None or all(one.contexts is None for one in samples))
 
 
 def _capturing(given: Mapping[str, str], taken: list[Sample]) -> RagEval:
@@ -110,14 +102,6 @@ def _capturing(given: Mapping[str, str], taken: list[Sample]) -> RagEval:
     )
 
 
-def _reasons(stats: Any) -> dict[str, int]:
-    """Return how many requests have no sample, by reason."""
-    found = {**stats.dropped, **stats.failed}
-    if stats.without_retrieval:
-        found["without_retrieval"] = stats.without_retrieval
-    return found
-
-
 def _lines(
     samples: list[Sample], reasons: Mapping[str, int], problem: str | None, keys: list[str]
 ) -> Iterator[str]:
@@ -129,36 +113,23 @@ def _lines(
         yield f"The pipeline raised {problem}"
         yield "  If it needs more than a question, name a function that takes one and calls it"
     for reason, count in reasons.items():
-        yield from _absence(reason, count if samples else None)
+        text, part = _NO_SAMPLE.get(reason, ("", "contexts"))
+        yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"
+        yield from (f"  {text}", f"  To set it: {_REMEDIES[part]}") if text else ()
     if not samples and not reasons and problem is None:
         yield "No sample: no call of LangChain or LlamaIndex was seen, and nothing was recorded"
         yield f"  To set it: {_REMEDIES['contexts']}"
-    yield from _remedies(keys) if samples else ()
-
-
-def _absence(reason: str, more: int | None) -> Iterator[str]:
-    """Yield lines about requests without a sample, beside others with one or alone."""
-    yield f"{'No sample' if more is None else f'{more} more without a sample'}: {reason}"
-    if reason in _NO_SAMPLE:
-        text, part = _NO_SAMPLE[reason]
-        yield f"  {text}"
-        yield f"  To set it: {_REMEDIES[part]}"
-
-
-def _remedies(keys: list[str]) -> Iterator[str]:
-    yield "\nWhere something is wrong, set"
-    yield from (f"  {part}: {remedy}" for part, remedy in _REMEDIES.items())
-    if keys:
-        yield f"Keys of the output: {', '.join(keys)}"
+    if samples:
+        yield "\nWhere something is wrong, set"
+        yield from (f"  {part}: {remedy}" for part, remedy in _REMEDIES.items())
+        yield from [f"Keys of the output: {', '.join(keys)}"] if keys else []
 
 
 def _described(sample: Sample) -> Iterator[str]:
     yield f"question: {_short(sample.question)}"
     yield f"  {_rule(sample.question_source, _QUESTION_RULES)}"
-    if sample.contexts is None:
-        yield "contexts: no retrieved text was seen"
-    else:
-        yield f"contexts: {len(sample.contexts)}"
+    count = "no retrieved text was seen" if sample.contexts is None else len(sample.contexts)
+    yield f"contexts: {count}"
     if sample.context_source is not None:
         yield f"  {_rule(sample.context_source, _CONTEXT_RULES)}"
     for number, context in enumerate(sample.contexts or (), 1):
@@ -169,7 +140,7 @@ def _described(sample: Sample) -> Iterator[str]:
     yield f"answer: {'none was found' if sample.answer is None else _short(sample.answer)}"
     if sample.truncated:
         cut = ", ".join(sample.truncated)
-        yield f"truncated: {cut} (by limits, or of what could not be read)"
+        yield f"truncated: {cut} (by limits, or of texts that could not be read)"
 
 
 def _rule(source: str | None, rules: Mapping[str, str]) -> str:

@@ -6,12 +6,13 @@ import argparse
 import itertools
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import at_least
+from rag_eval_hooks.cli.arguments import add_repeated, at_least
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
 from rag_eval_hooks.model_providers import JUDGES
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _UNSCORED: Final = 3
-_PATIENCE_S: Final = 86_400.0
-"""Seconds to wait for a row that workers evaluate."""
 _TERMINAL_S: Final = 0.5
 _FILE_S: Final = 10.0
 """Seconds between two lines of progress."""
@@ -41,20 +40,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add = parser.add_argument
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
-    add(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="results, appended; rows that it has are left out (default: <data>.results.jsonl)",
-    )
-    add(
-        "--map",
-        action="append",
-        default=[],
-        metavar="FIELD=COLUMN",
-        help=f"column of {', '.join(COLUMNS)} (repeatable)",
-    )
+    output = "results, appended; rows that it has are left out (default: <data>.results.jsonl)"
+    add("-o", "--output", type=Path, metavar="FILE", help=output)
+    add_repeated(parser, "--map", "FIELD=COLUMN", f"column of {', '.join(COLUMNS)}")
     add("--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers")
     add("--concurrency", type=at_least(1), default=4, metavar="N", help="questions at once")
     add("--limit", type=at_least(1), metavar="N", help="the first N rows only")
@@ -66,7 +54,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _run(arguments: argparse.Namespace) -> int:
     from rag_eval_hooks.datasets.chain import asking, named_object
-    from rag_eval_hooks.datasets.run import RunSink, rows_done, run_dataset
+    from rag_eval_hooks.datasets.run import DatasetRun, run_dataset
     from rag_eval_hooks.evals import RagEval
 
     data: Path = arguments.data
@@ -76,23 +64,22 @@ def _run(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     rows = itertools.islice(data_rows(data, _mapped(arguments.map)), arguments.limit)
     pipeline = None if arguments.chain is None else named_object(arguments.chain)
-    sink = RunSink(output)
+    run = DatasetRun(output)
     # The sinks of the settings are the workers', if there are any.
-    sinks: list[SinkSpec] = [sink, *(config.sinks if arguments.workers is None else ())]
+    sinks: list[SinkSpec] = [run, *(config.sinks if arguments.workers is None else ())]
     judge, embedder = (None, None) if arguments.workers else _models(config, output)
     started = time.monotonic()
     with (
         RagEval(sinks=sinks, config=config, judge=judge, embedder=embedder) as evals,
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
-        run = run_dataset(
+        run_dataset(
             rows,
             evals,
-            sink,
-            done=rows_done(output),
+            run,
             ask=ask,
             concurrency=arguments.concurrency,
-            progress=_Progress(arguments.limit or count_rows(data)),
+            progress=_progress(arguments.limit or count_rows(data)),
         )
     _print_end(run, output, time.monotonic() - started)
     if run.failed or run.partial or run.unreadable:
@@ -140,44 +127,39 @@ def _mapped(texts: list[str]) -> dict[str, str]:
 def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     rate = run.evaluated / seconds if seconds else 0.0
     told = {
+        f"{run.evaluated} rows evaluated in {seconds:.1f} s ({rate:.0f} a second)": True,
         f"{run.resumed} were there already": run.resumed,
         f"{run.unreadable} cannot be read": run.unreadable,
         f"{run.failed} failed": run.failed,
         f"{run.partial} lack a score because a metric failed: run this again": run.partial,
         f"cost {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
     }
-    evaluated = f"{run.evaluated} rows evaluated in {seconds:.1f} s ({rate:.0f} a second)"
-    print(f"{output}: {', '.join([evaluated, *(text for text, shown in told.items() if shown)])}")
-    for metric, reason in run.unscored.items():
-        print(f"  {metric} has no value: {reason}", file=sys.stderr)
-    for error in run.errors:
+    print(f"{output}: {', '.join(text for text, shown in told.items() if shown)}")
+    unscored = (f"{metric} has no value: {why}" for metric, why in run.unscored.items())
+    for error in (*unscored, *run.errors):
         print(f"  {error}", file=sys.stderr)
     if run.evaluated or run.resumed:
         print(f"see them: rag-eval-hooks report {output} -o report.html")
 
 
-class _Progress:
-    """Prints rows, rate, cost and time left: on one line of a terminal, else now and then."""
+def _progress(total: int | None) -> Callable[[DatasetRun], None]:
+    """Return a printer of rows, rate, cost and time left: on one line of a terminal, else lines."""
+    is_terminal, started = sys.stderr.isatty(), time.monotonic()
+    pause, end = (_TERMINAL_S, "\x1b[K\r") if is_terminal else (_FILE_S, "\n")
+    due = started + pause
 
-    def __init__(self, total: int | None) -> None:
-        self._total = total
-        self._is_terminal = sys.stderr.isatty()
-        self._started = self._shown = time.monotonic()
-
-    def __call__(self, run: DatasetRun) -> None:
+    def show(run: DatasetRun) -> None:
+        nonlocal due
         now = time.monotonic()
-        if now - self._shown < (_TERMINAL_S if self._is_terminal else _FILE_S):
+        if now < due:
             return
-        self._shown = now
-        done, rate = (
-            run.evaluated + run.resumed + run.unreadable,
-            run.evaluated / (now - self._started),
-        )
-        text = f"{done} rows, {rate:.0f} a second"
-        if self._total is not None and rate:
-            text = f"{done} of {self._total} rows, {rate:.0f} a second"
-            text += f", {max(0, self._total - done) / rate:.0f} s left"
+        due = now + pause
+        done, rate = run.evaluated + run.resumed + run.unreadable, run.evaluated / (now - started)
+        parts = [f"{done}{f' of {total}' if total and rate else ''} rows", f"{rate:.0f} a second"]
+        if total and rate:
+            parts.append(f"{max(0, total - done) / rate:.0f} s left")
         if run.usage.cost is not None:
-            text += f", cost {run.usage.cost:.4f}"
-        end = "\x1b[K\r" if self._is_terminal else "\n"
-        print(text, end=end, file=sys.stderr, flush=True)
+            parts.append(f"cost {run.usage.cost:.4f}")
+        print(", ".join(parts), end=end, file=sys.stderr, flush=True)
+
+    return show

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks report`: results as a page, in a terminal or in a pull request."""
+"""`rag-eval-hooks report`: shows results as a page, in a terminal or in a pull request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import add_selection, at_least, cut, results_of, write_text
+from rag_eval_hooks.cli.arguments import (
+    add_repeated,
+    add_selection,
+    at_least,
+    cut,
+    results_of,
+    write_text,
+)
 from rag_eval_hooks.results import (
     ResultRow,
     Results,
@@ -35,40 +42,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "report",
-        help="what results say: a page, a terminal, a pull request",
+        help="show results as a page, in a terminal or in a pull request",
         description="Shows results as a page, in a terminal or in a pull request.",
     )
     add_selection(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
-    add(
-        "--format",
-        choices=("html", "md", "json", "text"),
-        help="default: by the name of the output, else text",
-    )
+    formats, default = ("html", "md", "json", "text"), "by the name of the output, else text"
+    add("--format", choices=formats, help=f"default: {default}")
     add("--worst", type=at_least(1), metavar="N", help="only the N worst samples, with the reasons")
-    add(
-        "--metric",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="metrics or suites of the report (repeatable; default: all)",
-    )
-    add("--by", action="append", default=[], metavar="KEY", help="group by a key (repeatable)")
-    add(
-        "--labels",
-        type=Path,
-        metavar="FILE",
-        help="labels of people or results of a better judge, for a random part of the samples",
-    )
-    add(
-        "--cut",
-        action="append",
-        default=[],
-        type=cut,
-        metavar="METRIC=LOW:HIGH",
-        help="below and from which, of 0 to 1, a metric is low and high (default: 0.5:0.8)",
-    )
+    add_repeated(parser, "--metric", "ID", "metrics or suites of the report; default: all")
+    add_repeated(parser, "--by", "KEY", "group by a key")
+    labels = "labels of people or results of a better judge, for a random part of the samples"
+    add("--labels", type=Path, metavar="FILE", help=labels)
+    cuts = "below and from which, of 0 to 1, a metric is low and high; default: 0.5:0.8"
+    add_repeated(parser, "--cut", "METRIC=LOW:HIGH", cuts, cut)
     add("--title", default="RAG evaluation")
     parser.set_defaults(run=_run)
 

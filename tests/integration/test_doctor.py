@@ -77,7 +77,7 @@ def test_doctor_masks_secrets(judge: JudgeServer, tmp_path: Path) -> None:
     code, text = doctor(tmp_path, "--set", f"judge_headers=X-Key={KEY}", **openai(judge))
     assert code == 0
     assert "judge_api_key = **********" in text
-    assert "'X-Key': '**********'" in text
+    assert "'X-Key': SecretStr('**********')" in text
 
 
 @pytest.mark.parametrize("address", [f"http://user:{KEY}@host", f"http://host/?key={KEY}"])

@@ -13,7 +13,9 @@ import pytest
 
 from rag_eval_hooks import ConfigError
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, count_rows, data_rows
-from rag_eval_hooks.datasets.run import DoneRows
+from rag_eval_hooks.datasets.run import DatasetRun
+from rag_eval_hooks.score import UNIT
+from tests.support.results import evaluation
 
 CHUNKS = ["The first ferry leaves at 06:40.", "狗可以免费乘船"]
 Q, A, R = "When does it leave, «now»?", "At 06:40.", "06:40"
@@ -179,13 +181,13 @@ def test_a_row_that_is_no_sample_is_named(tmp_path: Path, row: Any, words: str) 
     assert words in wrong.error
 
 
-def test_a_changed_row_is_not_done(tmp_path: Path) -> None:
+def test_changed_row_is_not_done(tmp_path: Path) -> None:
     """Rows are known by number and content."""
-    done = DoneRows()
-    old = list(data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["ragas"]])))
-    for row in old:
-        done.add(row.number, row.digest)
-    new = list(data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["DeepEval"], ROWS["ragas"]])))
-    assert [done.has(row) for row in new] == [True, False, False]
-    assert old[0].sample is not None
-    assert old[0].sample.metadata[ROW_KEY] == f"0-{old[0].digest:016x}"
+    run = DatasetRun(tmp_path / "r.jsonl")
+    for row in data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["ragas"]])):
+        assert row.sample is not None
+        assert row.sample.metadata[ROW_KEY] == f"{row.number}-{row.digest:016x}"
+        run.deliver(evaluation(row.sample, {"m": UNIT.score(1.0)}))
+    again = DatasetRun(tmp_path / "r.jsonl")
+    new = data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["DeepEval"], ROWS["ragas"]]))
+    assert [again.has(row) for row in new] == [True, False, False]
