@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -78,35 +77,6 @@ def test_example(script: Path, tmp_path: Path) -> None:
         (root,) = [span for span in trace if span.parent is None]
         assert {"gen_ai.input.messages", "gen_ai.output.messages"} <= values(root).keys()
         assert {"name", "score.value", "explanation"} <= headline(values(root)).keys()
-
-
-@SCRIPTS
-@pytest.mark.long
-def test_a_late_result_is_below_its_request(script: Path, tmp_path: Path) -> None:
-    """Scores that are too late are on a span of zero length at the request's end, in its trace."""
-    for trace in run(script, tmp_path, RAG_EVAL_HOLD_TIMEOUT="0"):
-        assert warnings_of(trace) == []
-        assert [text for span in trace for text in problems(span.operation, values(span))] == []
-        (root,) = [span for span in trace if span.parent is None]
-        (late,) = [span for span in trace if span.operation.startswith("evaluation")]
-        assert (late.parent, late.duration, late.end) == (root.span_id, 0, root.end)
-        assert headline(values(late))
-        assert not headline(values(root))
-        assert not [key for key in _keys(trace) if key.endswith((".messages", "put.value"))]
-
-
-def _keys(trace: list[JaegerSpan]) -> Iterator[str]:
-    return (key for span in trace for key in span.tags)
-
-
-def test_every_example_is_run() -> None:
-    """No example is there that no test here runs."""
-    tests = Path(__file__).read_text(encoding="utf-8")
-    files = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")]
-    assert [file.name for file in files if file.stem not in tests] == []
-    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    kept = [one.name for one in EXAMPLES.iterdir() if one.name[0] not in "._"]
-    assert [name for name in kept if name not in listed + "README.md"] == []
 
 
 def test_a_judge_of_ones_own_is_asked(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,8 +19,11 @@ from rag_eval_hooks_langchain.registration import SWITCH
 from tests.support.command_line import Finished, run_command
 from tests.support.variation import Variation, seeds
 
-# LlamaIndex's agents read deprecated fields when they are made.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+# LlamaIndex's agents read deprecated fields when they are made, and its engines leave loops open.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 MODULE = """
 import json
@@ -30,11 +33,10 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import MessagesState, StateGraph
+from langgraph.graph import StateGraph
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.tools import QueryEngineTool
 from rag_eval_hooks_langchain import record_contexts
@@ -52,20 +54,6 @@ prompt = ChatPromptTemplate.from_template("Use {{context}}. {{question}}")
 inputs = {{"context": joined, "question": RunnablePassthrough()}}
 chain = inputs | prompt | model() | StrOutputParser()
 bare = model()
-two_texts = RunnableLambda(lambda given: {{"{key}": found.invoke("x"), "out": ANSWER}})
-
-async def retrieve(state):
-    text = state["messages"][-1].content
-    answer = await (inputs | prompt | model()).ainvoke(text)
-    return {{"messages": [answer]}}
-
-def retrieve_now(state):
-    return {{"messages": [(inputs | prompt | model()).invoke(state["messages"][-1].content)]}}
-
-built = StateGraph(MessagesState)
-built.add_node("node", RunnableLambda(retrieve_now, retrieve))
-built.set_entry_point("node")
-graph = built.compile(checkpointer=InMemorySaver())
 
 class State(TypedDict, total=False):
     question: str
@@ -85,12 +73,8 @@ def calls(messages):
 
 corpus = index(tuple(TEXTS))
 engine = corpus.as_query_engine(llm=Scripted(reply=says), similarity_top_k=len(TEXTS))
-chat = corpus.as_chat_engine("context", llm=Scripted(reply=says), similarity_top_k=len(TEXTS))
 tool = QueryEngineTool.from_defaults(engine, name="search", description="Searches.")
 agent = FunctionAgent(tools=[tool], llm=Scripted(reply=calls))
-
-def function(question):
-    return chain.invoke(question)
 
 async def coroutine(question):
     return await chain.ainvoke(question)
@@ -107,17 +91,7 @@ def raising(question):
 
 number = 7
 """
-EVERY = (
-    "chain",
-    "graph",
-    "typed_graph",
-    "engine",
-    "chat",
-    "agent",
-    "function",
-    "coroutine",
-    "recorded",
-)
+EVERY = ("chain", "typed_graph", "engine", "agent", "coroutine", "recorded")
 
 
 @pytest.fixture(params=seeds(1))
@@ -141,6 +115,7 @@ def module(tmp_path: Path, drawn: Variation, texts: list[str]) -> Iterator[str]:
     sys.path.remove(str(tmp_path))
     sys.modules.pop(name, None)
     assert capturing() == before
+    gc.collect()
 
 
 def capturing() -> list[object]:
@@ -203,18 +178,21 @@ def test_no_sample_has_a_reason(
 
 
 @pytest.mark.parametrize(
-    ("name", "wants"),
+    ("name", "question", "wants"),
     [
-        ("{module}:nothing", "it has none so called"),
-        ("{module}", "module:object"),
-        ("{module}x:chain", "a module that can be imported here"),
-        ("{module}:number", "a function of the question"),
+        ("{module}:nothing", "Who?", "it has none so called"),
+        ("{module}", "Who?", "module:object"),
+        ("{module}x:chain", "Who?", "a module that can be imported here"),
+        ("{module}:number", "Who?", "a function of the question"),
+        ("{module}:chain", " ", "--question"),
     ],
 )
-def test_wrong_names_are_errors(tmp_path: Path, module: str, name: str, wants: str) -> None:
+def test_wrong_names_are_errors(
+    tmp_path: Path, module: str, name: str, question: str, wants: str
+) -> None:
     """An object that cannot be imported or asked ends with code 2, naming the option."""
     given = name.format(module=module)
-    done = captured(tmp_path, given, "Who?")
+    done = captured(tmp_path, given, question)
     assert done.code == 2
     assert "--capture" in done.err
     assert wants in done.err
@@ -228,11 +206,3 @@ def test_a_module_that_raises_is_an_error(tmp_path: Path, module: str, drawn: Va
     assert done.code == 2
     assert f"KeyError: {error!r}" in done.err
     assert f"raises.py:{lines + 1}" in done.err
-
-
-def test_a_question_is_wanted(tmp_path: Path, module: str) -> None:
-    """Without a question nothing is asked."""
-    arguments: Any = ("doctor", "--capture", f"{module}:chain")
-    done = run_command(tmp_path, *arguments, variables={})
-    assert done.code == 2
-    assert "--question" in done.err
