@@ -83,9 +83,9 @@ def _function(given: Any) -> RedactFunction:
     if isinstance(given, type) or not callable(given):
         raise ConfigError("redact", given, REDACTIONS)
     try:
-        parameters = inspect.signature(given).parameters.values()
+        parameters = list(inspect.signature(given).parameters.values())
     except (TypeError, ValueError):  # some built-in functions
-        parameters = ()
+        parameters = []
     required = sum(p.default is p.empty and p.kind in (0, 1) for p in parameters)
     if required > 2:
         raise ConfigError("redact", given, "a function of a text, or of a field's name and a text")
