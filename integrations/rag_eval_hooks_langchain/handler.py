@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Self
 
@@ -18,7 +17,7 @@ from rag_eval_hooks.capture import CaptureOptions, Choice, Origin, Run, RunKind
 from rag_eval_hooks.capture.copied import Message, called
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.interaction import enclosing_interactions
-from rag_eval_hooks.capture.readings import question_of
+from rag_eval_hooks.capture.readings import as_json, question_of
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge
@@ -190,6 +189,7 @@ class RagEvalCallbackHandler(RunHandler):
         reports = "inputs" in extra
         given = extra["inputs"] if reports else None
         asks = outermost and reports and not state.is_resuming
+        gives_state = outermost and state.is_graph
         end = ChainEnd(
             is_graph=state.is_graph,
             is_resuming=state.is_resuming,
@@ -198,7 +198,7 @@ class RagEvalCallbackHandler(RunHandler):
             reports_input=reports,
             chosen={
                 "question": _asked(reader, given) if asks else None,
-                "state": called(options.question, outputs) if outermost else None,
+                "state": called(options.question, outputs) if gives_state else None,
                 "answer": called(options.answer, outputs) if outermost else None,
             },
         )
@@ -347,9 +347,7 @@ class RagEvalCallbackHandler(RunHandler):
             self._later("on_tool_start", self._read_arguments, run, given, input_str)
 
     def _read_arguments(self, run: Run, inputs: Any, written: Any) -> None:
-        # Arguments may be any values; JSON falls back to their text.
-        text = json.dumps(inputs, default=str, ensure_ascii=False) if inputs else written
-        self._recorder.for_span(run, arguments=text)
+        self._recorder.for_span(run, arguments=as_json(inputs) or written)
 
     @end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
@@ -386,22 +384,13 @@ class RagEvalCallbackHandler(RunHandler):
     @run_edge
     def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
         """Record documents that the application dispatched as `CONTEXTS_EVENT`."""
-        if name == CONTEXTS_EVENT:
-            self._record(data, run_id)
-
-    @run_edge
-    def record(self, documents: Any, *, run_id: Any) -> None:
-        """Record documents that the application states; see `record_contexts`."""
-        self._record(documents, run_id)
-
-    def _record(self, documents: Any, run_id: Any) -> None:
-        run = self._recorder.get(key_of(run_id))
+        run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
         if run is None:
             return
-        contexts = contexts_in(self._whole(run, self._copy(run, documents)))
+        contexts = contexts_in(self._whole(run, self._copy(run, data)))
         if contexts is None:
-            raise TypeError(type(documents).__name__)
-        self._later("record", self._recorder.documents, run, contexts, Origin.STATED)
+            raise TypeError(type(data).__name__)
+        self._later("on_custom_event", self._recorder.documents, run, contexts, Origin.STATED)
 
 
 def _asked(reader: Reader, inputs: Any) -> Any:
@@ -429,7 +418,7 @@ def record_contexts(documents: Any) -> bool:
     ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]
     if run_id is not None and ours:
         for handler in ours:
-            handler.record(documents, run_id=run_id)
+            handler.on_custom_event(CONTEXTS_EVENT, documents, run_id=run_id)
         return True
     scopes = enclosing_interactions()
     for scope in scopes:

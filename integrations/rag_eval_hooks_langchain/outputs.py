@@ -98,8 +98,12 @@ class Reader:
 
     def texts_of_caller(self, run: Run, inputs: Any, *, earlier: bool) -> None:
         """Note rows and texts that a caller gave to a run without any step that found them."""
-        values = (entries(inputs) or {}).values()
-        texts = [value for value in values if isinstance(value, str | list)]
+        values = entries(inputs) or {}
+        if run.parent is not None and not run.parent.outermost:
+            # What the parent was given was noted then, and conversations go through all steps.
+            values = fresh(values, state_of(run.parent).given)
+            values = {k: v for k, v in values.items() if not _is_conversation(v, v)}
+        texts = [value for value in values.values() if isinstance(value, str | list)]
         self._note_texts(run, texts, Origin.EARLIER if earlier else Origin.STEP)
 
     def _question_in(self, value: Any, chosen: Any) -> str | None:
@@ -287,7 +291,7 @@ def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]
         values = [] if outputs is given else [outputs]
     else:
         values = [v for k, v in held.items() if v is not before.get(k) and k not in skipped]
-    known = before.get("messages") if held is not None else None
+    known = before.get("messages")
     return [v for v in values if not (holds_documents(v) or _is_conversation(v, known))]
 
 
