@@ -1,23 +1,143 @@
-"""Contexts are the texts that the answering model saw."""
+"""Contexts are the texts that the answering model saw, and that neither it nor the user wrote."""
 
 from __future__ import annotations
 
 import html
 import json
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.records import Origin, RunKind
+from rag_eval_hooks.capture.answer import answer_of
+from rag_eval_hooks.capture.contexts import ContextSource, find_contexts, has_retrieved
+from rag_eval_hooks.capture.question import Rewritten
+from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
+from rag_eval_hooks.capture.rewriting import replace_rewritten
+from rag_eval_hooks.capture.text_forms import fold
+from rag_eval_hooks.capture.tool_kinds import ToolKind, reports_nothing, tool_kind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
 from tests.support.variation import Variation, seeds
 
+varied = pytest.mark.parametrize("seed", seeds(6))
+
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
 C = "Dogs must be on a lead while they are on the car deck of the ship."
+FERRY, DOGS = "渡轮每天七点四十分从北码头开出。", "狗在汽车甲板上必须拴着绳子。"
+HEADING = "Handbook of the Skerrow Line, part three, on fares, dogs and luggage. "
+UNDER_HEADING = [f"{HEADING}{text} {text} and so on" for text in (A, B, C)]
+LONG = [f"{text} " * 9 for text in (A, B, C)]
+YES = "yes, indeed"
+
+
+def gave(*texts: str, name: str = "r", kind: str = "retriever", parent: str = "root") -> Any:
+    return lambda story: story.gave(name, *texts, kind=kind, parent=parent)
+
+
+def asked(prompt: str, reply: str = YES, name: str = "m") -> Any:
+    return lambda story: story.asked(name, prompt, reply)
+
+
+def told(events: Sequence[Callable[[Story], Any]], answer: str) -> Story:
+    story = Story()
+    for event in events:
+        event(story)
+    story.root.text = answer
+    return story
+
+
+CASES: dict[str, tuple[list[Any], list[str] | None, str]] = {
+    "in prompt order": ([gave(A, B, C), asked(f"Use:\n{C}\n{A}\nWhen?")], [C, A], YES),
+    "reflowed": ([gave(A.replace(" ", "\n ")), asked(f"Use {A}")], [A.replace(" ", "\n ")], YES),
+    "cut at its end": ([gave(LONG[0]), asked(f"Use {LONG[0][:200]}...")], [LONG[0]], YES),
+    "several cut": ([gave(*LONG), asked(" ".join(t[:200] for t in LONG))], LONG, YES),
+    "cut beside a whole one": (
+        [gave(f"{A} {B} {C}", f"{C} {B} {A}", A[:50]), asked(f"{A[:50]}\n{A} {B[:30]}...")],
+        [A[:50], f"{A} {B} {C}"],
+        YES,
+    ),
+    "cut under one heading": (
+        [gave(*UNDER_HEADING), asked(f"{UNDER_HEADING[2][:110]}... {UNDER_HEADING[0][:120]}...")],
+        [UNDER_HEADING[2], UNDER_HEADING[0]],
+        YES,
+    ),
+    "cut by a compressor": (
+        [gave(f"{A} {B} {C}"), gave(f"{A} Bic", name="c", kind="chain"), asked(f"Use {A} Bic B")],
+        [f"{A} Bic"],
+        YES,
+    ),
+    "cut parent around a child": (
+        [gave(A, f"{A} {B} {C}"), asked(f"{A} {B}...")],
+        [f"{A} {B} {C}"],
+        YES,
+    ),
+    "inside another": ([gave(A, f"{A} {B}"), asked(f"Use {A} {B}")], [f"{A} {B}"], YES),
+    "twice": ([gave(A, B), asked(f"{B}\n{A}\n{B}")], [B, A], YES),
+    "in JSON": (
+        [gave(f'{A}\n"No".'), gave(B, name="b"), asked(json.dumps([f'{A}\n"No".', B]))],
+        [f'{A}\n"No".', B],
+        YES,
+    ),
+    "only a grader saw one": (
+        [gave(A, B), asked(f"Of use? {B}", "no", "grader"), asked(f"Use {A}", "At 07:40.")],
+        [A],
+        "At 07:40.",
+    ),
+    "a grader says the answer's word": (
+        [gave(A, B), asked(f"Use {B}", "Yes"), asked("Is 'Yes' an answer?", "Yes", "grader")],
+        [B],
+        "Yes",
+    ),
+    "summed up by another call": (
+        [
+            gave(A, B),
+            asked(f"Sum up: {A}", "The morning ferry is at 07:40 from the quay.", "map"),
+            asked("Answer from: The morning ferry is at 07:40 from the quay.", "At 07:40."),
+        ],
+        [A],
+        "At 07:40.",
+    ),
+    "paraphrased: the last step's list": (
+        [gave(A, B, C), gave(B, name="f", kind="chain"), asked("in other words")],
+        [B],
+        YES,
+    ),
+    "too short: the structure": (
+        [gave("ferry", "quay"), asked("ferry or quay?")],
+        ["ferry", "quay"],
+        YES,
+    ),
+    "short beside a long one": (
+        [gave(A, "Price: 42."), asked(f"{A} Price: 42.")],
+        [A, "Price: 42."],
+        YES,
+    ),
+    "short ones by their neighbors": (
+        [gave("Head.", A, "Price: 42.", B, "Free.", "Now."), asked(f"{B} {A} Price: 42.")],
+        [B, "Free.", "Now.", "Head.", A, "Price: 42."],
+        YES,
+    ),
+    "wide characters": (
+        [
+            gave("渡轮每天七点四十分从北码头开出。", "狗在汽车甲板上必须拴着绳子。"),
+            asked("请用:狗在汽车甲板上必须拴着绳子。"),
+        ],
+        ["狗在汽车甲板上必须拴着绳子。"],
+        YES,
+    ),
+    "empty retrieval": ([gave()], [], "an answer"),
+    "one that no model saw": ([gave(A)], [A], "an answer"),
+    "no retrieval": ([], None, "an answer"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_contexts_of_a_story(name: str) -> None:
+    events, expected, answer = CASES[name]
+    assert told(events, answer).contexts(answer) == expected
 
 
 WORDS = {
@@ -29,166 +149,18 @@ WORDS = {
 }
 
 
-def test_contexts_stand_in_prompt_order() -> None:
-    """The contexts are what stands in the answering prompt, in its order."""
-    story = Story()
-    story.gave("r", A, B, C)
-    story.asked("m", f"Use this:\n{C}\n{A}\nWhen?", "At 07:40.")
-    assert story.contexts("At 07:40.") == [C, A]
-
-
-def test_whitespace_does_not_hide_a_context() -> None:
-    """A formatter may reflow a text."""
-    story = Story()
-    story.gave("r", A.replace(" ", "\n "))
-    story.asked("m", f"Use {A}", "yes, indeed")
-    assert story.contexts("yes, indeed") == [A.replace(" ", "\n ")]
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("language", WORDS)
-def test_a_turn_of_phrase_is_no_document(language: str, seed: int) -> None:
-    """A prompt that shares two words with a document does not show it; one of its half does."""
+def test_text_of_which_two_words_are_shown_is_no_context(language: str, seed: int) -> None:
     chance, listed = Variation(seed).chance, WORDS[language].split()
     gap = " " if language in ("english", "korean") else ""
     shown, other = (chance.choices(listed, k=24) for _ in range(2))
-    for shared, found in ((other[6:8], False), (other[6:20], True)):
-        story = Story()
-        story.gave("r", gap.join(shown), gap.join(other))
-        asked = gap.join([*chance.choices(listed, k=3), *shared, *chance.choices(listed, k=3)])
-        story.asked("m", f"Use this:\n{gap.join(shown)}\n{asked}?", "yes, indeed")
-        contexts = story.contexts("yes, indeed") or []
-        assert (gap.join(other) in contexts) is found
+    for shared, is_shown in ((other[6:8], False), (other[6:20], True)):
+        words = gap.join([*chance.choices(listed, k=3), *shared, *chance.choices(listed, k=3)])
+        events = [gave(gap.join(shown), gap.join(other)), asked(f"{gap.join(shown)}\n{words}?")]
+        contexts = told(events, YES).contexts(YES) or []
+        assert (gap.join(other) in contexts) is is_shown
         assert gap.join(shown) in contexts
-
-
-def test_a_text_cut_by_a_formatter_is_still_found() -> None:
-    """The beginning of a long text is enough to know it."""
-    long = f"{A} {B} {C}" * 2
-    story = Story()
-    story.gave("r", long)
-    story.asked("m", f"Use {long[:200]}...", "yes, indeed")
-    assert story.contexts("yes, indeed") == [long]
-
-
-def test_other_model_calls_do_not_count() -> None:
-    """Documents that only a grader or a rewriter saw are no contexts of the answer."""
-    story = Story()
-    story.gave("r", A, B)
-    story.asked("grader", f"Is this of use? {B}", "no")
-    story.asked("m", f"Use {A}", "It leaves at 07:40.")
-    assert story.contexts("It leaves at 07:40.") == [A]
-
-
-def test_a_call_whose_output_went_into_the_answer_counts() -> None:
-    """Summaries made of documents pass their documents on to the answer."""
-    story = Story()
-    story.gave("r", A, B)
-    story.asked("map", f"Sum up: {A}", "The morning ferry is at 07:40 from the quay.")
-    story.asked("m", "Answer from: The morning ferry is at 07:40 from the quay.", "At 07:40.")
-    assert story.contexts("At 07:40.") == [A]
-
-
-def test_a_later_stage_knows_more_about_the_same_text() -> None:
-    """Of two copies of a text, that of the later stage is kept."""
-    story = Story()
-    story.gave("retriever", A, B)
-    story.gave("reranker", A, kind="chain")
-    story.asked("m", f"Use {A}", "yes, indeed")
-    story.root.text = "yes, indeed"
-    story.recorder.end(story.root)
-    found = find_contexts(story.ended[0], story.root.text).contexts
-    assert found is not None
-    assert [context.id for context in found] == ["reranker"]
-
-
-def test_a_text_inside_another_counts_once() -> None:
-    """A parent document shadows the child that it holds."""
-    story = Story()
-    story.gave("r", A, f"{A} {B}")
-    story.asked("m", f"Use {A} {B}", "yes, indeed")
-    assert story.contexts("yes, indeed") == [f"{A} {B}"]
-
-
-def test_without_a_match_the_last_list_outside_a_retriever_counts() -> None:
-    """The last list outside a retriever counts where no prompt holds a text."""
-    story = Story()
-    story.gave("r", A, B, C)
-    story.gave("filter", B, kind="chain")
-    story.asked("m", "the documents were paraphrased", "yes, indeed")
-    assert story.contexts("yes, indeed") == [B]
-
-
-def test_without_a_match_outermost_retrievers_count_once() -> None:
-    """Retrievals inside a retriever are part of it, and equal texts count once."""
-    story = Story()
-    outer = story.run("outer", story.root, RunKind.RETRIEVER)
-    story.gave("inner", A, C, parent="outer")
-    story.recorder.documents(outer, [Context(text=A), Context(text=B)])
-    story.recorder.end(outer)
-    story.gave("second", B)
-    assert story.contexts("yes, indeed") == [A, B]
-
-
-def test_texts_too_short_to_match_go_by_structure() -> None:
-    """A text of a word or two stands in a prompt by chance and proves nothing."""
-    story = Story()
-    story.gave("r", "ferry", "quay")
-    story.asked("m", "ferry or quay?", "yes, indeed")
-    assert story.contexts("yes, indeed") == ["ferry", "quay"]
-
-
-@pytest.mark.parametrize(("texts", "expected"), [((), []), ((A,), [A])])
-def test_an_empty_retrieval_is_not_no_retrieval(
-    texts: tuple[str, ...], expected: list[str]
-) -> None:
-    """A retrieval that found nothing gives an empty list of contexts."""
-    story = Story()
-    story.gave("r", *texts)
-    assert story.contexts("an answer") == expected
-
-
-def test_no_retrieval_gives_no_contexts() -> None:
-    """Without any list of documents there are no contexts at all."""
-    story = Story()
-    assert find_contexts(story.root.interaction, None).contexts is None
-
-
-def test_a_short_text_beside_a_seen_one_counts() -> None:
-    """A text too short to be searched belongs to the one that stood beside it."""
-    story = Story()
-    story.gave("r", A, "Price: 42 euros.")
-    story.asked("m", f"Use {A} Price: 42 euros.", "yes, indeed")
-    assert story.contexts("yes, indeed") == [A, "Price: 42 euros."]
-
-
-def test_texts_with_the_same_beginning_are_told_apart() -> None:
-    """Chunks under one long heading are each found by their own text."""
-    heading = "Handbook of the Skerrow Line, part three, on fares and luggage. " * 4
-    chunks = [f"{heading}{text}" for text in (A, B, C)]
-    story = Story()
-    story.gave("r", *chunks)
-    story.asked("m", f"Use {chunks[2]} and {chunks[0]}", "yes, indeed")
-    assert story.contexts("yes, indeed") == [chunks[2], chunks[0]]
-
-
-def test_texts_that_a_formatter_cut_do_not_hide_one_another() -> None:
-    """A text that is longer than what the model saw of it takes no more room than that."""
-    chunks = [f"{text} " * 9 for text in (A, B, C)]
-    story = Story()
-    story.gave("r", *chunks)
-    story.asked("m", "Use " + " ".join(chunk[:200] for chunk in chunks), "yes, indeed")
-    assert story.contexts("yes, indeed") == chunks
-
-
-def test_a_text_inside_json_is_found() -> None:
-    """Tools put documents into prompts as JSON."""
-    quoted = f'{A}\nThe pilot said "no".'
-    story = Story()
-    story.gave("r", quoted)
-    story.gave("other", B)
-    story.asked("m", json.dumps({"documents": [quoted, B]}), "yes, indeed")
-    assert story.contexts("yes, indeed") == [quoted, B]
 
 
 ODD = 'The pilot\'s order:\n"Dogs & cats <under 5 kg> stay below deck."\n\nNo more was said.'
@@ -198,253 +170,383 @@ ODD = 'The pilot\'s order:\n"Dogs & cats <under 5 kg> stay below deck."\n\nNo mo
     "form",
     [
         repr,
-        lambda text: repr(text.replace('"', "")) + repr(text),
         lambda text: repr(f'"{text}"'),
         json.dumps,
         html.escape,
         lambda text: html.escape(text, quote=False),
-        lambda text: textwrap.indent(text, "> "),
         lambda text: "> " + text.replace("\n", "\n> "),
         lambda text: textwrap.indent(text, "    "),
     ],
 )
-def test_a_text_in_another_form_is_found_beside_one_as_it_is(form: Callable[[str], str]) -> None:
-    """A formatter that escapes or quotes some texts hides none of them."""
-    story = Story()
-    story.gave("r", A, ODD, B)
-    story.asked("m", f"Use {A}\n{form(ODD)}\nor {B}", "yes, indeed")
-    assert story.contexts("yes, indeed") == [A, ODD, B]
+def test_text_in_another_form_is_found_beside_one_as_it_is(form: Callable[[str], str]) -> None:
+    events = [gave(A, ODD, B), asked(f"Use {A}\n{form(ODD)}\nor {B}")]
+    assert told(events, YES).contexts(YES) == [A, ODD, B]
 
 
-@pytest.mark.parametrize("length", [90, 120])
-def test_a_text_cut_short_is_found_beside_one_as_it_is(length: int) -> None:
-    """A text of which the model saw the first line or two was seen."""
-    long = f"{A} {B} {C}"
-    story = Story()
-    story.gave("r", long, f"{C} {B} {A}", A[:50])
-    story.asked("m", f"Use {A[:50]}\n{long[:length]}...", "yes, indeed")
-    assert story.contexts("yes, indeed") == [A[:50], long]
-
-
-def test_a_beginning_that_texts_share_tells_nothing_of_what_was_not_shown() -> None:
-    """Under a common heading, only texts that stand there with words of their own were seen."""
-    heading = "Handbook of the Skerrow Line, part three, on fares, dogs and luggage. "
-    chunks = [f"{heading}{text} {text} and so on" for text in (A, B, C)]
-    story = Story()
-    story.gave("r", *chunks)
-    story.asked("m", f"Use {chunks[2][:110]}... {chunks[0][:120]}...", "yes, indeed")
-    assert story.contexts("yes, indeed") == [chunks[2], chunks[0]]
-
-
-@pytest.mark.parametrize("next_one", ["", " ", " B"])
-def test_a_text_that_a_compressor_cut_is_that_of_the_compressor(next_one: str) -> None:
-    """A text that stands there in full is not also the beginning of its uncut form."""
-    long = f"{A} {B} {C}"
-    story = Story()
-    story.gave("r", long)
-    story.gave("compressor", f"{A} Bic", kind="chain")
-    story.asked("m", f"Use {A} Bic{next_one}", "yes, indeed")
-    assert story.contexts("yes, indeed") == [f"{A} Bic"]
-
-
-def test_a_parent_cut_short_shadows_the_child_that_it_begins_with() -> None:
-    """The parent was shown where far more than the child stands in the prompt."""
-    story = Story()
-    story.gave("r", A, f"{A} {B} {C}")
-    story.asked("m", f"Use {A} {B}...", "yes, indeed")
-    assert story.contexts("yes, indeed") == [f"{A} {B} {C}"]
-
-
-def test_of_equal_texts_in_one_list_the_first_counts() -> None:
-    """Two equal texts in one list are the first document, whatever an earlier stage called it."""
-    story = Story()
-    story.gave("before", A)
-    run = story.run("r", story.root, RunKind.RETRIEVER)
-    story.recorder.documents(run, [Context(text=A, id="first"), Context(text=A, id="second")])
-    story.recorder.end(run)
-    story.asked("m", f"Use {A}", "yes, indeed")
-    story.root.text = "yes, indeed"
-    story.recorder.end(story.root)
-    found = find_contexts(story.ended[0], story.root.text).contexts
-    assert found is not None
-    assert [context.id for context in found] == ["first"]
-
-
-def test_short_texts_keep_their_place_in_their_list() -> None:
-    """Texts too short to be looked for stand by their neighbours, in the prompt's order."""
-    story = Story()
-    story.gave("r", "Head.", A, "Price: 42.", B, "Free.", "Now.")
-    story.asked("m", f"Use Free. Now. {B} Head. {A} Price: 42.", "yes, indeed")
-    assert story.contexts("yes, indeed") == [B, "Free.", "Now.", "Head.", A, "Price: 42."]
-
-
-def test_a_wide_character_counts_as_two() -> None:
-    """A sentence of a dozen Chinese characters is long enough to be looked for."""
-    ferry, dogs = "渡轮每天七点四十分从北码头开出。", "狗在汽车甲板上必须拴着绳子。"
-    story = Story()
-    story.gave("r", ferry, dogs)
-    story.asked("m", f"请用:{dogs}", "必须拴着。")
-    assert story.contexts("必须拴着。") == [dogs]
-
-
-@pytest.mark.parametrize("asked", [f"Is this so? {A} Tell me.", f"{A} {C}"])
-def test_a_text_inside_the_question_was_not_shown_by_that(asked: str) -> None:
-    """A text that the user quotes is no context; behind the question it is one."""
-    for behind, expected in (("", [B]), (f"\n{A}", [B, A])):
-        story = Story()
-        story.root.query = asked
-        story.gave("r", A, B)
-        story.asked("m", f"Question: {asked}\nUse {B}{behind}", "yes, indeed")
-        assert story.contexts("yes, indeed") == expected
-
-
-def test_a_short_answer_is_that_of_the_call_with_documents() -> None:
-    """A grader that says the same word afterwards did not give the answer."""
-    story = Story()
-    story.gave("r", A, B)
-    story.asked("m", f"Use {B}", "Yes")
-    story.asked("grader", "Does 'Yes' answer the question?", "Yes")
-    assert story.contexts("Yes") == [B]
-
-
-def test_stages_within_a_retriever_are_not_what_it_gave() -> None:
-    """A filter inside it may let none pass, and the retriever give others all the same."""
-    story = Story()
-    outer = story.run("outer", story.root, RunKind.RETRIEVER)
-    story.gave("inner", A, parent="outer")
-    story.gave("filter", kind="chain", parent="outer")
-    story.recorder.documents(outer, [Context(text=B, id="outer")])
-    story.recorder.end(outer)
-    story.asked("m", "Of what was found, in other words", "yes, indeed")
-    assert story.contexts("yes, indeed") == [B]
-
-
-def test_what_a_retriever_found_before_it_raised_is_not_known_to_be_used() -> None:
-    """Sub-retrievals of one that failed were shown to nobody: without contexts, not without any."""
-    story = Story()
-    outer = story.run("outer", story.root, RunKind.RETRIEVER)
-    story.gave("inner", A, parent="outer")
-    story.recorder.fail(outer, ConnectionError())
-    story.asked("m", "Say that you do not know", "I do not know, sorry.")
-    assert story.contexts("I do not know, sorry.") is None
-
-
-NUMBERED = [
+ALTERED = [
     lambda text: " ".join(f"[{n}] {part}" for n, part in enumerate(text.split(". "))),
     lambda text: text.partition(". ")[2],
     lambda text: "\n".join(textwrap.wrap(f"- {text.upper().lower()}", 30)),
     lambda text: f"**{text}**<br>",
+    lambda text: f"é İ 水 {text.upper()}",
 ]
 
 
-@pytest.mark.parametrize("formatter", NUMBERED)
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_text_that_a_formatter_altered_is_known_by_its_words(
+@pytest.mark.parametrize("formatter", ALTERED)
+@pytest.mark.parametrize("seed", seeds(3))
+def test_text_that_a_formatter_altered_is_known_by_its_words(
     formatter: Callable[[str], str], seed: int
 ) -> None:
-    """Numbered, without its first sentence, wrapped or in bold: the texts shown, and no other."""
     texts = Variation(3 * seed).passages(4)
+    events = [gave(*texts), asked(f"Use:\n{formatter(texts[2])}\n{formatter(texts[0])}")]
+    assert told(events, YES).contexts(YES) == [texts[2], texts[0]]
+
+
+@pytest.mark.parametrize("question", [f"Is this so? {A} Tell me.", f"{A} {C}"])
+def test_text_inside_the_question_is_not_shown_by_that(question: str) -> None:
+    for behind, expected in (("", [B]), (f"\n{A}", [B, A])):
+        story = told([gave(A, B), asked(f"Question: {question}\nUse {B}{behind}")], YES)
+        story.root.query = question
+        assert story.contexts(YES) == expected
+
+
+def test_copy_of_a_text_in_a_later_list_counts_and_in_one_list_the_first() -> None:
+    for later, expected in ((["reranker"], "reranker"), (["first", "second"], "first")):
+        story = told([gave(A, B, name="early")], YES)
+        run = story.run("late", story.root, RunKind.CHAIN)
+        story.recorder.documents(run, [Context(text=A, id=one) for one in later])
+        story.recorder.end(run)
+        story.asked("m", f"Use {A}", YES)
+        story.recorder.end(story.root)
+        found = find_contexts(story.ended[0], YES).contexts or ()
+        assert [context.id for context in found] == [expected]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_stages_within_a_retriever_are_not_its_result(raises: bool) -> None:
     story = Story()
-    story.gave("r", *texts)
-    story.asked("m", f"Use:\n{formatter(texts[2])}\n{formatter(texts[0])}", "yes, indeed")
-    assert story.contexts("yes, indeed") == [texts[2], texts[0]]
+    outer = story.run("outer", story.root, RunKind.RETRIEVER)
+    story.gave("inner", A, C, parent="outer")
+    if raises:
+        story.recorder.fail(outer, ConnectionError())
+    else:
+        story.gave("filter", kind="chain", parent="outer")
+        story.recorder.documents(outer, [Context(text=A), Context(text=B)])
+        story.recorder.end(outer)
+    story.asked("m", "Of what was found, in other words", YES)
+    assert story.contexts(YES) == (None if raises else [A, B])
 
 
-@pytest.mark.parametrize("seed", seeds(6))
+@varied
 def test_calls_whose_short_outputs_are_quoted_belong_to_the_answer(seed: int) -> None:
     """Partial answers of a word or two lead to their documents, graders' words to none."""
     drawn = Variation(seed)
     first, second, other = drawn.passages(3)
     one, two, answer = drawn.short(), drawn.short(), drawn.sentence()
-    story = Story()
-    story.gave("r", other, first, second)
-    story.asked("grader", f"Answer good or bad: {other}", "good")
-    story.asked("part", f"Answer from {first}", one)
-    story.asked("another", f"Answer from {second}", two)
-    story.asked("whole", f"Be a good reader. Parts: {one}; {two}", answer)
-    assert story.contexts(answer) == [first, second]
+    events = [
+        gave(other, first, second),
+        asked(f"Answer good or bad: {other}", "good", "grader"),
+        asked(f"Answer from {first}", one, "part"),
+        asked(f"Answer from {second}", two, "another"),
+        asked(f"Be a good reader. Parts: {one}; {two}", answer, "whole"),
+    ]
+    assert told(events, answer).contexts(answer) == [first, second]
 
 
-@pytest.mark.parametrize("seed", seeds(6))
-def test_a_reply_that_its_instructions_hold_leads_to_no_documents(seed: int) -> None:
-    """A refusal that every prompt prescribes does not tie the refusing calls to the answer."""
+@varied
+def test_reply_that_its_instructions_hold_leads_to_no_documents(seed: int) -> None:
     drawn = Variation(seed)
     texts, refusal = drawn.passages(4), drawn.sentence()
     answer = drawn.sentence() if seed % 2 else drawn.short()
     right = drawn.chance.choice(texts)
-    story = Story()
-    story.gave("r", *texts)
-    for text in texts:
-        prompt = f"Where it does not answer, say: {refusal}\n{text}"
-        story.asked(text, prompt, answer if text == right else refusal)
-    assert story.contexts(answer) == [right]
+    prompts = {text: f"Where it does not answer, say: {refusal}\n{text}" for text in texts}
+    replies = [
+        asked(prompt, answer if text == right else refusal, text)
+        for text, prompt in prompts.items()
+    ]
+    assert told([gave(*texts), *replies], answer).contexts(answer) == [right]
 
 
-@pytest.mark.parametrize("seed", seeds(6))
-def test_the_answering_prompt_orders_what_it_shows(seed: int) -> None:
-    """A summary that it quotes was made of texts that follow, whatever order that call saw."""
+@varied
+def test_answering_prompt_orders_what_it_shows(seed: int) -> None:
     drawn = Variation(seed)
     old, kept, new = drawn.passages(3)
     summary, answer = drawn.sentence(), drawn.sentence()
-    story = Story()
-    story.gave("r", old, kept)
-    story.asked("summary", f"Sum up {kept} {old}", summary)
-    story.gave("again", new)
-    story.asked("model", f"So far: {summary}\n{new}\n{kept}", answer)
-    assert story.contexts(answer) == [new, kept, old]
+    events = [
+        gave(old, kept),
+        asked(f"Sum up {kept} {old}", summary, "summary"),
+        gave(new, name="again"),
+        asked(f"So far: {summary}\n{new}\n{kept}", answer),
+    ]
+    assert told(events, answer).contexts(answer) == [new, kept, old]
 
 
-@pytest.mark.parametrize("seed", seeds(6))
-def test_where_a_grader_lets_none_pass_the_model_saw_none(seed: int) -> None:
-    """Another call was shown the documents, and the answering call no word of them."""
+@varied
+def test_model_that_saw_no_document_of_another_call_has_none(seed: int) -> None:
     drawn = Variation(seed)
-    story = Story()
-    story.gave("r", *(texts := drawn.passages(2)))
-    story.asked("grader", f"Is this of use? {texts}", "no")
-    story.asked("model", f"Answer as you know: {drawn.sentence()}", "I do not know that.")
-    assert story.contexts("I do not know that.") == []
+    texts, answer = drawn.passages(2), "I do not know that."
+    events = [
+        gave(*texts),
+        asked(f"Is this of use? {texts}", "no", "grader"),
+        asked(f"Answer as you know: {drawn.sentence()}", answer),
+    ]
+    assert told(events, answer).contexts(answer) == []
 
 
-@pytest.mark.parametrize("seed", seeds(6))
-def test_sources_are_a_floor(seed: int) -> None:
-    """A source that an answer names counts, though it was too short to be searched."""
+@varied
+def test_rejected_document_does_not_come_back_with_its_grader(seed: int) -> None:
     drawn = Variation(seed)
-    long, short = drawn.passage(), drawn.short()
-    story = Story()
-    story.gave("r", long, short)
+    kept, rejected = documents = drawn.passages(2)
+    reason, answer = drawn.sentence(), drawn.sentence()
+    events = [
+        gave(*documents),
+        asked(f"Of use? {kept} {rejected}", reason, "grader"),
+        gave(kept, name="grade", kind="chain"),
+        asked(f"{kept}\nBecause: {reason}", answer),
+    ]
+    assert told(events, answer).contexts(answer) == [kept]
+
+
+@varied
+def test_source_too_short_to_be_searched_counts(seed: int) -> None:
+    drawn = Variation(seed)
+    long, short, answer = drawn.passage(), drawn.short(), drawn.sentence()
+    story = told([gave(long, short)], answer)
     documents = [Context(text=short), Context(text=long)]
     story.recorder.documents(story.root, documents, Origin.SOURCES)
-    answer = drawn.sentence()
-    story.asked("model", f"Use {long} and {short}", answer)
+    story.asked("m", f"Use {long} and {short}", answer)
     assert sorted(story.contexts(answer) or ()) == sorted([long, short])
 
 
-@pytest.mark.parametrize("seed", seeds(6))
-def test_a_text_that_holds_the_sentence_is_what_was_shown(seed: int) -> None:
-    """The window around a sentence, from its metadata, is the context where the prompt has it."""
+@varied
+def test_window_around_a_sentence_is_the_context_that_is_shown(seed: int) -> None:
     drawn = Variation(seed)
     sentences = [drawn.sentence() for _ in range(5)]
-    window = " ".join(sentences[1:4])
+    window, answer = " ".join(sentences[1:4]), drawn.sentence()
     story = Story()
     run = story.run("r", story.root, RunKind.RETRIEVER)
     one = Context(text=sentences[2], metadata={drawn.name(): window})
     story.recorder.documents(run, [one, Context(text=sentences[0])])
     story.recorder.end(run)
-    answer = drawn.sentence()
-    story.asked("model", f"Use {window}", answer)
+    story.asked("m", f"Use {window}", answer)
     assert story.contexts(answer) == [window]
 
 
-@pytest.mark.parametrize("seed", seeds(6))
-def test_words_of_a_query_do_not_show_a_document(seed: int) -> None:
-    """A prompt that quotes what a retriever was asked shows no document that shares its words."""
+@varied
+def test_words_of_a_query_show_no_document(seed: int) -> None:
     draw = Variation(seed)
     subject, (shown, *_) = draw.sentence(12)[:-1], draw.passages(1)
-    asked, unseen = f"{draw.word()} {subject}?", f"{draw.sentence()} {subject} {draw.sentence()}"
-    story = Story()
-    story.gave("r", shown)
-    story.gave("other", unseen)
-    other = next(run for run in story.root.interaction.runs if run.name == "other")
-    other.query = asked
-    story.asked("m", f"{asked}\n{shown}", draw.sentence())
-    assert story.contexts(draw.sentence()) == [shown]
+    query, unseen = f"{draw.word()} {subject}?", f"{draw.sentence()} {subject} {draw.sentence()}"
+    story = told([gave(shown), gave(unseen, name="other")], YES)
+    story.root.interaction.runs[-1].query = query
+    story.asked("m", f"{query}\n{shown}", YES)
+    assert story.contexts(YES) == [shown]
+
+
+# Texts of steps and tools.
+
+
+def wrote(*texts: str) -> Callable[[Story], None]:
+    """A step puts out texts."""
+
+    def write(story: Story) -> None:
+        step = story.run(f"step {texts}", story.root, RunKind.CHAIN)
+        story.recorder.documents(step, [Context(text=text) for text in texts], Origin.STEP)
+        story.recorder.end(step)
+
+    return write
+
+
+def tool(name: str, text: str, *, description: str = "", query: str = "") -> Any:
+    def call(story: Story) -> None:
+        run = story.run(name, story.root, RunKind.TOOL)
+        run.description, run.query = description, json.dumps({"query": query})
+        story.recorder.documents(run, [Context(text=text)], Origin.TEXT)
+        story.recorder.end(run)
+
+    return call
+
+
+def ended(events: Sequence[Callable[[Story], Any]], answer: str) -> Interaction:
+    story = told(events, answer)
+    story.recorder.end(story.root)
+    return story.root.interaction
+
+
+def found(
+    events: Sequence[Callable[[Story], Any]], answer: str
+) -> tuple[list[str], ContextSource | None]:
+    contexts, source = find_contexts(ended(events, answer), answer)
+    return [context.text for context in contexts or ()], source
+
+
+@varied
+def test_step_beside_documents_counts_for_what_only_it_says(seed: int) -> None:
+    drawn = Variation(seed)
+    documents = drawn.passages(2)
+    fact = f"{drawn.chance.randint(1000, 9999)} {drawn.name()}"
+    text, other = f"{drawn.sentence()} {fact} {drawn.sentence()}", drawn.passage()
+    quoted = f"{drawn.passage()} {text[: len(text) // 2]} {drawn.passage()}"
+    turns = f"{drawn.chance.choice(['Human', 'user'])}: {drawn.question()}\nassistant: {text}"
+    for step, answer, counts in (
+        ([text], fact, True),
+        ([text], quoted, True),
+        ([text, other], fact, True),
+        ([other], drawn.sentence(), False),
+        ([other], documents[0][:30], False),
+        ([turns], fact, False),
+        (["\n".join(documents)], documents[1], False),
+        ([f"[1] {documents[0][:60]}..."], documents[1], False),
+        (["If they do not say it, answer: I do not know."], "I do not know.", False),
+    ):
+        events = [gave(*documents), wrote(*step), asked("\n".join([*documents, *step]), answer)]
+        source = ContextSource.STEP if counts else ContextSource.PROMPT
+        assert found(events, answer) == ([*documents, *step] if counts else documents, source)
+
+
+@varied
+def test_query_and_row_that_is_not_shown_are_no_contexts(seed: int) -> None:
+    drawn = Variation(seed)
+    documents, query, one = drawn.passages(2), drawn.passage(), drawn.name()
+    number = drawn.chance.randint(1000, 9999)
+    row = f"[({number},)]"
+    record = repr({drawn.name(): value for value in (number, one, drawn.name())})
+
+    def ask(story: Story) -> None:
+        story.root.interaction.runs[-1].query = query
+
+    for step, shown, answer, counts in (
+        (row, row, str(number), True),
+        (row, f"Order {number} follows.", str(number), False),
+        (record, f"Always in {one}.", str(number), False),
+        (query, query, query[:40], False),
+    ):
+        events = [gave(*documents), ask, wrote(step), asked("\n".join([*documents, shown]), answer)]
+        assert found(events, answer)[0] == [*documents, *[step] * counts]
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "kind"),
+    [
+        ("search_docs", "", ToolKind.LOOKUP),
+        ("getRefundPolicy", "", ToolKind.LOOKUP),
+        ("book_search", "", ToolKind.LOOKUP),
+        ("get_weather_today", "", ToolKind.LOOKUP),
+        ("xy", "Searches the handbook. Books nothing.", ToolKind.LOOKUP),
+        ("xy", "xy(query: str) -> str\nUseful for questions about fares.", ToolKind.LOOKUP),
+        ("xy", "在手册中搜索", ToolKind.LOOKUP),
+        ("book_room", "Finds nothing.", ToolKind.ACTION),
+        ("get_current_time", "", ToolKind.ACTION),
+        ("transfer_to_writer", "", ToolKind.ACTION),
+        ("xy", "Calculates the sum of two numbers.", ToolKind.ACTION),
+        ("xy", "", ToolKind.UNKNOWN),
+    ],
+)
+def test_tool_kind_reads_name_then_description(name: str, description: str, kind: ToolKind) -> None:
+    assert tool_kind(name, description) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "is_nothing"),
+    [
+        ("No results found for ferry.", True),
+        ("Error: connection refused by host-7", True),
+        ("HTTP 503 Service Unavailable", True),
+        ("Keine Ergebnisse gefunden.", True),
+        ("没有找到相关内容", True),
+        ("No dogs are allowed on the ferry to Skarn.", False),
+        ("The error rate of the pump is 4 percent.", False),
+    ],
+)
+def test_reports_nothing_leaves_facts(text: str, is_nothing: bool) -> None:
+    words = fold(text).lower().replace(".", "").replace(":", "").split()
+    known = {"the", "to", "of", "is", "are", "on", "for", "ferry", "by", "a"}
+    assert reports_nothing(words, known, text) is is_nothing
+
+
+@varied
+def test_lookup_that_restates_its_arguments_is_evidence(seed: int) -> None:
+    drawn = Variation(seed)
+    query = drawn.sentence(drawn.chance.randint(4, 9))[:-5]
+    text, answer = f"{query} {drawn.chance.randint(10, 99)}", drawn.sentence()
+    look_up = tool(drawn.name(), text, description="Searches.", query=query)
+    events = [look_up, asked(f"{text}\n{drawn.question()}", answer)]
+    assert found(events, answer) == ([text], ContextSource.PROMPT)
+
+
+@varied
+def test_tool_of_unknown_kind_counts_for_what_the_answer_takes(seed: int) -> None:
+    drawn = Variation(seed)
+    text = drawn.passage()
+    for answer, is_used in ((text[: len(text) // 2], True), (drawn.sentence(), False)):
+        events = [tool(drawn.name(), text), asked(f"{text}\n{drawn.question()}", answer)]
+        assert has_retrieved(ended(events, answer), answer) is is_used
+
+
+@varied
+def test_earlier_turn_is_evidence_if_the_answer_takes_from_it(seed: int) -> None:
+    drawn = Variation(seed)
+    document, before = drawn.passages(2)
+
+    def turn(story: Story) -> None:
+        model = story.root.interaction.runs[-1]
+        model.prompt = (document, drawn.question(), before, drawn.question())
+        model.earlier = (2,)
+
+    for answer, expected in (
+        (document[: len(document) // 2], ([document], ContextSource.PROMPT)),
+        (before[: len(before) // 2], ([document, before], ContextSource.EARLIER_TURN)),
+    ):
+        texts, source = found([gave(document), asked(document, answer), turn], answer)
+        assert ([text for text in texts if text in (document, before)], source) == expected
+
+
+@varied
+def test_summary_that_quotes_the_answer_is_not_the_answer(seed: int) -> None:
+    drawn = Variation(seed)
+    answer, document = drawn.passages(2)
+    summary = f"{drawn.name()}: {answer}"
+    events = [gave(document), asked(document, answer), asked(answer, summary, "memory")]
+    interaction = ended(events, answer)
+    interaction.candidates = interaction.written = (summary,)
+    assert answer_of(interaction) == answer
+
+
+# Masked and rewritten texts.
+
+
+def store(name: str, text: str, kind: RunKind = RunKind.RETRIEVER) -> Callable[[Story], None]:
+    def give(story: Story) -> None:
+        run = story.run(name, story.root, kind)
+        story.recorder.documents(run, [Context(text=text, id="1")])
+        story.recorder.end(run)
+
+    return give
+
+
+@varied
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_rewritten_text_replaces_the_document_it_was_made_of(seed: int, is_masked: bool) -> None:
+    """Two stores that number their documents alike stay apart."""
+    drawn = Variation(seed)
+    secret = drawn.name()
+    texts = [f"{drawn.name()} {secret} {drawn.name()} {drawn.name()}", drawn.passage()]
+    later = texts[0].replace(secret, "***") if is_masked else texts[0]
+    events = [store("a", texts[0]), store("b", texts[1]), store("c", later, RunKind.CHAIN)]
+    interaction = told(events, YES).root.interaction
+    rewritten = Rewritten(interaction)
+    shown = [context.text for one in interaction.lists for context in rewritten.of(one)]
+    assert shown == [later, texts[1], later]
+
+
+@varied
+@pytest.mark.parametrize("in_place", [False, True])
+def test_postprocessor_rewrites_only_what_it_was_given(seed: int, in_place: bool) -> None:
+    texts = Variation(seed).passages(2)
+    short = texts[1][: len(texts[1]) // 2]
+    story = told([store("a", texts[0]), store("b", texts[1])], YES)
+    step = story.run("shorten", story.root, RunKind.RERANKER)
+    given = {"1": short if in_place else texts[1]}
+    replace_rewritten(step, [Context(text=f"{short} ...", id="1")], given)
+    lists = story.root.interaction.lists
+    assert [c.text for one in lists for c in one.contexts] == [texts[0], f"{short} ..."]
