@@ -29,12 +29,19 @@ class Document:
         self.id = "d1"
 
 
+class Hit:
+    """An object of the application's own, which only it can read."""
+
+    def __init__(self, text: str) -> None:
+        self.read = text
+
+
 class Log(list[Interaction]):
     """Ended interactions, with a recorder that fills it."""
 
-    def __init__(self) -> None:
+    def __init__(self, ttl: float = 60) -> None:
         super().__init__()
-        self.recorder = Recorder(self.append, ttl=60, max_open=100)
+        self.recorder = Recorder(self.append, ttl=ttl, max_open=100)
         self.incidents = Incidents()
 
     def open(self, question: str | None = "q", **more: Any) -> ManualInteraction:
@@ -59,6 +66,9 @@ class Log(list[Interaction]):
             for it in self
         ]
 
+    def told(self) -> list[tuple[str, str | None, list[str] | None]]:
+        return [(sample.question, sample.answer, texts(sample)) for sample in self.samples()]
+
 
 @pytest.fixture
 def log() -> Log:
@@ -69,85 +79,75 @@ def texts(sample: Sample) -> list[str] | None:
     return None if sample.contexts is None else [context.text for context in sample.contexts]
 
 
-class Hit:
-    """An object of the application's own, which only it can read."""
-
-    def __init__(self, text: str) -> None:
-        self.read = text
-
-
-def test_objects_of_the_applications_own_are_recorded(log: Log) -> None:
-    """`as_context` reads what `contexts` is given, beside texts and documents."""
-    options = {"as_context": lambda one: one.read if isinstance(one, Hit) else None}
-    with log.open(options=options) as it:
-        it.contexts([Hit(A), B])
-        it.contexts(Hit("Third."))
-        it.answer("yes")
-    (sample,) = log.samples()
-    assert texts(sample) == [A, B, "Third."]
-    assert not log.incidents.counts()
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"answer": 7}, {"root": ""}, {"retrieval_tools": "t"}, {"as_context": 1}, {"no": 1}]
-)
-def test_an_option_that_cannot_work_is_counted(log: Log, wrong: Any) -> None:
-    """The host's request goes on, and its interaction without the options."""
-    with log.open(options=wrong) as it:
-        it.contexts([A])
-        it.answer("yes")
-    (sample,) = log.samples()
-    assert (texts(sample), sample.answer) == ([A], "yes")
-    (counted,) = log.incidents.counts()
-    assert counted.startswith("capture interaction options: ")
-
-
-def test_what_is_said_is_the_sample(log: Log) -> None:
-    """Question, contexts, answer, metadata and tags are those that the application states."""
+def test_interaction_has_what_the_application_states(log: Log) -> None:
     with log.open("when?", metadata={"session_id": "s"}, tags=["blue"], name="help") as it:
         it.contexts([A, {"text": B, "id": "b", "score": 0.5}])
         it.contexts(Document(A, page=3))
         it.answer("At 07:40.")
         it.metadata({"user_id": "u"}, k=1)
     (sample,) = log.samples()
-    assert (sample.question, sample.answer, texts(sample)) == ("when?", "At 07:40.", [A, B])
+    assert log.told() == [("when?", "At 07:40.", [A, B])]
     assert (sample.session_id, sample.user_id, sample.metadata) == ("s", "u", {"k": 1})
     assert (sample.tags, log[0].root.name, sample.status) == (("blue",), "help", Status.OK)
 
 
-def test_documents_of_every_shape_are_read(log: Log) -> None:
-    """Documents keep id, score and scalar metadata; a pair holds a document and its score."""
-    with log.open() as it:
+def test_documents_keep_id_score_and_scalar_metadata(log: Log) -> None:
+    options = {"as_context": lambda one: one.read if isinstance(one, Hit) else None}
+    with log.open(options=options) as it:
         it.contexts([(Document(A, page=3, tree=[1]), 0.25), {"page_content": B}])
-    found = log.samples()[0].contexts
-    assert found is not None
+        it.contexts(Hit("Third."))
+    found = log.samples()[0].contexts or ()
     assert (found[0].id, found[0].score, found[0].metadata) == ("d1", 0.25, {"page": 3})
-    assert found[1].text == B
+    assert [context.text for context in found[1:]] == [B, "Third."]
+    assert not log.incidents.counts()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"answer": 7}, {"root": ""}, {"retrieval_tools": "t"}, {"as_context": 1}, {"no": 1}]
+)
+def test_option_that_cannot_work_is_counted(log: Log, wrong: Any) -> None:
+    with log.open(options=wrong) as it:
+        it.contexts([A])
+    assert log.told() == [("q", None, [A])]
+    (counted,) = log.incidents.counts()
+    assert counted.startswith("capture interaction options: ")
 
 
 @pytest.mark.parametrize("odd", [7, [7], {"no": "text"}, [None]])
-def test_what_is_no_document_is_counted_and_raises_nothing(odd: object, log: Log) -> None:
-    """A wrong call never reaches the application; it is counted."""
+def test_value_that_is_no_document_is_counted_and_raises_nothing(odd: object, log: Log) -> None:
     with log.open() as it:
         it.contexts(odd)
     assert log.incidents.counts() == {"capture contexts: TypeError": 1}
     assert log.samples()[0].contexts is None
 
 
-def test_an_empty_list_is_an_empty_retrieval(log: Log) -> None:
-    """Saying that nothing was found is not the same as saying nothing."""
+def test_empty_list_is_an_empty_retrieval(log: Log) -> None:
     with log.open() as it:
         it.contexts([])
     assert log.samples()[0].contexts == ()
 
 
+@pytest.mark.parametrize("answer", [None, "an earlier one"])
+def test_answer_of_none_is_no_answer(answer: str | None, log: Log) -> None:
+    with log.open() as it:
+        it.answer(answer)
+        it.answer(None)
+    assert log.samples()[0].answer is None
+    assert log.incidents.counts() == {}
+
+
+def test_question_of_none_is_empty_and_counted(log: Log) -> None:
+    with log.open(None) as it:
+        it.answer("a")
+    assert log.told() == [("", "a", None)]
+    assert log.incidents.counts() == {"capture interaction: no question": 1}
+
+
 def test_retriever_and_model_called_by_hand_are_one_interaction(log: Log) -> None:
-    """Runs without a known parent become children; contexts and answer are found in them."""
     with log.open("when?"):
         log.retriever(A, B)
         log.model(f"Use {B}", "yes, free of charge")
-    (sample,) = log.samples()
-    assert (texts(sample), sample.answer) == ([B], "yes, free of charge")
+    assert log.told() == [("when?", "yes, free of charge", [B])]
     assert [run.parent for run in log[0].runs] == [None, log[0].root, log[0].root]
 
 
@@ -159,10 +159,9 @@ def test_retriever_and_model_called_by_hand_are_one_interaction(log: Log) -> Non
         (GeneratorExit(), Status.CLOSED),
     ],
 )
-def test_an_exception_passes_through_and_tells_the_status(
+def test_exception_passes_through_and_tells_the_status(
     error: BaseException, status: Status, log: Log
 ) -> None:
-    """The body's exception reaches the application as the same object."""
     with pytest.raises(type(error)) as caught, log.open():
         raise error
     assert caught.value is error
@@ -171,32 +170,27 @@ def test_an_exception_passes_through_and_tells_the_status(
 
 
 def test_one_inside_another_joins_it(log: Log) -> None:
-    """One question is one interaction; what an inner one says counts in the outer one."""
     with log.open("when?") as outer:
         outer.contexts(A)
         with log.open("when?", metadata={"k": 1}) as inner:
             inner.contexts(B)
             inner.answer("part")
         outer.answer("whole")
-    (sample,) = log.samples()
-    assert (sample.question, sample.answer, texts(sample)) == ("when?", "whole", [A, B])
-    assert sample.metadata == {"k": 1}
+    assert log.told() == [("when?", "whole", [A, B])]
+    assert log.samples()[0].metadata == {"k": 1}
 
 
 def test_one_with_another_question_is_one_of_its_own(log: Log) -> None:
-    """Another question is another interaction; runs inside join the innermost one."""
     with log.open("one") as outer:
         outer.contexts(A)
         with log.open("one"), log.open("two") as inner:
             log.retriever(B)
             inner.answer("2")
         outer.answer("1")
-    found = {sample.question: (sample.answer, texts(sample)) for sample in log.samples()}
-    assert found == {"one": ("1", [A]), "two": ("2", [B])}
+    assert sorted(log.told()) == [("one", "1", [A]), ("two", "2", [B])]
 
 
 def test_inside_a_framework_run_one_with_another_question_joins(log: Log) -> None:
-    """A part of a framework's run is no interaction, whatever it asks."""
     with log.open("one"):
         run = log.recorder.start("chain", None, RunKind.CHAIN, "chain")
         assert run is not None
@@ -204,29 +198,19 @@ def test_inside_a_framework_run_one_with_another_question_joins(log: Log) -> Non
         with log.open("a part of it") as inner:
             inner.contexts(A)
         log.recorder.end(run)
-    assert [(sample.question, texts(sample)) for sample in log.samples()] == [("one", [A])]
+    assert log.told() == [("one", None, [A])]
 
 
-@pytest.mark.parametrize("answer", [None, "an earlier one"])
-def test_an_answer_of_none_is_no_answer(answer: str | None, log: Log) -> None:
-    """An answer of None means that there is no text, and the word is not scored."""
-    with log.open() as it:
-        it.answer(answer)
-        it.answer(None)
-    assert log.samples()[0].answer is None
-    assert log.incidents.counts() == {}
-
-
-def test_a_question_of_none_is_empty_and_counted(log: Log) -> None:
-    """A missing question reaches the application as nothing, and the counts as one incident."""
-    with log.open(None) as it:
+def test_interaction_of_another_evaluator_is_no_parent(log: Log) -> None:
+    other = Log()
+    with log.open("one"), other.open("two") as it:
         it.answer("a")
-    assert (log.samples()[0].question, log.samples()[0].answer) == ("", "a")
-    assert log.incidents.counts() == {"capture interaction: no question": 1}
+        log.retriever(A)
+    assert [len(found.runs) for found in (*log, *other)] == [2, 1]
 
 
 def test_interleaved_generators_are_samples_of_their_own(log: Log) -> None:
-    """Two streams that one consumer reads in turns are two questions with their own answers."""
+    """Two streams that one consumer reads in turns; nothing of them is left behind."""
 
     def stream(name: str) -> Iterator[str]:
         with log.open(name) as it:
@@ -239,12 +223,14 @@ def test_interleaved_generators_are_samples_of_their_own(log: Log) -> None:
     next(two)
     list(one)
     list(two)
-    found = [(sample.question, sample.answer, texts(sample)) for sample in log.samples()]
-    assert found == [("one", "one", [f"{A} one"]), ("two", "two", [f"{A} two"])]
+    assert log.told() == [(name, name, [f"{A} {name}"]) for name in ("one", "two")]
+    log.retriever(A)
+    assert [len(it.runs) for it in log] == [1, 1]
+    assert len(log.recorder) == 0
 
 
-def test_a_dropped_generator_swallows_no_other_question(log: Log) -> None:
-    """A stream that nobody reads on, and that is still held, takes nothing of the next request."""
+def test_dropped_generator_swallows_no_other_question(log: Log) -> None:
+    """A value set in one context is never taken back in another; nothing raises."""
 
     def stream() -> Generator[str, None, None]:
         with log.open("dropped"):
@@ -254,34 +240,27 @@ def test_a_dropped_generator_swallows_no_other_question(log: Log) -> None:
     next(tokens)
     with log.open("next") as it:
         it.answer("own")
-    assert [(sample.question, sample.answer) for sample in log.samples()] == [("next", "own")]
+    assert log.told() == [("next", "own", None)]
     contextvars.copy_context().run(tokens.close)
     log.retriever(A)
     assert [it.status for it in log] == [Status.OK, Status.CLOSED]
     assert len(log.recorder) == 0
+    assert log.incidents.counts() == {}
 
 
-def test_that_of_another_evaluator_is_no_parent(log: Log) -> None:
-    """Two evaluators in one process do not take one another's runs."""
-    other = Log()
-    with log.open("one"), other.open("two") as it:
-        it.answer("a")
-        log.retriever(A)
-    assert [len(found.runs) for found in (*log, *other)] == [2, 1]
+async def test_async_generator_of_a_dropped_request_ends_as_closed(log: Log) -> None:
+    async def stream() -> AsyncGenerator[str, None]:
+        async with log.open() as it:
+            it.contexts([A])
+            yield "token"
 
-
-def test_nothing_leaks_out_of_the_block(log: Log) -> None:
-    """After the block, in its own context, a root is a root again."""
-    with log.open():
-        pass
-    log.retriever(A)
-    assert [len(it.runs) for it in log] == [1]
-    assert len(log.recorder) == 0
+    tokens = stream()
+    await anext(tokens)
+    await tokens.aclose()
+    assert [it.status for it in log] == [Status.CLOSED]
 
 
 async def test_concurrent_tasks_do_not_mix(log: Log) -> None:
-    """Each task's runs belong to the interaction of that task."""
-
     async def request(number: int) -> None:
         async with log.open(f"q{number}"):
             await asyncio.sleep(0)
@@ -290,13 +269,11 @@ async def test_concurrent_tasks_do_not_mix(log: Log) -> None:
             log.model(f"Use {A} {number}", f"answer {number}")
 
     await asyncio.gather(*(request(number) for number in range(20)))
-    for sample in log.samples():
-        number = sample.question[1:]
-        assert (texts(sample), sample.answer) == ([f"{A} {number}"], f"answer {number}")
+    numbers = [question[1:] for question, _, _ in log.told()]
+    assert log.told() == [(f"q{n}", f"answer {n}", [f"{A} {n}"]) for n in numbers]
 
 
-async def test_a_task_that_outlives_it_neither_joins_it_nor_keeps_it(log: Log) -> None:
-    """Calls of a background task after the end are its own, and the interaction is freed."""
+async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log: Log) -> None:
     go = asyncio.Event()
 
     async def later() -> None:
@@ -310,61 +287,14 @@ async def test_a_task_that_outlives_it_neither_joins_it_nor_keeps_it(log: Log) -
     assert [it.root.query for it in log] == ["first"]
     log.clear()
     gc.collect()
-    found = [kept for kept in gc.get_objects() if type(kept) is Interaction]
-    assert "first" not in [kept.root.query for kept in found]
+    kept = [one for one in gc.get_objects() if type(one) is Interaction]
+    assert "first" not in [one.root.query for one in kept]
     go.set()
     await task
     assert [it.root.query for it in log] == ["later"]
 
 
-def test_a_generator_closed_in_another_context_ends_as_closed(log: Log) -> None:
-    """A value set in one context is never taken back in another; nothing raises."""
-
-    def stream() -> Generator[str, None, None]:
-        with log.open() as it:
-            it.contexts([A])
-            yield "token"
-
-    tokens = stream()
-    contextvars.copy_context().run(next, tokens)
-    tokens.close()
-    assert [it.status for it in log] == [Status.CLOSED]
-    assert log.incidents.counts() == {}
-
-
-async def test_an_async_generator_of_a_dropped_request_ends_as_closed(log: Log) -> None:
-    """An async stream that is closed early ends its interaction."""
-
-    async def stream() -> AsyncGenerator[str, None]:
-        async with log.open() as it:
-            it.contexts([A])
-            yield "token"
-
-    tokens = stream()
-    await anext(tokens)
-    await tokens.aclose()
-    assert [it.status for it in log] == [Status.CLOSED]
-
-
-def test_generators_that_take_turns_end_each_as_itself(log: Log) -> None:
-    """Interleaved generators of one context neither mix nor leave anything behind."""
-
-    def stream(name: str) -> Iterator[str]:
-        with log.open(name) as it:
-            yield "token"
-            it.answer(name)
-
-    one, two = stream("one"), stream("two")
-    next(one)
-    next(two)
-    list(one)
-    list(two)
-    log.retriever(A)
-    assert len(log.recorder) == 0
-
-
-def test_of_an_evaluator_it_is_scored_with_a_span() -> None:
-    """Without any framework, an interaction goes the whole way to the sinks."""
+def test_interaction_without_a_framework_is_scored() -> None:
     sink = MemorySink()
     judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
     with RagEval(metrics=["lexical.source_citation"], judge=judge, sinks=[sink]) as evals:
@@ -376,15 +306,12 @@ def test_of_an_evaluator_it_is_scored_with_a_span() -> None:
     assert sink.results[0].sample.question == "when?"
 
 
-def test_an_abandoned_one_leaves_nothing() -> None:
-    """One that never ends is abandoned, and its late end changes nothing."""
-    log = Log()
-    log.recorder = Recorder(log.append, ttl=1e-9, max_open=9)
+def test_abandoned_interaction_leaves_nothing() -> None:
+    log = Log(ttl=1e-9)
     it = log.open()
     it.__enter__()
     log.recorder.sweep()
     log.retriever(A)
     it.__exit__(None, None, None)
-    gc.collect()
     assert [found.status for found in log] == [Status.ABANDONED]
     assert len(log.recorder) == 0
