@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import Seen, World
 
-__all__ = ["ASPECTS", "check"]
-
-ASPECTS = ("question", "contexts", "answer", "spans", "status", "books")
+__all__ = ["check"]
 
 
 def check(shape: Shape, way: str) -> dict[str, str]:
@@ -29,29 +26,22 @@ def check(shape: Shape, way: str) -> dict[str, str]:
     expected = sorted(shape.expected(way), key=lambda e: (e.question, e.answer or ""))
     wrong = {"books": books} if books else {}
     if len(seen) != len(expected):
-        found = [(s.sample.question, s.sample.status.value) for s in seen]
+        found = [(one.sample.question, one.sample.status.value) for one in seen]
         wrong["books"] = f"interactions: {found}, not {len(expected)}; {books}"
-    return wrong | _differences(expected, seen)
-
-
-def _differences(expected: Sequence[Expected], seen: Sequence[Seen]) -> dict[str, str]:
-    wrong: dict[str, str] = {}
     for due, got in zip(expected, seen, strict=False):
-        for aspect, wanted, found in _pairs(due, got):
-            if wanted != found:
-                wrong.setdefault(aspect, f"{found!r}, not {wanted!r}")
-    if len(seen) < len(expected):
-        wrong |= dict.fromkeys(ASPECTS[:4], "nothing was captured")
+        for aspect, (wanted, captured) in _aspects(due, got).items():
+            if wanted != captured:
+                wrong.setdefault(aspect, f"{captured!r}, not {wanted!r}")
     return wrong
 
 
-def _pairs(due: Expected, got: Seen) -> list[tuple[str, Any, Any]]:
+def _aspects(due: Expected, got: Seen) -> dict[str, tuple[Any, Any]]:
     sample = got.sample
     contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
-    return [
-        ("question", due.question, sample.question),
-        ("contexts", None if due.contexts is None else list(due.contexts), contexts),
-        ("answer", due.answer, sample.answer),
-        ("spans", *((None, None) if due.spans is None else (tuple(due.spans), got.spans))),
-        ("status", due.status, sample.status),
-    ]
+    return {
+        "question": (due.question, sample.question),
+        "contexts": (None if due.contexts is None else list(due.contexts), contexts),
+        "answer": (due.answer, sample.answer),
+        "spans": (None, None) if due.spans is None else (tuple(due.spans), got.spans),
+        "status": (due.status, sample.status),
+    }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -20,25 +19,15 @@ from tests.viewers.genai_tab import problems
 __all__ = ["Seen", "World"]
 
 
-class Seen:
-    """One captured interaction.
+class Seen(NamedTuple):
+    """One captured interaction: its sample for any status, and spans as in `Expected.spans`."""
 
-    Attributes:
-        sample: As the evaluator would get it; built for every status.
-        spans: The spans below its RAG span, as `Expected.spans`.
-    """
-
-    def __init__(self, sample: Sample, spans: tuple[str, ...]) -> None:
-        self.sample = sample
-        self.spans = spans
+    sample: Sample
+    spans: tuple[str, ...]
 
 
 class World:
-    """An evaluator with one metric that costs nothing, and an in-memory exporter.
-
-    Args:
-        **config: Settings.
-    """
+    """An evaluator with one metric that costs nothing, and an in-memory exporter."""
 
     def __init__(self, **config: Any) -> None:
         self.exporter = InMemorySpanExporter()
@@ -92,27 +81,23 @@ class World:
 
 
 class _Watched(RagEval):
-    """Keeps what it is offered, whatever its status."""
+    """Keeps the samples that it is offered, whatever their status."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._samples: list[Sample] = []
-        self._samples_lock = threading.Lock()
         pipeline = self._pipeline
         submit = pipeline.submit
 
         def watched(request: Request) -> bool:
             # A request that is dropped releases its sample.
-            sample = request.sample()
-            with self._samples_lock:
-                self._samples.append(sample)
+            self._samples.append(request.sample())
             return submit(request)
 
         pipeline.submit = watched  # type: ignore[method-assign]
 
     def samples(self) -> list[Sample]:
-        with self._samples_lock:
-            return list(self._samples)
+        return list(self._samples)
 
 
 def _constant(_sample: Sample, _findings: Findings) -> Score:

@@ -154,48 +154,6 @@ def test_refusals_in_other_languages(refusing: str, answering: str) -> None:
     assert refusal(answering) is None
 
 
-REFUSALS = """
-Die Antwort ist nicht bekannt.|Dazu liegen mir keine Informationen vor.|Keine Angabe.
-In den Dokumenten steht dazu nichts.|Die Unterlagen enthalten keine Angaben zum Preis.
-Leider kann ich Ihnen dazu keine Auskunft geben.|Das geht aus dem Kontext nicht hervor.
-Es ist unklar, wann das Werk entstand.|Es tut mir leid, aber das weiß ich nicht.
-Basierend auf dem Kontext kann ich nicht bestimmen, wer es war.
-Die Frage lässt sich nicht beantworten.
-La réponse n'est pas connue.|Le contexte ne mentionne pas le prix.|Je n'en ai aucune idée.
-Désolé, je ne peux pas répondre à cette question.|On ne sait pas qui l'a écrit.
-Il est impossible de déterminer la date.|D'après le contexte, je ne peux pas dire qui a gagné.
-Les extraits fournis ne permettent pas de répondre.|Je ne dispose pas de cette information.
-La respuesta no se conoce.|No se sabe.|Lo siento, no puedo responder a esta pregunta.
-El contexto no menciona el precio.|No dispongo de datos suficientes.|Desconozco la respuesta.
-Según los documentos, no es posible determinar quién ganó.|No tengo ni idea.
-I'm afraid I have no idea.|The price is not stated in the documents.|I'm unsure.
-Nothing in the context says who won.|No relevant passages were found.|My sources are silent on that.
-"""
-ANSWERS = """
-Der Autor ist unbekannt.|Das ist nicht möglich.|Die Daten werden nicht gespeichert.
-Laut den Dokumenten enthält das Paket keine Batterien.|Die Antwort ist nicht Paris, sondern Rom.
-Ohne Ausweis erhalten Sie keine Auskunft.|Die Quelle ist nicht bekannt für ihr Wasser.
-Sie konnte die Antwort nicht finden und fragte Ada.|Der Text wurde nicht von Ada geschrieben.
-L'auteur est inconnu.|D'après le texte, le paquet ne contient pas de piles.|La source ne tarit pas.
-On ne peut pas entrer sans billet.|Les données ne sont pas conservées.|Elle ne savait pas nager.
-Je ne sais pas si c'est Paris, mais c'est Rome.|Il ne répond pas aux lettres.
-El autor es desconocido.|No se puede entrar sin billete.|Según el texto, la caja no contiene pilas.
-Los datos no se guardan.|La fuente no está lejos.|Ella no sabe nadar.|No, lo sabe Ana.
-The data are not kept.|I have no sugar.|Nothing in the box is sharp.|No passengers were found.
-"""
-
-
-@pytest.mark.parametrize(("texts", "refuses"), [(REFUSALS, True), (ANSWERS, False)])
-def test_the_kinds_of_its_words_make_a_clause_a_refusal(texts: str, refuses: bool) -> None:
-    """A person who cannot tell, or a silent source, makes a refusal; a bare "not" does not."""
-    wrong = [
-        text
-        for text in texts.strip().replace("\n", "|").split("|")
-        if (refusal(text) is not None) is not refuses
-    ]
-    assert wrong == []
-
-
 @pytest.mark.parametrize(
     "answer", ["I don't know.", "Die Antwort ist nicht bekannt.", "No se sabe."]
 )

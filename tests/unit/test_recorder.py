@@ -41,9 +41,10 @@ def log() -> Log:
     return Log()
 
 
-def test_a_root_with_retrieval_is_an_interaction(log: Log) -> None:
-    """An interaction is reported once, when its root ends, with all its runs."""
-    root = log.start("root")
+def test_root_with_retrieval_is_reported_once(log: Log) -> None:
+    """Also below a parent that was never seen, and where each event comes twice."""
+    root = log.start("root", parent="never seen")
+    assert log.recorder.start("root", "never seen", RunKind.CHAIN, "root") is None
     log.retrieve("r", "root")
     assert not log
     log.recorder.end(root)
@@ -52,37 +53,15 @@ def test_a_root_with_retrieval_is_an_interaction(log: Log) -> None:
     assert log[0].status is Status.OK
 
 
-def test_a_root_without_retrieval_is_none(log: Log) -> None:
-    """A root without retrieval is no interaction."""
+def test_root_without_retrieval_or_model_is_no_interaction(log: Log) -> None:
     log.recorder.end(log.start("root"))
+    retriever = log.start("alone", kind="retriever")
+    log.recorder.documents(retriever, [Context(text="a")])
+    log.recorder.end(retriever)
+    with suppressed():
+        assert log.recorder.start("ours", None, RunKind.CHAIN, "ours") is None
     assert not log
     assert len(log.recorder) == 0
-
-
-def test_a_retriever_alone_is_none(log: Log) -> None:
-    """A retrieval that nothing answers from is no interaction."""
-    root = log.start("root", kind="retriever")
-    log.recorder.documents(root, [Context(text="a")])
-    log.recorder.end(root)
-    assert not log
-
-
-def test_an_unseen_parent_makes_a_root(log: Log) -> None:
-    """A handler bound to a part of an application sees that part as a root."""
-    root = log.start("root", parent="never seen")
-    log.retrieve("r", "root")
-    log.recorder.end(root)
-    assert len(log) == 1
-
-
-def test_start_of_an_open_run_again_is_ignored(log: Log) -> None:
-    """A handler that was passed twice reports each run once."""
-    root = log.start("root")
-    assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
-    log.retrieve("r", "root")
-    log.recorder.end(root)
-    log.recorder.end(root)
-    assert len(log) == 1
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12))
@@ -100,13 +79,6 @@ def test_root_whose_id_is_used_again_is_another_interaction(names: list[str]) ->
     )
 
 
-def test_late_children_are_ignored(log: Log) -> None:
-    """A run that begins below an ended one starts no interaction of its own."""
-    log.recorder.end(log.start("root"))
-    assert log.recorder.start("late", "root", RunKind.MODEL, "late") is None
-    assert len(log.recorder) == 0
-
-
 @pytest.mark.parametrize(
     ("error", "status"),
     [
@@ -115,7 +87,7 @@ def test_late_children_are_ignored(log: Log) -> None:
         (GeneratorExit(), Status.CLOSED),
     ],
 )
-def test_the_status_says_how_it_ended(error: BaseException, status: Status, log: Log) -> None:
+def test_status_says_how_a_request_ended(error: BaseException, status: Status, log: Log) -> None:
     """Errors, cancellations and closed streams are told apart, and errors by their type."""
     root = log.start("root")
     log.retrieve("r", "root")
@@ -124,17 +96,7 @@ def test_the_status_says_how_it_ended(error: BaseException, status: Status, log:
     assert log[0].root.error_type == type(error).__qualname__
 
 
-def test_a_root_that_ends_before_its_model_was_closed(log: Log) -> None:
-    """A stream dropped by its reader looks like success; the open model tells."""
-    root = log.start("root")
-    log.retrieve("r", "root")
-    log.start("m", "root", "model")
-    log.recorder.end(root)
-    assert log[0].status is Status.CLOSED
-    assert all(run.end is not None for run in log[0].runs)
-
-
-def test_what_never_ends_is_abandoned() -> None:
+def test_request_past_its_time_limit_is_abandoned() -> None:
     """An interaction past its time limit is reported as abandoned and forgotten."""
     log = Log(ttl=1e-9)
     log.start("root")
@@ -153,12 +115,6 @@ def test_open_interactions_are_bounded() -> None:
         log.retrieve(f"r{name}", name)
     assert [it.root.id for it in log] == ["a"]
     assert len(log.recorder) == 2
-
-
-def test_our_own_evaluation_is_never_captured(log: Log) -> None:
-    """A run inside an evaluation starts no interaction."""
-    with suppressed():
-        assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
 
 
 def test_late_step_after_many_requests_starts_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +151,7 @@ def test_interleaved_interactions_never_mix(events: list[str]) -> None:
     ]
 
 
-def test_what_waits_for_somebody_is_reported_at_the_end(log: Log) -> None:
+def test_interrupted_request_is_reported_at_close(log: Log) -> None:
     """An interrupted interaction that this process will not resume is counted, once."""
     for thread in ("t1", "t2"):
         root = log.recorder.start(thread, None, RunKind.CHAIN, "graph", {"thread_id": thread})
@@ -211,7 +167,7 @@ def test_what_waits_for_somebody_is_reported_at_the_end(log: Log) -> None:
     assert len(log) == 2
 
 
-def test_what_waits_is_reported_at_exit() -> None:
+def test_interrupted_request_is_reported_at_exit() -> None:
     """A process that ends without a shutdown loses no interrupted interaction either."""
     code = """
 from rag_eval_hooks.capture import Recorder, RunKind
@@ -273,7 +229,7 @@ def test_resumed_interaction_keeps_what_the_first_part_knew(
     assert again.interaction.rewritten == rewritten
 
 
-def test_what_stopped_is_joined_by_where_it_stopped(log: Log) -> None:
+def test_interrupted_request_is_resumed_by_its_checkpoint(log: Log) -> None:
     """Two may wait in one conversation; each goes on as itself, in any order."""
     stopped(log, "one", "m1")
     stopped(log, "two", "m2")
@@ -284,7 +240,7 @@ def test_what_stopped_is_joined_by_where_it_stopped(log: Log) -> None:
     assert [(it.status, len(it.lists)) for it in log] == [(Status.OK, 1)] * 2
 
 
-def test_what_cannot_be_told_apart_is_not_joined(log: Log) -> None:
+def test_two_requests_that_fit_are_not_resumed(log: Log) -> None:
     """Interactions of which two fit are not resumed, and each is counted by its own end."""
     stopped(log, "one", "same")
     stopped(log, "two", "same")
@@ -295,7 +251,7 @@ def test_what_cannot_be_told_apart_is_not_joined(log: Log) -> None:
     assert [it.status for it in log] == [Status.INTERRUPTED] * 2
 
 
-def test_what_broke_off_is_counted_and_may_be_tried_again(log: Log) -> None:
+def test_failed_request_is_counted_and_may_be_tried_again(log: Log) -> None:
     """The further try is an interaction of its own, with the question and what was found."""
     stopped(log, "one", "m1", error=True)
     assert [it.status for it in log] == [Status.ERROR]
@@ -307,7 +263,7 @@ def test_what_broke_off_is_counted_and_may_be_tried_again(log: Log) -> None:
     assert not resuming(log, "m1")[1]
 
 
-def test_what_broke_off_keeps_nothing_else_alive(log: Log) -> None:
+def test_failed_request_keeps_nothing_else_alive(log: Log) -> None:
     """Prompts and runs of a counted interaction are freed while its finds wait."""
     stopped(log, "one", "m1", error=True)
     log.clear()
@@ -316,16 +272,7 @@ def test_what_broke_off_keeps_nothing_else_alive(log: Log) -> None:
     assert left == []
 
 
-def test_a_tried_retrieval_is_an_interaction(log: Log) -> None:
-    """A retriever that raised gave nothing, and was asked."""
-    root = log.start("root")
-    retriever = log.start("r", "root", "retriever")
-    log.recorder.fail(retriever, LookupError())
-    log.recorder.fail(root, LookupError())
-    assert [(it.status, it.lists) for it in log] == [(Status.ERROR, [])]
-
-
-def test_a_sweep_waits_for_what_another_found_over() -> None:
+def test_sweep_waits_for_reports_of_another_thread() -> None:
     """An end that another thread is just reporting is reported when a sweep returns."""
     reporting, goes_on = threading.Event(), threading.Event()
     reported: list[Interaction] = []
@@ -363,7 +310,7 @@ def test_a_sweep_waits_for_what_another_found_over() -> None:
     assert seen == [1]
 
 
-def test_what_begins_while_its_interaction_ends_is_kept_nowhere(log: Log) -> None:
+def test_run_that_starts_while_its_request_ends_is_kept_nowhere(log: Log) -> None:
     """A thread may report a child of a run that another thread ends at that moment."""
     root = log.start("root")
     parent = log.start("step", "root")
@@ -375,7 +322,7 @@ def test_what_begins_while_its_interaction_ends_is_kept_nowhere(log: Log) -> Non
     assert log.recorder.start("later", "late", RunKind.RETRIEVER, "later") is None
 
 
-def test_late_children_in_threads_begin_nothing_of_their_own(log: Log) -> None:
+def test_late_children_in_threads_start_no_request(log: Log) -> None:
     """A run that starts while its parent ends is a part of that or nothing, never a root."""
     names: list[str] = []
 
