@@ -105,15 +105,13 @@ def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder
 
     With it comes the embedder that the settings choose for the judge of this name.
     """
-    name, _, model = config.judge.partition(":")
-    if name != "openai":
+    if not config.judge.startswith("openai:"):
         return None, None
-    from rag_eval_hooks.judges import choose_embedder
-    from rag_eval_hooks.judges.choose import openai_judge
+    from rag_eval_hooks.judges import choose_embedder, choose_judge
     from rag_eval_hooks.judges.memo import Memo
 
     memo = Memo(output.with_name(f"{output.name}.replies"))
-    return openai_judge(config, model, None, memo=memo), choose_embedder(config)
+    return choose_judge(config, None, memo=memo), choose_embedder(config)
 
 
 def _mapped(texts: list[str]) -> dict[str, str]:

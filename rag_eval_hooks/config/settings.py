@@ -88,9 +88,7 @@ class RagEvalConfig(BaseSettings):
     judge_api_key: Secret = setting(None, "Key of that endpoint; never printed.")
     judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
     judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
-    judge_concurrency: Count = setting(
-        16, "Samples and judge calls at once; fewer while many get a 429 or a timeout."
-    )
+    judge_concurrency: Count = setting(16, "Most samples and judge calls at once.")
     judge_prices: Path = setting(None, "TOML file with prices, over those of the extra `prices`.")
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = setting(
         "auto",

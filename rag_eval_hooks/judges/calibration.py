@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -39,13 +40,7 @@ _RIDGE: Final = 0.1
 class Calibration:
     """Map from a judge's probability to a calibrated one (Platt 1999, on the log odds).
 
-    Attributes:
-        slope: Factor of the log odds.
-        intercept: Addition to the log odds.
-        cut: Calibrated probability from which a claim counts as supported.
-        judge: Name of the judge that it was made for.
-        version: Version of that judge.
-        labels: Number of labels.
+    `cut` is the calibrated probability from which a claim counts as supported.
     """
 
     slope: float = 1.0
@@ -116,17 +111,10 @@ class Calibration:
 class Agreement:
     """Agreement of probabilities with labels.
 
-    Attributes:
-        labels: Number of labels.
-        positive: Share of positive labels.
-        auroc: Chance that a positive has a higher probability than a negative; ties count half.
-        low: Lower end of its 95 % interval (Hanley and McNeil 1982).
-        high: Upper end.
-        cut: Cut with the highest balanced accuracy.
-        balanced_accuracy: Mean of the two classes' accuracies at that cut.
-        kappa: Cohen's kappa at that cut.
-        error: Expected calibration error in ten bins of equal size.
-        curve: Mean probability, share of positives and number of each bin.
+    `auroc` is the chance that a positive has a higher probability than a negative, ties half, and
+    `low` to `high` its 95 % interval (Hanley and McNeil 1982). `cut` has the highest balanced
+    accuracy, for which `kappa` (Cohen) is, too. `error` is the expected calibration error in ten
+    bins of equal size, and `curve` mean probability, share of positives and number of each bin.
     """
 
     labels: int
@@ -147,8 +135,8 @@ def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreeme
     Raises:
         ValueError: A class has no label, or the numbers differ.
     """
-    positives = [p for p, label in zip(probabilities, labels, strict=True) if label]
-    negatives = [p for p, label in zip(probabilities, labels, strict=True) if not label]
+    positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
+    negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:
         raise ValueError("labels of both kinds are needed")
     auroc = _auroc(positives, negatives)
@@ -175,41 +163,26 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
         ValueError: A class has no label, or the numbers differ.
     """
     odds = [_log_odds(p) for p in probabilities]
-    line, loss = (1.0, 0.0), _loss((1.0, 0.0), odds, labels)
+    slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):
-        step, part = _newton(line, odds, labels), 1.0
-        # A full step can overshoot; a part of it always gains, until nothing is left to gain.
-        while part > _EDGE:
-            tried = (line[0] - part * step[0], line[1] - part * step[1])
-            if (less := _loss(tried, odds, labels)) < loss:
-                line, loss = tried, less
-                break
-            part /= 2
-        else:
-            break
+        by_slope, by_intercept = _newton(slope, intercept, odds, labels)
+        # Far from the optimum a full step can overshoot.
+        part = min(1.0, 1.0 / max(math.hypot(by_slope, by_intercept), _EDGE))
+        slope, intercept = slope - part * by_slope, intercept - part * by_intercept
     # A judge whose order is wrong is refused by its AUROC, not turned around.
-    raw = Calibration(slope=max(line[0], 0.01), intercept=line[1])
+    raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))
 
 
-def _loss(line: tuple[float, float], odds: Sequence[float], labels: Sequence[bool]) -> float:
-    """Return the log loss of the labels, with the weight of the prior."""
-    loss = _RIDGE / 2 * ((line[0] - 1) ** 2 + line[1] ** 2)
-    for x, label in zip(odds, labels, strict=True):
-        value = line[0] * x + line[1]
-        loss += math.log1p(math.exp(-abs(value))) + max(value, 0.0) - label * value
-    return loss
-
-
 def _newton(
-    line: tuple[float, float], odds: Sequence[float], labels: Sequence[bool]
+    slope: float, intercept: float, odds: Sequence[float], labels: Sequence[bool]
 ) -> tuple[float, float]:
     """Return the step of Newton's method: gradient by the inverse of the second derivative."""
     a, b, d = _RIDGE, 0.0, _RIDGE
-    g0, g1 = _RIDGE * (line[0] - 1), _RIDGE * line[1]
+    g0, g1 = _RIDGE * (slope - 1), _RIDGE * intercept
     for x, label in zip(odds, labels, strict=True):
-        p = _sigmoid(line[0] * x + line[1])
+        p = _sigmoid(slope * x + intercept)
         weight, miss = p * (1 - p), p - label
         a, b, d = a + weight * x * x, b + weight * x, d + weight
         g0, g1 = g0 + miss * x, g1 + miss
@@ -260,7 +233,7 @@ def _curve(
 
 
 def _auroc(positives: Sequence[float], negatives: Sequence[float]) -> float:
-    wins = sum((p > n) + 0.5 * (p == n) for p in positives for n in negatives)
+    wins = sum(bisect_left(negatives, p) + bisect_right(negatives, p) for p in positives) / 2
     return wins / (len(positives) * len(negatives))
 
 
@@ -274,8 +247,8 @@ def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
 def _rates(
     positives: Sequence[float], negatives: Sequence[float], cut: float
 ) -> tuple[float, float]:
-    hit = sum(p >= cut for p in positives) / len(positives)
-    return hit, sum(p < cut for p in negatives) / len(negatives)
+    hit = 1 - bisect_left(positives, cut) / len(positives)
+    return hit, bisect_left(negatives, cut) / len(negatives)
 
 
 def _balanced(positives: Sequence[float], negatives: Sequence[float], cut: float) -> float:

@@ -45,45 +45,25 @@ class Cascade:
     Args:
         first: A judge, or its name as in the setting `judge`: fast and cheap.
         second: A judge, or its name: the one whose word counts.
-        unsure: Whether unsure verdicts, and those with a warning, are sent on; or two
-            probabilities, low and high: then verdicts with a probability between them are sent on
-            as well.
         floor: Probability with which any other verdict is sent on, in [0, 1]. Chosen by a hash of
             question and item: the same sample has the same verdicts everywhere.
 
     Raises:
-        ConfigError: `floor` is no probability, or `unsure` neither a flag nor two of them.
+        ConfigError: `floor` is no probability.
     """
 
     annotator_kind = AnnotatorKind.LLM
 
-    def __init__(
-        self,
-        first: str | Judge,
-        second: str | Judge,
-        *,
-        unsure: bool | tuple[float, float] = True,
-        floor: float = 0.02,
-    ) -> None:
-        if not isinstance(unsure, bool) and not _is_band(unsure):
-            raise ConfigError("unsure", unsure, "True, False, or two probabilities, low and high")
+    def __init__(self, first: str | Judge, second: str | Judge, *, floor: float = 0.02) -> None:
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
         self._given = (first, second)
-        self._unsure = unsure
         self._floor = float(floor)
 
     def resolved(self, choose: Callable[[str], Judge]) -> Cascade:
-        """Return the cascade with judges in place of names.
-
-        Args:
-            choose: Makes a judge from its name.
-
-        Raises:
-            ConfigError: A name is unknown.
-        """
+        """Return the cascade with judges in place of names, made by `choose`."""
         first, second = (choose(one) if isinstance(one, str) else one for one in self._given)
-        return Cascade(metered(first), metered(second), unsure=self._unsure, floor=self._floor)
+        return Cascade(metered(first), metered(second), floor=self._floor)
 
     @property
     def first(self) -> Judge:
@@ -117,17 +97,19 @@ class Cascade:
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Return findings of the first judge, and of the second what that lacks or cannot tell."""
-        findings = await _tried(self.first, sample, wanted, known)
-        lacking = frozenset(kind for kind in wanted if self._lacks(getattr(findings, kind)))
+        first = await _tried(self.first, sample, wanted, known)
+        lacking = frozenset(kind for kind in wanted if _lacks(getattr(first, kind)))
         kept = wanted - lacking
-        findings = replace(findings, by=dict.fromkeys(kept, (Maker.of(self.first),)))
-        sent = self._sent(sample.question, kept, findings, known)
-        others, second = await asyncio.gather(
-            self._completed(sample, lacking, known),
-            self._again(sample, sent, known),
+        first = replace(first, by=dict.fromkeys(kept, (Maker.of(self.first),)))
+        sent = self._sent(sample.question, kept, first, known)
+        lists = {base: tuple(getattr(known, base)[at] for at in places)
+                 for base, places in _by_list(sent).items()}  # fmt: skip
+        others, verdicts = await asyncio.gather(
+            _tried(self.second, sample, lacking, known),
+            _tried(self.second, sample, frozenset(sent), replace(known, **lists)),
         )
-        findings = findings.merged(_made_only(others, findings))
-        return findings.merged(self._joined(findings, second, sent, known)) if sent else findings
+        others = replace(others, by=dict.fromkeys(lacking, (Maker.of(self.second),)))
+        return first.merged(_made_only(others, first)).merged(self._joined(first, verdicts, sent))
 
     async def warm_up(self) -> None:
         """Load local models of both judges."""
@@ -138,29 +120,6 @@ class Cascade:
     async def aclose(self) -> None:
         """Close both judges."""
         await asyncio.gather(self.first.aclose(), self.second.aclose())
-
-    def _lacks(self, finding: Any) -> bool:
-        """Return whether the second judge has to make a finding as a whole."""
-        if isinstance(finding, NotScored):
-            return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
-        if not self._unsure:
-            return False
-        if isinstance(finding, Verdict):
-            return not finding.sure
-        # The verdicts on claims and entities are sent on one by one, chunks as a whole.
-        return isinstance(finding, tuple) and any(
-            not isinstance(one, Support | Verdict) and not getattr(one, "sure", True)
-            for one in finding
-        )
-
-    async def _completed(
-        self, sample: Sample, lacking: frozenset[Finding], known: Findings
-    ) -> Findings:
-        """Return the findings of the second judge that the first could not make."""
-        if not lacking:
-            return Findings()
-        findings = await _tried(self.second, sample, lacking, known)
-        return replace(findings, by=dict.fromkeys(lacking, (Maker.of(self.second),)))
 
     def _sent(
         self, question: str, kinds: frozenset[Finding], findings: Findings, known: Findings
@@ -180,50 +139,49 @@ class Cascade:
     def _chance(self, verdict: Support | Verdict) -> float:
         """Return the probability with which a verdict is sent on."""
         doubtful = not verdict.sure or bool(getattr(verdict, "warning", ""))
-        if isinstance(self._unsure, tuple) and verdict.probability is not None:
-            low, high = self._unsure
-            doubtful = doubtful or low < verdict.probability < high
-        return 1.0 if self._unsure and doubtful else self._floor
+        return 1.0 if doubtful else self._floor
 
-    async def _again(self, sample: Sample, sent: Positions, known: Findings) -> Findings:
-        """Return what the second judge says of the chosen items."""
-        if not sent:
-            return Findings()
-        lists: dict[str, Any] = {
-            base: tuple(getattr(known, base)[at] for at in positions)
-            for base, positions in _by_list(sent).items()
-        }
-        return await _tried(self.second, sample, frozenset(sent), replace(known, **lists))
-
-    def _joined(
-        self, first: Findings, second: Findings, sent: Positions, known: Findings
-    ) -> Findings:
+    def _joined(self, first: Findings, second: Findings, sent: Positions) -> Findings:
         """Return the verdicts of the first judge, with the second's on what was sent on."""
         values: dict[str, Any] = {}
         by: dict[Finding, tuple[Maker, ...]] = {}
+        makers = (Maker.of(self.first), Maker.of(self.second))
         for kind, positions in sent.items():
-            mine, others = getattr(first, kind), getattr(second, kind)
-            listed = _by_list(sent)[ABOUT[kind]]
+            others, listed = getattr(second, kind), _by_list(sent)[ABOUT[kind]]
             if isinstance(others, NotScored) or len(others) != len(listed):
                 # The first judge's verdicts stand, unsure ones as unsure.
                 continue
-            values[kind.value] = tuple(
-                replace(others[listed.index(at)], judge=self.second.name, sent_on=chance)
-                if at in positions
-                else replace(verdict, judge=self.first.name, sent_on=chance)
-                for at, (verdict, chance) in enumerate(
-                    zip(mine, map(self._chance, mine), strict=True)
+            joined = list(getattr(first, kind))
+            for at, verdict in enumerate(joined):
+                is_sent = at in positions
+                joined[at] = replace(
+                    others[listed.index(at)] if is_sent else verdict,
+                    judge=makers[is_sent].name,
+                    sent_on=self._chance(verdict),
                 )
-            )
-            makers = (Maker.of(self.first), Maker.of(self.second))
-            by[kind] = makers[1:] if len(positions) == len(mine) else makers
+            values[kind.value] = tuple(joined)
+            by[kind] = makers[1:] if len(positions) == len(joined) else makers
         return Findings(**values, usage=second.usage, by=by)
+
+
+def _lacks(finding: Any) -> bool:
+    """Return whether the second judge has to make a finding as a whole."""
+    if isinstance(finding, NotScored):
+        return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
+    if isinstance(finding, Verdict):
+        return not finding.sure
+    # The verdicts on claims and entities are sent on one by one, chunks as a whole.
+    return isinstance(finding, tuple) and any(
+        not isinstance(one, Support | Verdict) and not getattr(one, "sure", True) for one in finding
+    )
 
 
 async def _tried(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
     """Return what a judge makes; what it raises is the cause of the absence of all of it."""
+    if not wanted:
+        return Findings()
     try:
         return await judge.make(sample, wanted, known)
     except JudgeError as error:
@@ -252,15 +210,6 @@ def _by_list(sent: Positions) -> dict[Finding, list[int]]:
     for kind, positions in sent.items():
         lists.setdefault(ABOUT[kind], set()).update(positions)
     return {base: sorted(at) for base, at in lists.items()}
-
-
-def _is_band(given: object) -> bool:
-    return (
-        isinstance(given, tuple)
-        and len(given) == 2
-        and all(isinstance(one, int | float) for one in given)
-        and 0 <= given[0] <= given[1] <= 1
-    )
 
 
 def _draw(question: str, kind: Finding, item: str) -> float:

@@ -35,7 +35,7 @@ _CALL_BOUNDS: Final = [
 _LEVELS: Final[tuple[tuple[str, str, Callable[[GateState], int]], ...]] = (
     (
         semconv.METRIC_JUDGE_LIMIT,
-        "Calls that may be in flight: fewer while many get a 429 or a time-out.",
+        "Calls that may be in flight.",
         lambda state: state.limit,
     ),
     (semconv.METRIC_JUDGE_USAGE, "Calls in flight.", lambda state: state.in_flight),

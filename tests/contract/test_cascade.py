@@ -52,37 +52,26 @@ SUPPORTS = st.builds(Support, st.just((False,)), verdict=KINDS, probability=st.f
 VERDICTS = st.builds(Verdict, st.just(False), sure=st.booleans())
 
 
-@given(st.lists(st.tuples(SUPPORTS, VERDICTS, VERDICTS), min_size=1, max_size=8), st.data())
+@given(st.lists(st.tuples(SUPPORTS, VERDICTS, VERDICTS), min_size=1, max_size=8))
 def test_only_what_is_doubtful_is_sent_on(
-    rows: list[tuple[Support, Verdict, Verdict]], data: st.DataObject
+    rows: list[tuple[Support, Verdict, Verdict]],
 ) -> None:
-    """Unsure verdicts, and probabilities in the band, are the second's; each says who gave it."""
+    """Unsure verdicts are the second's; each says who gave it."""
     support, agreement, found = zip(*rows, strict=True)
     script = Findings(answer_support=support, answer_agreement=agreement, entities_found=found)
-    band = data.draw(st.none() | st.tuples(st.floats(0, 0.5), st.floats(0.5, 1)))
     model = Model(yes)
-    cascade = Cascade(ScriptedJudge(script), model, unsure=band or True, floor=0.0)
+    cascade = Cascade(ScriptedJudge(script), model, floor=0.0)
     findings = asyncio.run(task_of(len(rows)).by(cascade))
-    low, high = band or (0.0, 0.0)
     doubts = 0
     for kind in ALL:
         for before, after in zip(getattr(script, kind), getattr(findings, kind), strict=True):
-            chance = before.probability
-            doubtful = not before.sure or (chance is not None and low < chance < high)
-            doubts += doubtful
-            if doubtful:
+            doubts += not before.sure
+            if not before.sure:
                 assert (after.reason, after.judge, after.sent_on) == ("model", "model", 1.0)
             elif after.judge:
                 assert (after.judge, after.sent_on) == ("scripted", 0.0)
             assert after.sure
     assert len(model.calls) == bool(doubts)
-
-
-@pytest.mark.parametrize("band", [(0.7, 0.2), (-0.1, 0.5), (0.1,), "half", 0.5])
-def test_a_band_is_two_probabilities(band: Any) -> None:
-    """Anything else stops the start, and the error names the argument."""
-    with pytest.raises(ConfigError, match="unsure"):
-        Cascade("local", "openai:x", unsure=band)
 
 
 async def test_the_floor_sends_its_share() -> None:
