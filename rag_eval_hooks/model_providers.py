@@ -17,13 +17,7 @@ __all__ = ["EMBEDDERS", "JUDGES", "TOKEN_SCORERS", "NameTable"]
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Names that one setting accepts.
-
-    Attributes:
-        setting: The setting.
-        rows: For each name what stands behind its colon: nothing, `:<model>`, or `[:<model>]` where
-            it may be left out.
-    """
+    """Names that one setting accepts."""
 
     setting: str
     rows: Mapping[str, str]

@@ -193,13 +193,7 @@ def _newton(
 def cross_fitted(
     probabilities: Sequence[float], labels: Sequence[bool], groups: Sequence[int]
 ) -> tuple[list[float], list[bool]]:
-    """Return calibrated probabilities and verdicts, each by a fit that has not seen its group.
-
-    Args:
-        probabilities: As the judge gave them.
-        labels: Their labels.
-        groups: Number of the sample that each is of: labels of one sample are alike.
-    """
+    """Return calibrated probabilities and verdicts, each by a fit that has not seen its group."""
     calibrated, verdicts = list(probabilities), [p >= 0.5 for p in probabilities]
     for fold in range(_FOLDS):
         seen = [i for i, group in enumerate(groups) if group % _FOLDS != fold]

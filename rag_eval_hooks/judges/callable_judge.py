@@ -24,13 +24,7 @@ _WANTS = "a function of one argument, the messages, that returns the reply's tex
 
 
 class CallableChat(ChatAdapter):
-    """One function as a model, asked in text mode.
-
-    Args:
-        function: Takes messages, gives a text.
-        name: Annotator on the scores.
-        limits: Limits of the calls; retries are left to the function's own client.
-    """
+    """One function as a model, asked in text mode."""
 
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)

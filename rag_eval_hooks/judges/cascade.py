@@ -102,8 +102,10 @@ class Cascade:
         kept = wanted - lacking
         first = replace(first, by=dict.fromkeys(kept, (Maker.of(self.first),)))
         sent = self._sent(sample.question, kept, first, known)
-        lists = {base: tuple(getattr(known, base)[at] for at in places)
-                 for base, places in _by_list(sent).items()}  # fmt: skip
+        lists: dict[str, Any] = {
+            base.value: tuple(getattr(known, base)[at] for at in places)
+            for base, places in _by_list(sent).items()
+        }
         others, verdicts = await asyncio.gather(
             _tried(self.second, sample, lacking, known),
             _tried(self.second, sample, frozenset(sent), replace(known, **lists)),

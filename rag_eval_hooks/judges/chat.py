@@ -37,14 +37,7 @@ def _ignore() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One reply.
-
-    Attributes:
-        text: Text of the reply.
-        usage: What the reply took, retries included.
-        accept: To be called when everything that was asked for was read from the text: only
-            then does a memo keep it.
-    """
+    """One reply."""
 
     text: str
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
@@ -88,15 +81,7 @@ class OutputMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Reply of a client.
-
-    Attributes:
-        read: Returns the text, or raises `ReplyError`.
-        input_tokens: Tokens as the provider counts them, or anything else for unknown.
-        output_tokens: Tokens of the reply, by the same rule.
-        model: Name of the model that replied, as the endpoint reports it.
-        id: The reply's id.
-    """
+    """Reply of a client."""
 
     read: Callable[[], str]
     input_tokens: object = None
@@ -117,12 +102,7 @@ _NO_SUCH_MODE: Final = (NotImplementedError, TypeError, ValueError, AttributeErr
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """Features of requests that a model takes.
-
-    Attributes:
-        mode: Position in the adapter's modes.
-        temperature: True while a temperature is sent.
-    """
+    """Features of requests that a model takes."""
 
     mode: int = 0
     temperature: bool = True
@@ -147,15 +127,6 @@ class ChatAdapter(ABC):
     The output modes are tried from first to last; the first that the model takes is remembered,
     as is a refusal of the temperature. Calls to a client that is not ours run in a fresh context,
     so that neither run configurations nor callbacks of the application reach them.
-
-    Args:
-        caller: Kind and model.
-        modes: Output modes to try.
-        limits: Limits of the calls.
-        temperature: Sampling temperature, or None to send none.
-
-    Attributes:
-        memo_scope: Text that tells this model from others of the same name, such as its endpoint.
     """
 
     memo_scope = ""
@@ -262,10 +233,6 @@ class ChatAdapter(ABC):
 
 def only_text(content: object, calls: Sequence[object]) -> str:
     """Return the one text of a reply that has a content, tool calls, or both.
-
-    Args:
-        content: Text beside the tool calls.
-        calls: The arguments of each tool call, as JSON.
 
     Raises:
         ReplyError: There is no text, or more than one tool call.

@@ -20,12 +20,7 @@ Vector: TypeAlias = "array[float]"
 
 
 class VectorCache:
-    """Vectors by a hash of their text, and the making of those that lack.
-
-    Args:
-        name: What errors call the embedder.
-        size: Vectors kept; the least recently used leave first.
-    """
+    """Vectors by a hash of their text, and the making of those that lack."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -42,10 +37,6 @@ class VectorCache:
         make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
     ) -> list[list[float]]:
         """Return one vector per text, in order.
-
-        Args:
-            texts: The texts.
-            make: Gives one vector for each text that is not cached.
 
         Raises:
             JudgeError: The vectors have different lengths; or as `make` does.

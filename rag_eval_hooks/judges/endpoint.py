@@ -89,13 +89,7 @@ class _StoppedError(openai.OpenAIError):
 
 @dataclass(slots=True, eq=False)
 class _Post:
-    """One call in flight, as the hooks of the HTTP client see it.
-
-    Attributes:
-        body: JSON that is sent. The client is given an empty one: older ones log what they send.
-        meter: Counts each try.
-        tries: Tries that were sent.
-    """
+    """One call in flight, as the hooks of the HTTP client see it."""
 
     body: bytes
     meter: Meter
@@ -106,11 +100,7 @@ _post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None
 
 
 class Endpoint:
-    """JSON documents by POST to one endpoint, with the retries of OpenAI's own client.
-
-    Args:
-        options: Address and credentials.
-    """
+    """JSON documents by POST to one endpoint, with the retries of OpenAI's own client."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
@@ -128,11 +118,6 @@ class Endpoint:
 
     async def post(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
         """Send a JSON document to a path behind the base URL, and return the JSON of the reply.
-
-        Args:
-            path: Such as `/chat/completions`.
-            document: The body.
-            meter: Counts each try before it is sent.
 
         Raises:
             openai.APIStatusError: The status is 400 or above.

@@ -40,13 +40,6 @@ class LocalModel(Generic[I, R]):
     Items that come while a batch runs go through the model together, equal ones once. A failure to
     load is remembered: each later call fails at once with the same message.
 
-    Args:
-        source: The model's name or path, for errors.
-        caller: The model as calls are reported.
-        load: Loads the model.
-        process: Where the model runs.
-        size: Items in a batch, more only when one caller has more.
-
     Raises:
         ConfigError: A process is asked for and cannot be started here.
     """

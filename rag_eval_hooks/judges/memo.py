@@ -161,11 +161,6 @@ class MemoChat:
 
     Only a reply that its reader accepts (`Completion.accept`) is kept. A reply from the memo took
     nothing.
-
-    Args:
-        chat: The model.
-        memo: Keeps the replies.
-        scope: Text that tells this model from others of the same name, such as its endpoint.
     """
 
     def __init__(self, chat: Chat, memo: Memo, *, scope: str = "") -> None:

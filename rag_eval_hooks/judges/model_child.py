@@ -56,11 +56,7 @@ def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | Jud
 
 
 def serve(connection: Connection) -> None:
-    """Load a model and answer batches until the other end is gone. Runs in the child.
-
-    Args:
-        connection: First receives the model's source and `Load`, then batches.
-    """
+    """Load a model and answer batches until the other end is gone. Runs in the child."""
     _end_with_parent()
     # They go to the whole process group and mean the application, which finishes its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

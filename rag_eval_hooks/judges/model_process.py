@@ -101,11 +101,6 @@ class ModelProcess(Generic[I, R]):
 
     `run` blocks and belongs to one thread. The child ends with this process: it reads the end of
     its socket, checks its parent every second and, on Linux, is killed by the kernel.
-
-    Args:
-        source: The model's name or path, for errors.
-        load: Loads the model in the child.
-        reply_timeout: Seconds after which a child that has not replied is killed.
     """
 
     def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:

@@ -40,13 +40,7 @@ class OpenAIJudge(LLMJudge):
 
 
 class OpenAIChat(ChatAdapter):
-    """One model behind `/chat/completions`.
-
-    Args:
-        model: The endpoint's name for the model.
-        options: Address and limits of the endpoint.
-        temperature: Sampling temperature, or None to send none.
-    """
+    """One model behind `/chat/completions`."""
 
     _is_ours = True
 

@@ -100,11 +100,7 @@ class Prices:
             raise ConfigError("prices", str(path), wants) from error
 
     def of(self, model: str) -> Price | None:
-        """Return the prices of a model, or None; the first time, None is logged.
-
-        Args:
-            model: Name, with or without the kind before it: `openai:gpt-4o-mini`.
-        """
+        """Return the prices of a model, or None; the first time, None is logged."""
         if model not in self._priced:
             price = self._priced[model] = self._in_table(model) or self._in_list(model)
             if price is None and (self._models or self._base_url):

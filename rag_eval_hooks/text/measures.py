@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -20,7 +20,7 @@ from rag_eval_hooks.text.numbers import (
 )
 from rag_eval_hooks.text.unit_names import CODES, LOOSE, MONTHS, UNITS, may_hold_part, part_spans
 
-__all__ = ["Measure", "agree", "is_total", "measures"]
+__all__ = ["Measure", "agree", "measures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,10 +371,3 @@ def _same_date(said: Measure, stated: Measure) -> bool:
         for one in said.dates
         for two in stated.dates
     )
-
-
-def is_total(said: Measure, stated: Iterable[Measure]) -> bool:
-    """Return whether a quantity is the sum of two or more stated ones of its unit, or of all."""
-    values = [m.value for m in stated if m.unit in (said.unit, "") and not math.isnan(m.value)][:12]
-    pairs = {a + b for i, a in enumerate(values) for b in values[i + 1 :]}
-    return said.value in pairs or (len(values) > 1 and said.value == sum(values))

@@ -25,12 +25,7 @@ __all__ = [
 
 
 class Number(NamedTuple):
-    """A value that a text states; equal values are equal however they are written.
-
-    Attributes:
-        value: The exact value, sign kept; in percent for a percentage.
-        percent: Whether it is a percentage: 0.305 % is not 0.305.
-    """
+    """A value that a text states; equal values are equal however they are written."""
 
     value: Decimal
     percent: bool = False
@@ -166,13 +161,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 class Words:
-    """A text with its words, at which slow patterns are tried.
-
-    Attributes:
-        text: As written.
-        at: Where each word begins, and the word in lower case, in order.
-        known: The words.
-    """
+    """A text with its words, at which slow patterns are tried."""
 
     def __init__(self, text: str) -> None:
         self.text = text

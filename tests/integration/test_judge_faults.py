@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -169,45 +168,3 @@ def test_calls_cut_short_by_the_samples_time_are_paid_for() -> None:
     assert outcome.cause is Cause.TIMEOUT
     assert outcome.usage.calls == pytest.approx(2)
     assert outcome.usage.input_tokens > 0
-
-
-def test_findings_in_time_are_scored_though_others_are_late() -> None:
-    """Of calls made side by side, the one that hangs costs its own metrics alone."""
-    with JudgeServer() as other:
-        warm(other)
-    with JudgeServer() as server:
-        judge = OpenAIJudge("m", base_url=server.url, api_key="k", memo=Memo())
-        # Claims and relevance at the same time, then support: the last of three hangs.
-        server.faults.append(Fault(kind=FaultKind.HANG, calls=frozenset({3})))
-        evals = RagEval(
-            metrics=[METRIC, "ragas.context_precision"],
-            judge=judge,
-            embedder="none",
-            config=RagEvalConfig(sample_timeout=5.0),
-        )
-        outcomes = evals.evaluate(sample(1))
-        evals.shutdown(1)
-    kinds = sorted(type(outcome).__name__ for outcome in outcomes.values())
-    assert kinds == ["NotScored", "Score"]
-    (late,) = (outcome for outcome in outcomes.values() if isinstance(outcome, NotScored))
-    assert late.cause is Cause.TIMEOUT
-    calls = sum(outcome.usage.calls for outcome in outcomes.values())
-    assert calls == pytest.approx(3)
-
-
-async def test_who_shares_a_call_that_goes_on_pays_nothing_for_it() -> None:
-    """A call that two samples wait for is charged once, though one of them runs out of time."""
-    with JudgeServer(latency=0.6) as server:
-        judge = OpenAIJudge("m", base_url=server.url, api_key="k", memo=Memo())
-        short = RagEvalConfig(sample_timeout=0.3)
-        long = RagEvalConfig(sample_timeout=120)
-        subjects = [
-            RagEval(metrics=[METRIC], judge=judge, embedder="none", config=config)
-            for config in (short, long)
-        ]
-        scorers = [subject._parts.scorer for subject in subjects]
-        outcomes = await asyncio.gather(*(scorer.score(sample(1)) for scorer in scorers))
-        spent = [outcome[METRIC].usage.calls for outcome in outcomes]
-        assert isinstance(outcomes[1][METRIC], Score)
-        assert sum(spent) == pytest.approx(len(server.calls()))
-        await judge.aclose()

@@ -131,15 +131,6 @@ async def test_a_killed_process_is_replaced_and_nothing_lost(
     assert caplog.text.count(how.name) == 1
 
 
-async def test_a_stopped_process_is_killed(make: Make) -> None:
-    """Closing waits for no process that gets no core, and nothing is left of it."""
-    model = make()
-    pid = (await about(model))["pid"]
-    os.kill(pid, signal.SIGSTOP)
-    await model.aclose()
-    until(lambda: is_gone(pid))
-
-
 @pytest.mark.long
 async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
     """After a few ends in a row batches fail at once instead of waiting for pauses that grow."""
@@ -185,17 +176,6 @@ async def test_closing_ends_a_process_at_work(make: Make) -> None:
     with pytest.raises(JudgeError, match="closed"):
         await model.run(["text"])
     until(lambda: is_gone(pid))
-
-
-async def test_a_cancelled_caller_leaves_the_process_usable(make: Make) -> None:
-    """A caller that gives up harms no later batch: each gets its own results."""
-    model = make()
-    pid = (await about(model))["pid"]
-    abandoned = asyncio.create_task(model.run(["sleep"]))
-    await asyncio.sleep(0.02)
-    abandoned.cancel()
-    later = await about(model, "later")
-    assert (later["text"], later["pid"]) == ("later", pid)
 
 
 async def test_a_dropped_model_leaves_no_process() -> None:

@@ -128,26 +128,6 @@ def load():
 
 
 @pytest.mark.long
-def test_a_process_at_work_does_not_keep_the_application(tmp_path: Path) -> None:
-    """An application ends within its limit, and the process with it."""
-    began = time.monotonic()
-    lines = output(
-        tmp_path,
-        "-c",
-        HEAD
-        + textwrap.dedent("""
-            embedder = OwnEmbedder(process=True)
-            evals = RagEval(METRIC, embedder=embedder, config=RagEvalConfig(exit_timeout=0.5))
-            evals.evaluate(asked())
-            print(json.dumps(embedder.about["pid"]))
-            evals.offer(asked("sleep long"))
-        """),
-    )
-    assert time.monotonic() - began < PATIENCE
-    assert gone(lines[0])
-
-
-@pytest.mark.long
 def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
     """`kill -9` of the application ends the process, also one that holds the interpreter."""
     for text in ("text", "hang"):
@@ -161,31 +141,6 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
             os.kill(app.pid, signal.SIGKILL)
             app.wait()
             assert gone(there["pid"])
-
-
-@pytest.mark.long
-def test_a_worker_holds_no_end_of_its_parents_socket(tmp_path: Path) -> None:
-    """After a fork the worker's copy of the socket is closed: the process reads its end."""
-    lines = output(
-        tmp_path,
-        "-c",
-        script("""
-            def sockets():
-                links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
-                targets = {os.readlink(link) for link in links if os.path.islink(link)}
-                return {target for target in targets if target.startswith("socket:")}
-            evals.evaluate(Sample(question="q"))
-            before = sockets()
-            there = told()
-            (mine,) = sockets() - before
-            if os.fork() == 0:
-                print(json.dumps(mine in sockets()), flush=True)
-                os._exit(0)
-            os.wait()
-            print(json.dumps(told()["pid"] == there["pid"]), flush=True)
-        """),
-    )
-    assert lines == [False, True]
 
 
 def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
@@ -235,15 +190,4 @@ def test_a_daemonic_process(tmp_path: Path) -> None:
         """),
     )
     assert there["parent"] != there["pid"]
-    assert gone(there["pid"])
-
-
-@pytest.mark.long
-def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
-    """An application whose working directory was deleted has its model all the same."""
-    (there,) = output(
-        tmp_path,
-        "-c",
-        HEAD + "os.mkdir('gone')\nos.chdir('gone')\nos.rmdir('../gone')\n" + MAKE + PRINT,
-    )
     assert gone(there["pid"])

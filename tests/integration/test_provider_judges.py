@@ -149,20 +149,6 @@ async def test_a_provider_that_stays_busy_is_told_by_its_status(
     assert ("HTTP 529" if make is anthropic else "HTTP 429") in finding.detail
 
 
-@both_shapes
-@all_judges
-async def test_of_a_reply_at_the_token_limit_nothing_wrong_is_read(
-    make: Make, schema: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Items missing after the cut are asked for again, and the findings are whole."""
-    fault = Fault(kind=FaultKind.LENGTH, calls=frozenset({1 if schema else 2}))
-    with ProviderServer(faults=[fault], json_schema=schema) as server:
-        findings = await verified(make(server, monkeypatch))
-        assert found(findings) == TRUTH
-        assert sum(call.fault is FaultKind.LENGTH for call in server.requests) == 1
-        assert spent(findings).calls == pytest.approx(len(server.requests))
-
-
 @all_judges
 async def test_the_tokens_are_those_that_the_provider_counts(
     make: Make, monkeypatch: pytest.MonkeyPatch

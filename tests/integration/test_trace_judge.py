@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -123,31 +122,6 @@ def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> No
     assert server.requests
 
 
-def test_usage_adds_up(server: JudgeServer) -> None:
-    """The tokens on the spans are those on the scores."""
-    used: list[Any] = []
-    world = World(server, trace_judge=True)
-    world.evals.shutdown()
-    world.evals = RagEval(
-        "ragas",
-        "openai:judge-1",
-        sinks=lambda _, outcomes: used.extend(one.usage for one in outcomes.values()),
-        config=RagEvalConfig(
-            judge_base_url=server.url,
-            judge_api_key="none",
-            embedder="none",
-            trace_judge=True,
-        ),
-        tracer_provider=world.tracers,
-    )
-    world.ask()
-    chats = [told(span) for span in world.named("chat")]
-    world.evals.shutdown()
-    for key, field in (("input", "input_tokens"), ("output", "output_tokens")):
-        on_spans = sum(one[f"gen_ai.usage.{key}_tokens"] for one in chats)
-        assert on_spans == pytest.approx(sum(getattr(one, field) for one in used))
-
-
 def test_failed_call_is_a_span_with_its_error() -> None:
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
         world = World(server, trace_judge=True, metrics="ragas.faithfulness", embedder="none")
@@ -157,40 +131,6 @@ def test_failed_call_is_a_span_with_its_error() -> None:
     assert failed
     assert {span.status.status_code for span in failed} == {StatusCode.ERROR}
     assert {told(span)["error.type"] for span in failed} == {"500"}
-
-
-def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
-    """Evaluated together, each sample has its own calls below its own span; none is lost."""
-    world = World(server, trace_judge=True)
-    for number in range(8):
-        world.ask(f"The crossing takes {50 + number} minutes.")
-    evaluations = {span.context.span_id: span for span in world.named("evaluation")}
-    chats, embeddings = world.named("chat"), world.named("embeddings")
-    world.evals.shutdown()
-    paths = [request.path for request in server.requests]
-    assert len(chats) == paths.count("/v1/chat/completions")
-    assert len(embeddings) == paths.count("/v1/embeddings")
-    parents = [span.parent.span_id for span in chats if span.parent is not None]
-    assert set(parents) == set(evaluations)
-
-
-def test_content_is_on_none_of_them(server: JudgeServer) -> None:
-    """Prompts quote the application; spans of calls do not, whatever is captured elsewhere."""
-    world = World(server, trace_judge=True, capture_content=True)
-    world.ask()
-    for span in [*world.named("chat"), *world.named("embeddings")]:
-        assert "crossing" not in str(told(span))
-    world.evals.shutdown()
-
-
-def test_a_child_has_them_too(server: JudgeServer) -> None:
-    """Judge calls are in the request's trace with the evaluation span, where that is asked for."""
-    world = World(server, trace_judge=True, evaluation_span="child", embedder="none")
-    world.ask()
-    (evaluation,), chats = world.named("evaluation"), world.named("chat")
-    world.evals.shutdown()
-    assert chats
-    assert {s.parent.span_id for s in chats if s.parent} == {evaluation.context.span_id}
 
 
 def test_without_an_evaluation_span_it_is_a_mistake() -> None:
@@ -228,28 +168,3 @@ def test_a_call_that_takes_too_long_is_a_time_out(server: JudgeServer) -> None:
     world.evals.shutdown()
     assert [told(chat)["error.type"] for chat in chats] == ["TimeoutError"] * len(chats)
     assert chats
-
-
-def test_a_models_own_object_is_seen_too(server: JudgeServer) -> None:
-    """A judge over somebody's function shows its calls in the same way, under its name."""
-    client = httpx.Client(base_url=server.url)
-
-    def ask(messages: Messages) -> str:
-        reply = client.post("/chat/completions", json={"model": "m", "messages": messages}).json()
-        return str(reply["choices"][0]["message"]["content"])
-
-    world = World(server)
-    world.evals.shutdown()
-    world.evals = RagEval(
-        "ragas.faithfulness",
-        CallableJudge(ask, name="my-model"),
-        config=RagEvalConfig(trace_judge=True),
-        tracer_provider=world.tracers,
-    )
-    world.ask()
-    (evaluation,), chats = world.named("evaluation"), world.named("chat my-model")
-    world.evals.shutdown()
-    client.close()
-    assert len(chats) == len(server.requests)
-    assert {s.parent.span_id for s in chats if s.parent} == {evaluation.context.span_id}
-    assert "gen_ai.provider.name" not in told(chats[0])

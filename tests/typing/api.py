@@ -227,4 +227,4 @@ def fail() -> str:
 
 def cascade() -> RagEval:
     """A judge of two."""
-    return RagEval(judge=Cascade("local", "openai:gpt-4o-mini", unsure=True, floor=0.02))
+    return RagEval(judge=Cascade("local", "openai:gpt-4o-mini", floor=0.02))

@@ -96,20 +96,6 @@ async def test_cost_is_counted_by_prices_of_prompts_replies_and_vectors(budget: 
     assert limited.spent()["day"].cost == pytest.approx(0.7)
 
 
-async def test_new_hour_has_new_room_within_the_day(budget: Make) -> None:
-    now = [0.0]
-    limited = budget(calls_per_hour=1, calls_per_day=2, now=lambda: now[0])
-    await limited.reserve(0)
-    with pytest.raises(BudgetError, match="hour"):
-        await limited.reserve(0)
-    now[0] = HOUR
-    await limited.reserve(0)
-    now[0] = 2 * HOUR
-    with pytest.raises(BudgetError, match="day"):
-        await limited.reserve(0)
-    assert limited.spent()["hour"].calls == 0
-
-
 STEPS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.booleans()), max_size=60)
 
 

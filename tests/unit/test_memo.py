@@ -15,13 +15,11 @@ from pydantic import BaseModel
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.chat import Completion
-from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo, MemoChat
-from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.usage import Usage
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import ONE, VERIFY
+from tests.servers.samples import ONE
 from tests.servers.truth import TRUTH, found, spent
 
 USED = Usage(calls=1, input_tokens=10, output_tokens=5)
@@ -125,23 +123,6 @@ async def test_the_reply_unused_for_longest_leaves_first() -> None:
     assert len(chat.prompts) == 4
 
 
-async def test_a_served_reply_costs_nothing_where_prices_are_known() -> None:
-    """A reply from the memo has a cost of 0, not an unknown one."""
-    prices = Prices({"models": {"m": {"input": 1.0, "output": 1.0}}})
-    judge = LLMJudge(TruthfulChat(), memo=Memo(), prices=prices)
-    first, second = [await VERIFY.by(judge) for _ in range(2)]
-    assert spent(first).cost == pytest.approx(5 * 15e-6)
-    assert spent(second).cost == 0.0
-
-
-class TruthfulChat(CountingChat):
-    """A chat that replies with the truth about the samples."""
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        messages = [{"role": "user", "content": prompt.user_with_shape}]
-        return Completion(json.dumps(truthful_reply({"messages": messages})), USED)
-
-
 def replies(texts: Sequence[str] = ()) -> tuple[Callable[[Messages], str], list[Messages]]:
     seen: list[Messages] = []
 
@@ -224,26 +205,6 @@ async def test_a_broken_disk_disturbs_nobody(
     failures = {k: v for k, v in memo.stats().items() if k.startswith("judge memo on disk")}
     assert sum(failures.values()) >= 5
     assert len(caplog.records) == len(failures)
-
-
-async def test_a_locked_file_costs_a_call_not_a_judgement(tmp_path: Path) -> None:
-    """While another process holds the file, replies come from the model; then from disk again."""
-    chat = CountingChat()
-    await on_disk(tmp_path, chat, prompt("a"))
-    lock = sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)
-    lock.execute("PRAGMA locking_mode=EXCLUSIVE")
-    lock.execute("BEGIN EXCLUSIVE")
-    memo = Memo(tmp_path)
-    cached = MemoChat(chat, memo)
-    await asked(cached, prompt("b"))
-    await memo.aclose()
-    assert len(chat.prompts) == 2
-    assert any(key.startswith("judge memo on disk") for key in memo.stats())
-    lock.execute("ROLLBACK")
-    lock.close()
-    await asked(cached, prompt("a"))
-    assert len(chat.prompts) == 2
-    await cached.aclose()
 
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"disk_size": 0}, {"path": __file__}])

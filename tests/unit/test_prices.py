@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,9 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.judges.chat import Completion
-from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.prices import Price, Prices, prices_of
-from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
-from tests.support.judge_task import JudgeTask
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "prices.toml"
 USED = Usage(calls=2, input_tokens=1_000_000, output_tokens=500_000)
@@ -32,12 +25,6 @@ def prices(**models: tuple[float, float]) -> Prices:
 def test_cost_is_tokens_times_prices_of_a_million() -> None:
     """Input and output have prices of their own."""
     assert prices(m=(2.0, 8.0)).priced(USED, "openai:m").cost == pytest.approx(2.0 + 4.0)
-
-
-def test_nothing_has_a_price_by_default() -> None:
-    """Without a table and an endpoint no cost is known, and none is made up."""
-    assert Prices().priced(USED, "openai:gpt-4o") == USED
-    assert prices(other=(1.0, 1.0)).priced(USED, "openai:m").cost is None
 
 
 def test_tokens_that_nobody_counted_have_no_cost() -> None:
@@ -102,18 +89,6 @@ def test_no_price_is_taken_from_another_offer(model: str, table: Any, address: s
     assert Prices(table, base_url=address).of(model) is None
 
 
-def test_a_model_without_a_price_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Each model that a user's table leaves out is logged once; a cost is not missed."""
-    table = prices(other=(1.0, 1.0))
-    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        for _ in range(3):
-            table.priced(USED, "openai:m")
-            table.priced(USED, "openai:other")
-    assert [record.getMessage() for record in caplog.records] == [
-        "no price of openai:m is known: its calls have no cost"
-    ]
-
-
 @pytest.mark.parametrize(
     ("settings", "model", "is_known"),
     [
@@ -170,43 +145,3 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes | Non
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"prices\.toml"):
         Prices.read(path)
-
-
-def test_the_example_file_is_a_price_table() -> None:
-    """The shipped example can be read and prices the models that it names."""
-    table = Prices.read(EXAMPLE)
-    large, small = table.of("openai:example-model-large"), table.of("openai:example-model-small")
-    assert large is not None
-    assert small is not None
-    assert large.input > small.input
-    assert table.currency == "USD"
-
-
-class OneChat:
-    """A chat with one reply or error."""
-
-    name = "openai:m"
-
-    def __init__(self, outcome: Completion | JudgeError) -> None:
-        self._outcome = outcome
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        if isinstance(self._outcome, JudgeError):
-            raise self._outcome
-        return self._outcome
-
-    async def aclose(self) -> None:
-        self.closed = True
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_replies_and_errors_of_a_chat_are_priced(fails: bool) -> None:
-    """The usage of findings has the cost of a reply, and of tries that failed."""
-    error = JudgeError("down")
-    error.usage = USED
-    chat = OneChat(error if fails else Completion('{"entities": {"items": [], "count": 0}}', USED))
-    judge = LLMJudge(chat, prices=prices(m=(2.0, 8.0)))
-    task = JudgeTask(wanted=frozenset({Finding.ENTITIES}), question="q", reference="r")
-    findings = await task.by(judge)
-    assert isinstance(findings.entities, NotScored) is fails
-    assert findings.usage[Finding.ENTITIES].cost == pytest.approx(6.0)

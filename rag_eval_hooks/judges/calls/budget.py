@@ -96,10 +96,6 @@ class Budget:
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
         """Reserve the calls of one sample for the block, and return what it did not use.
 
-        Args:
-            calls: Judge calls that it is expected to need.
-            input_tokens: Estimated tokens of each prompt.
-
         Raises:
             BudgetError: The budget does not suffice for the sample: nothing must be sent.
         """
@@ -118,10 +114,6 @@ class Budget:
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
         """Reserve one call and wait for its turn, where calls per second are limited.
-
-        Args:
-            input_tokens: Estimated tokens of the prompt or of the texts to embed.
-            embedding: True for a request for vectors.
 
         Raises:
             BudgetError: The budget is spent: the call must not be sent.
@@ -214,15 +206,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Amount that one call in flight has reserved; settle it at most once.
-
-    Attributes:
-        budget: Budget of the reservation.
-        periods: Hour and day of the sending, also for a reply in the next.
-        reserved: The amount.
-        price: Price of the call.
-        replies: True if its reply counts for the estimate of replies.
-    """
+    """Amount that one call in flight has reserved; settle it at most once."""
 
     budget: Budget
     periods: list[Period] = field(repr=False)
@@ -249,12 +233,6 @@ def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
     """Make the budget that the settings describe, or None.
-
-    Args:
-        config: The settings.
-        judge: Its price counts if it is a language model.
-        embedder: The embedder that the chosen metrics use; its price counts if it reports tokens.
-        incidents: Counts failures of the file.
 
     Raises:
         ConfigError: A limit of cost without a price for the judge or the embedder, or the file's

@@ -32,26 +32,14 @@ OUT_OF_TIME: Final = "the sample's time ran out"
 
 @dataclass(slots=True)
 class UsageMeter:
-    """Sum of what the calls of one question took, readable after the question was cancelled.
-
-    Attributes:
-        usage: The sum so far.
-    """
+    """Sum of what the calls of one question took, readable after the question was cancelled."""
 
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Everything that a call to a model needs to know about its evaluation.
-
-    Attributes:
-        observer: Sees every call of the evaluator, for its metrics.
-        log: Collects the calls of this evaluation, for its spans.
-        budget: Admits or refuses each call.
-        deadline: End of the sample's time, in the event loop's clock.
-        meter: Adds up what the current question takes.
-    """
+    """Everything that a call to a model needs to know about its evaluation."""
 
     observer: CallWatch | None = None
     log: CallLog | None = None
@@ -73,11 +61,7 @@ def call_context() -> CallContext:
 
 @contextmanager
 def in_call_context(**changes: Any) -> Iterator[CallContext]:
-    """Change fields of the context for the block and for tasks started in it.
-
-    Args:
-        **changes: Fields of `CallContext`; the others stay as they are.
-    """
+    """Change fields of the context for the block and for tasks started in it."""
     changed = replace(_context.get(), **changes)
     token = _context.set(changed)
     try:
@@ -93,11 +77,7 @@ def is_in_time() -> bool:
 
 
 def out_of_time(spent: Usage) -> JudgeTimeout:
-    """Make the error of a question that the deadline cut short.
-
-    Args:
-        spent: What the question took until then.
-    """
+    """Make the error of a question that the deadline cut short."""
     error = JudgeTimeout(OUT_OF_TIME)
     error.usage = spent
     return error
@@ -105,13 +85,7 @@ def out_of_time(spent: Usage) -> JudgeTimeout:
 
 @contextmanager
 def observed_call(caller: Caller, *, is_request: bool = True) -> Iterator[Call]:
-    """Report the block as one call to the observer and the log of the context.
-
-    Args:
-        caller: The model that is called.
-        is_request: False for a task whose single requests are not visible: it is counted in
-            the metrics, and not logged.
-    """
+    """Report the block as one call to the observer and the log of the context."""
     call = Call(caller, start=time.time_ns())
     began = time.monotonic_ns()
     outcome: CallOutcome | None = CallOutcome.OK

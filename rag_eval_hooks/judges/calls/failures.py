@@ -147,10 +147,6 @@ def requested_pause(error: BaseException) -> float:
 def retry_after(header: str | None, now: float) -> float:
     """Return the seconds in a `Retry-After` header (RFC 9110, section 10.2.3).
 
-    Args:
-        header: Seconds, or an HTTP date.
-        now: The present time in seconds since the epoch.
-
     Returns:
         0 for no header, a date in the past, or an invalid value.
     """

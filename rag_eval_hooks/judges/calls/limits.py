@@ -65,11 +65,6 @@ class Breaker:
     """Circuit breaker: opens after failures in a row, then lets one probe through at a time.
 
     Any reply closes it, even the reply to a call that was sent before it opened.
-
-    Args:
-        failures: Failures in a row that open it.
-        pause: Seconds until the first probe; each failed probe doubles it, up to six times.
-        clock: Returns seconds.
     """
 
     def __init__(
@@ -105,11 +100,7 @@ class Breaker:
         self._probing = False
 
     def failed(self, *, probe: bool) -> bool:
-        """Count a call that was not answered; return True if this failure opened the breaker.
-
-        Args:
-            probe: True if the call was the probe.
-        """
+        """Count a call that was not answered; return True if this failure opened the breaker."""
         self._failures += 1
         if probe:
             self._probing = False
@@ -129,9 +120,6 @@ class Gate:
 
     A pause that the server asks for by Retry-After holds for all calls. While the breaker is open,
     calls fail at once.
-
-    Args:
-        limits: Concurrency, and the breaker's limits.
     """
 
     def __init__(self, limits: CallLimits) -> None:

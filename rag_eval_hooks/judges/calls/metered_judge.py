@@ -23,9 +23,6 @@ class MeteredJudge:
 
     A call of `make` counts as one call, as the calls inside are not visible. Tokens are those that
     the findings report as their usage.
-
-    Args:
-        judge: Makes the findings.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -64,11 +61,7 @@ def metered(judge: Judge) -> Judge:
 
 
 class AllowedEmbedder:
-    """Embedder of a user's, within the budget and observed; the embedder itself is not changed.
-
-    Args:
-        embedder: Makes the vectors and reports its usage.
-    """
+    """Embedder of a user's, within the budget and observed; the embedder itself is not changed."""
 
     def __init__(self, embedder: MeteredEmbedder) -> None:
         self._embedder = embedder

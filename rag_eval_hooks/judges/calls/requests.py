@@ -54,15 +54,7 @@ class RetryKeywords(CallKeywords, total=False):
 
 
 class Meter:
-    """Adds up requests and tokens of one question, and puts the sum on an error that ends it.
-
-    Args:
-        texts: Texts of the question, or texts to embed, for an estimate of their tokens.
-        embedding: True for texts to embed.
-
-    Attributes:
-        usage: The sum so far.
-    """
+    """Adds up requests and tokens of one question, and puts the sum on an error that ends it."""
 
     def __init__(self, texts: Sequence[str] = (), *, embedding: bool = False) -> None:
         self.usage = Usage()
@@ -135,12 +127,7 @@ def token_count(tokens: object) -> float:
 
 
 class RequestRefusedError(JudgeError):
-    """A request failed for a reason that another way of asking may avoid.
-
-    Attributes:
-        status: The HTTP status, or None.
-        complaint: Text of the client or the endpoint. It may repeat content: never log it.
-    """
+    """A request failed for a reason that another way of asking may avoid."""
 
     def __init__(self, line: str, status: int | None, complaint: str) -> None:
         super().__init__(line)
@@ -149,12 +136,7 @@ class RequestRefusedError(JudgeError):
 
 
 class Requests:
-    """Requests to one model, each within its limits. Safe to use from several event loops.
-
-    Args:
-        caller: The model that is called.
-        limits: Time, tries and concurrency.
-    """
+    """Requests to one model, each within its limits. Safe to use from several event loops."""
 
     def __init__(self, caller: Caller, limits: CallLimits) -> None:
         self._caller = caller
@@ -170,11 +152,6 @@ class Requests:
         counts_tries: bool = False,
     ) -> T:
         """Send a request within the limits. Tries again are the client's.
-
-        Args:
-            request: Sends it, and puts on the call what the reply says about itself.
-            meter: Counts it.
-            counts_tries: True if the request itself counts each try, and bounds its time.
 
         Raises:
             ReplyError: The client raised because the reply was cut off.

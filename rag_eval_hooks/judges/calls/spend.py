@@ -77,10 +77,6 @@ class SpendStore:
 
     An amount that a killed process had reserved stays spent. Every method raises `OSError` while
     the file cannot be used.
-
-    Args:
-        path: The file, not on a network drive; its folder must exist. None keeps the amounts in
-            memory.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -25,12 +25,7 @@ _Path: TypeAlias = Sequence[int | None]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """A claim's words in a sentence, in order, with all that limits either in both.
-
-    Attributes:
-        others: Values of the claim for which the sentence has others, beside these.
-        denied: Whether one of the two denies what the other states.
-    """
+    """A claim's words in a sentence, in order, with all that limits either in both."""
 
     others: Sequence[tuple[Measure, Measure]]
     denied: bool
@@ -42,12 +37,6 @@ def align(
     """Return how a sentence has the words of a claim in order, or None.
 
     One part of the claim, such as a date that opens it, may stand elsewhere.
-
-    Args:
-        claim: The claim.
-        sentence: The sentence.
-        code: The language of both.
-        names: Terms of the claim's names, which must all be there.
     """
     words, items = LEXICONS[code], sentence.items(code)
     if len(items) > _LONGEST:

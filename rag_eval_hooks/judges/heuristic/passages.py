@@ -127,13 +127,7 @@ class Chunks(tuple[Passage, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Consecutive sentences of a chunk that cover a claim best.
-
-    Attributes:
-        score: Weighted share of the claim's terms that they hold, after the discount.
-        held: Those terms.
-        sentences: The sentences.
-    """
+    """Consecutive sentences of a chunk that cover a claim best."""
 
     score: float
     held: frozenset[str]

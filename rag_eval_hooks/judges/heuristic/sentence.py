@@ -97,14 +97,7 @@ def term_of(word: str) -> str:
 
 
 class Sentence:
-    """One sentence, taken apart once.
-
-    Attributes:
-        text: As written.
-        words: Its folded tokens, in order.
-        chain: Terms of its content words, in order; numbers are terms too.
-        terms: The same as a set.
-    """
+    """One sentence, taken apart once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -171,14 +164,7 @@ def _words(text: str, lexicon: Lexicon) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim to check.
-
-    Attributes:
-        sentence: The claim as a sentence.
-        names: Terms of each address and capitalized phrase, by the phrase as written. None are a
-            label before a colon, and a single word that owes its capital to opening the claim or
-            to being a German noun.
-    """
+    """A claim to check."""
 
     sentence: Sentence
     names: dict[str, frozenset[str]]

@@ -48,14 +48,7 @@ _Aligned: TypeAlias = Sequence[tuple[int, Sentence, Alignment]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A claim beside all chunks.
-
-    Attributes:
-        claim: The claim.
-        support: The verdict by rules, with the probability of support.
-        features: Values of `FEATURES`.
-        windows: For each chunk the sentences that cover the claim best.
-    """
+    """A claim beside all chunks."""
 
     claim: Claim
     support: Support
@@ -72,13 +65,7 @@ class _Ruling:
 
 
 def read(claim: Claim, chunks: Chunks, question: frozenset[str]) -> Reading:
-    """Return the verdict on a claim by all chunks, and how likely they support it.
-
-    Args:
-        claim: The claim.
-        chunks: The chunks, one or more.
-        question: Terms of the question, which weigh less.
-    """
+    """Return the verdict on a claim by all chunks, and how likely they support it."""
     special = frozenset[str]().union(*claim.names.values())
     weight = {
         term: _ASKED_WEIGHT
