@@ -28,7 +28,6 @@ GROUPS: Final = {
     "langchain": ("langchain_chains", "langchain_agents", "langchain_graphs"),
     "llama-index": ("llama_index_engines",),
     "llama-index-server": ("llama_index_server",),
-    "chainlit": ("chainlit_server",),
 }
 """By name of the requirements: the modules whose applications run with them."""
 ALONE: Final = "  # without what it requires"
