@@ -247,7 +247,7 @@ def develop(session: nox.Session, *groups: str) -> Path:
     Returns:
         The environment: of the session, else the one that sessions share.
     """
-    place = Path(session.virtualenv.location or SHARED)
+    place = Path(getattr(session.virtualenv, "location", None) or SHARED)
     done = place / "-".join((".installed", *groups))
     if done.exists() and done.stat().st_mtime > (ROOT / "pyproject.toml").stat().st_mtime:
         return place

@@ -351,6 +351,14 @@ class RagEval:
         flush_providers(max(1.0, deadline - time.monotonic()))
         return finished
 
+    def __copy__(self) -> Self:
+        """Return the evaluator itself: a copy would hold the same threads and files."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the evaluator itself."""
+        return self
+
     def __enter__(self) -> Self:
         """Return the object itself."""
         return self

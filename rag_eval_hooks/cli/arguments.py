@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -101,8 +102,10 @@ def results_of(paths: Iterable[str]) -> Results:
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Write to a file, or to the terminal."""
+    """Write to a file, which only its owner may read where it is new, or to the terminal."""
     if path is None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     else:
-        path.write_text(text, encoding="utf-8", errors="replace")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
