@@ -158,8 +158,13 @@ class Endings:
         span = trace.get_current_span(interaction.otel).get_span_context()
         if span.is_valid:
             self._traces.append(format_trace_id(span.trace_id))
-        # Of a model that was shown what a retriever found, the calls by hand tell what to do.
-        if not self._warned_unretrieved and not self._by_hand.was_shown(interaction):
+        # The calls by hand tell what to do about a model that was shown retrieved documents, and
+        # a model that is called alone may rewrite the question for a retriever.
+        is_alone = interaction.root.kind is RunKind.MODEL
+        may_be_joined = is_alone and interaction.framework in self._by_hand.everywhere
+        if self._warned_unretrieved or may_be_joined:
+            return
+        if not self._by_hand.was_shown(interaction):
             self._warned_unretrieved = True
             _logger.warning(_UNRETRIEVED)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
@@ -27,14 +24,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
-from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample, Status
-from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.config import limits
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Status
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.support.limits import small_limits
 from tests.support.variation import Variation, seeds
-from tests.waiting import until, until_async
+from tests.waiting import until_async
 
 DOCUMENT = "Document {} about {} holds what is to be known of it."
 
@@ -221,37 +216,6 @@ def call(way: str, chain: Chain, questions: list[str], config: RunnableConfig) -
         asyncio.run(ASYNC[way](chain, questions, config))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_question_contexts_and_answer_are_right(way: str, world: World) -> None:
-    """Question, contexts and answer of a chain are captured for every way of calling it."""
-    questions = [f"what is {n}?" for n in range(5)]
-    call(way, build_chain(), questions, world.config)
-    samples = sorted(world.samples(), key=lambda sample: sample.question)
-    for sample, question in zip(samples, questions, strict=True):
-        check(sample, question)
-    assert len(world.evals.recorder) == 0
-    assert world.evals.stats().incidents == {}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_three_spans_of_one_trace_for_each_request(way: str, world: World) -> None:
-    """Every request gives one trace: RAG over retrieval and model, scores on the RAG span."""
-    call(way, build_chain(), ["one?", "two?"], world.config)
-    spans = [span for span in world.spans() if not span.name.startswith("evaluation ")]
-    roots = [span for span in spans if span.parent is None]
-    assert len(roots) == 2
-    for root in roots:
-        mine = [s for s in spans if s.context.trace_id == root.context.trace_id]
-        names = sorted(span.name for span in mine)
-        assert names == ["chat echo-1", "invoke_workflow RunnableSequence", "retrieval Store"]
-        for child in mine:
-            assert child is root or (child.parent and child.parent.span_id == root.context.span_id)
-            assert (root.start_time or 0) <= (child.start_time or 0)
-            assert (child.end_time or 0) <= (root.end_time or 0)
-        assert (root.attributes or {})["rag.eval.status"] == "ok"
-        assert (root.attributes or {})["rag.eval.lexical.source_citation.score"] == 0.0
-
-
 def test_attributes_follow_the_conventions(world: World) -> None:
     """Spans carry GenAI and OpenInference attributes side by side, and no content unasked."""
     config: RunnableConfig = {
@@ -348,41 +312,6 @@ def test_an_error_reaches_the_caller_and_is_counted(way: str, question: str, wor
     assert len(world.evals.recorder) == 0
 
 
-def test_an_empty_retrieval_is_captured_as_such(world: World) -> None:
-    """A retrieval that finds nothing gives empty contexts, not none."""
-    build_chain().invoke("nothing", world.config)
-    (sample,) = world.samples()
-    assert sample.contexts == ()
-
-
-def test_a_chain_without_retrieval_is_no_interaction(world: World) -> None:
-    """A model called without retrieval is not evaluated."""
-    ask: Runnable[str, Any] = RunnableLambda(lambda question: [HumanMessage(question)])
-    (ask | Echo()).invoke("q", world.config)
-    assert world.evals.stats().offered == 0
-
-
-@pytest.mark.parametrize("way", ["stream", "astream"])
-def test_a_stream_closed_early_is_not_scored(way: str, world: World) -> None:
-    """An answer that its reader cut short is counted as closed and never scored."""
-    chain = build_chain()
-
-    async def close_early() -> None:
-        stream = chain.astream("one?", world.config)
-        await anext(stream)
-        await stream.aclose()  # type: ignore[attr-defined]
-        await until_async(lambda: world.evals.stats().offered == 1)
-
-    if way == "astream":
-        asyncio.run(close_early())
-    else:
-        reader = chain.stream("one?", world.config)
-        next(reader)
-        reader.close()  # type: ignore[attr-defined]
-    assert world.evals.stats().dropped == {"closed": 1}
-    assert len(world.evals.recorder) == 0
-
-
 def read_by(way: str, chain: Chain, question: str, config: RunnableConfig) -> Any:
     if way == "astream":
         return chain.astream(question, config)
@@ -426,39 +355,6 @@ def test_a_reader_who_leaves_closes_and_a_task_that_is_cancelled_cancels(
     assert len(world.evals.recorder) == 0
 
 
-def test_a_cancelled_request_is_counted(world: World) -> None:
-    """A cancelled task ends its interaction as cancelled."""
-
-    async def cancel() -> None:
-        task = asyncio.create_task(build_chain(delay=600).ainvoke("one?", world.config))
-        await until_async(lambda: len(world.evals.recorder) == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancel())
-    assert world.evals.stats().dropped == {"cancelled": 1}
-    assert len(world.evals.recorder) == 0
-
-
-def test_concurrent_requests_never_mix(world: World) -> None:
-    """Hundreds of concurrent requests in threads and tasks keep to themselves."""
-    rng = random.Random(7)
-    chain = build_chain(delay=0.001)
-    questions = [f"question number {n}?" for n in range(300)]
-    groups: dict[str, list[str]] = {way: [] for way in WAYS}
-    for question in questions:
-        groups[rng.choice(WAYS)].append(question)
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda way: call(way, chain, groups[way], world.config), WAYS))
-    samples = world.samples()
-    for sample in samples:
-        check(sample, sample.question)
-    assert sorted(s.question for s in samples) == sorted(questions)
-    assert len({s.trace_id for s in samples}) == len(questions)
-    assert world.evals.stats().scored == len(questions)
-
-
 def test_a_handler_that_fails_never_reaches_the_application(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -474,13 +370,6 @@ def test_a_handler_that_fails_never_reaches_the_application(
     assert re.search(r" at rag_eval_hooks_langchain/\w+\.py:\d+ in \w+", caplog.text)
 
 
-def test_the_same_handler_twice_counts_once(world: World) -> None:
-    """A handler passed twice gives one sample."""
-    chain = build_chain().with_config(callbacks=[world.handler])
-    chain.invoke("one?", {"callbacks": [world.handler, RagEvalCallbackHandler(world.evals)]})
-    assert len(world.samples()) == 1
-
-
 def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
     """With no tracer provider configured nothing is emitted, and everything else works."""
     memory = MemorySink()
@@ -491,22 +380,6 @@ def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
     check(memory.results[0].sample, "one?")
     assert memory.results[0].sample.trace_id is None
     evals.shutdown()
-
-
-def test_content_limits_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts past the limits are cut, and the sample names what was cut.
-
-    Of contexts on which the answer may rest alike, the last is left.
-    """
-    monkeypatch.setattr(limits, "CONTEXTS", 1)
-    world = World(max_text_chars=10)
-    build_chain().invoke("what is the meaning?", world.config)
-    (sample,) = world.samples()
-    assert sample.contexts is not None
-    assert [context.text for context in sample.contexts] == ["Document 2"]
-    assert sample.question == "what is th"
-    assert set(sample.truncated) == {"contexts", "contexts[0].text", "question", "answer"}
-    world.evals.shutdown()
 
 
 def test_sampled_out_spans_end_without_an_evaluation_and_say_so() -> None:
@@ -543,27 +416,6 @@ def test_a_span_processor_that_refuses_loses_nothing_uncounted(world: World) -> 
     assert stats.incidents == {"capture: ValueError": 1}
 
 
-def test_metadata_is_within_the_content_limits() -> None:
-    """Metadata of documents and of the run is cut like every other text."""
-
-    def retrieve(question: str) -> list[Document]:
-        return [Document(DOCUMENT, metadata={"raw": "x" * 9000, "page": 3})]
-
-    world = World(max_text_chars=1000)
-    chain = RunnableLambda(retrieve) | RunnableLambda(lambda documents: "an answer")
-    metadata = {"note": "y" * 9000, "tree": [["z" * 9000]], "k": 1}
-    chain.invoke("q", {**world.config, "metadata": metadata})
-    (sample,) = world.samples()
-    assert sample.contexts is not None
-    assert {k: len(str(v)) for k, v in sample.contexts[0].metadata.items()} == {
-        "raw": 1000,
-        "page": 1,
-    }
-    assert {k: len(str(v)) for k, v in sample.metadata.items()} == {"note": 1000, "k": 1}
-    assert "metadata.tree" in sample.truncated
-    world.evals.shutdown()
-
-
 async def test_events_are_handled_in_the_event_loop() -> None:
     """By default no event of an async run costs a hop to another thread."""
     world = World()
@@ -577,66 +429,6 @@ async def test_events_are_handled_in_the_event_loop() -> None:
     world.evals.recorder.start = watched  # type: ignore[method-assign, assignment]
     await build_chain().ainvoke("one?", world.config)
     assert threads == {threading.get_ident()}
-    world.evals.shutdown()
-
-
-def test_a_judge_that_uses_a_chain_is_not_captured() -> None:
-    """Calls made while evaluating start no interaction, whatever handlers they carry."""
-    world = World()
-    asked: list[str] = []
-
-    def judge(task: object) -> Findings:
-        asked.append(build_chain().invoke("inner?", world.config))
-        return Findings(answer_claims=(), answer_support=())
-
-    world.evals.shutdown()
-    evals = RagEval(
-        metrics=["ragas.faithfulness"], judge=ScriptedJudge(judge), sinks=[world.memory]
-    )
-    world.handler = RagEvalCallbackHandler(evals)
-    build_chain().invoke("outer?", world.config)
-    assert evals.flush(300)
-    assert asked == ["You asked: inner?"]
-    assert [result.sample.question for result in world.memory.results] == ["outer?"]
-    evals.shutdown()
-
-
-def test_a_span_ends_in_time_though_the_judge_blocks_the_evaluator() -> None:
-    """Time limits are kept by a clock of their own, not by the loop that judges use."""
-    world = World(hold_timeout=0.3)
-    release = threading.Event()
-
-    def block(task: object) -> Findings:
-        release.wait(600)
-        return Findings()
-
-    world.evals.shutdown()
-    evals = RagEval(
-        metrics=["ragas.faithfulness"],
-        judge=ScriptedJudge(block),
-        config=RagEvalConfig(hold_timeout=0.3),
-        tracer_provider=world.provider,
-    )
-    build_chain().invoke("one?", {"callbacks": [RagEvalCallbackHandler(evals)]})
-    spans = world.exporter.get_finished_spans
-    until(lambda: any(span.parent is None for span in spans()))
-    (root,) = (span for span in spans() if span.parent is None)
-    assert (root.attributes or {})["rag.eval.status"] == "timeout"
-    release.set()
-    evals.shutdown()
-
-
-def test_what_never_ends_is_swept_by_later_requests() -> None:
-    """An interaction past its time limit is abandoned without any evaluation running."""
-    world = World(INTERACTION_SECONDS=0.05, sample_rate=0.0)
-    recorder = world.evals.recorder
-    root = recorder.start("never", None, RunKind.CHAIN, "never")
-    assert root is not None
-    recorder.documents(root, [Context(text="a chunk")])
-    time.sleep(0.1)
-    build_chain().invoke("one?", world.config)
-    assert len(recorder) == 0
-    assert world.evals.stats().dropped == {"abandoned": 1}
     world.evals.shutdown()
 
 

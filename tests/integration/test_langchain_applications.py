@@ -165,21 +165,6 @@ def test_a_draft_that_was_passed_is_the_answer_and_not_its_critique(
 
 
 @varied
-def test_a_title_that_is_made_last_is_no_answer(world: World, seed: int) -> None:
-    """The last step's text is the answer only if its model saw what was retrieved."""
-    drawn = Variation(seed)
-    question, passage, answer = drawn.question(), drawn.passage(), drawn.sentence()
-    asked, found, reply, title = (drawn.name() for _ in range(4))
-    steps: list[Any] = [
-        lambda state: {**state, found: [Document(passage)]},
-        lambda state: {**state, reply: say(answer, passage, question)},
-        lambda state: {**state, title: say(drawn.sentence(3), state[reply])},
-    ]
-    line(dict, steps).invoke({asked: question}, config(world))
-    assert only(world) == (question, [passage], answer)
-
-
-@varied
 @pytest.mark.parametrize("beside", [True, False], ids=["beside other texts", "alone"])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_resumed_graph_has_the_question_of_its_first_run(
@@ -242,33 +227,6 @@ def test_a_handler_in_a_constructor_is_said_once(
     assert (world.seen(), world.evals.stats().offered) == ([], 0)
     (line_said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert "enable" in line_said
-
-
-@varied
-def test_too_many_contexts_leave_those_that_the_answer_rests_on(world: World, seed: int) -> None:
-    """An agent's first searches do not push out the one that its answer is from."""
-    drawn = Variation(seed)
-    found = [drawn.passages(10) for _ in range(8)]
-    place = drawn.chance.randrange(80)
-    fact = drawn.sentence()
-    found[place // 10][place % 10] += f" {fact}"
-    asked = drawn.name()
-
-    search: Any = RunnableLambda(lambda number: [Document(text) for text in found[number]])
-
-    def ask(_: str) -> str:
-        shown = [search.invoke(number) for number in range(8)]
-        texts = "\n".join(document.page_content for one in shown for document in one)
-        return str(Chat(reply=lambda _: fact).invoke(f"{texts}\n{asked}").content)
-
-    chain: Any = RunnableLambda(ask)
-    chain.invoke(asked, config(world))
-    (seen,) = world.seen()
-    contexts = [context.text for context in seen.sample.contexts or ()]
-    assert found[place // 10][place % 10] in contexts
-    assert len(contexts) == 50
-    assert contexts == [text for one in found for text in one if text in contexts]
-    assert "contexts" in seen.sample.cut_parts
 
 
 @varied

@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
-import random
-from collections import Counter
 from collections.abc import Iterator
-from datetime import date
-from importlib import import_module
 from typing import Annotated, Any
 
 import pytest
 from langchain_core import tools
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
-from pydantic import BaseModel
 
-from rag_eval_hooks import Sample, Status
+from rag_eval_hooks import Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
-from tests.matrix.langchain import graphs, interrupts
-from tests.matrix.langchain.agents import pick
-from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain import interrupts
+from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
     ASKED,
-    FOUND,
     PASSAGES,
     PROMPT,
     QUESTION,
-    SAID,
     SHOWN,
-    TRIES,
     WORDS,
     Chat,
     answer_to,
@@ -50,7 +39,6 @@ from tests.matrix.langchain.kit import (
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, texts
-from tests.support.size import size
 from tests.support.variation import Variation, seeds
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
@@ -80,15 +68,6 @@ def test_the_session_is_found_in_metadata_and_in_configurable(
     root = next(s for s in world.exporter.get_finished_spans() if s.parent is None)
     assert (root.attributes or {})["session.id"] == "s1"
     assert (root.attributes or {})["user.id"] == "u1"
-
-
-@needs_graphs
-def test_a_graph_tells_its_thread(world: World) -> None:
-    """The thread of a graph's checkpoints is the session."""
-    graphs.direct().invoke(
-        {ASKED: QUESTION}, {**config(world), "configurable": {"thread_id": "t7"}}
-    )
-    assert only(world).session_id == "t7"
 
 
 def test_metadata_of_a_step_tells_what_the_root_does_not(world: World) -> None:
@@ -123,24 +102,6 @@ def test_stages_before_the_last_are_kept(world: World) -> None:
     assert texts(only(world)) == top(k=4)[2:3]
     (stage,) = only(world).metadata["retrieved"]
     assert [document["text"] for document in stage["documents"]] == top(k=4)
-
-
-def branch(given: dict[str, Any]) -> dict[str, Any]:
-    text = plain().invoke(given["texts"]["asked"])
-    return {"reply": {"said": text}, "evidence": ["first", "second"], "text": "no answer"}
-
-
-def test_callables_choose_question_contexts_and_answer(world: World) -> None:
-    """A function of the application's reads what only it knows."""
-    choices: dict[str, Any] = {
-        "question": lambda inputs: inputs["texts"]["asked"],
-        "contexts": lambda outputs: outputs["evidence"],
-        "answer": lambda outputs: outputs["reply"]["said"],
-    }
-    RunnableLambda(branch).invoke({"texts": {"asked": QUESTION}}, config(world, **choices))
-    sample = only(world)
-    assert (sample.question, texts(sample)) == (QUESTION, ["first", "second"])
-    assert sample.answer == answer_to(QUESTION, top())
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])
@@ -236,123 +197,8 @@ def test_one_interaction_may_have_options_of_its_own(
         assert [line for line in world.seen()[0].spans if "chat" in line] == []
 
 
-@pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
-@pytest.mark.parametrize("seed", seeds(5))
-def test_the_searches_of_one_interaction_are_named_for_it_alone(world: World, seed: int) -> None:
-    """`retrieval_tools` of an interaction comes before the handler's."""
-    drawn = Variation(seed)
-    passages, names = drawn.passages(2), [drawn.name(), drawn.name()]
-    calls = [pick((name, drawn.question())) for name in names]
-    found = dict(zip(names, passages, strict=True))
-    made = [
-        tools.StructuredTool.from_function(
-            lambda query, text=text: text, name=name, description="Searches."
-        )
-        for name, text in found.items()
-    ]
-    model = Chat(reply=lambda messages: [*calls, "yes"][sum(m.type == "ai" for m in messages)])
-    asked = drawn.question()
-    told = config(world, retrieval_tools=[names[0]])
-    with world.evals.interaction(asked, retrieval_tools=[names[1]]):
-        agent(model, made).invoke({"messages": [HumanMessage(asked)]}, told)
-    assert texts(only(world)) == [passages[1]]
-
-
-class Verdict(BaseModel):
-    """A structured answer."""
-
-    holds: bool
-    day: date
-
-
-VERDICT = Verdict(holds=True, day=date(2024, 5, 1))
-WRITTEN = {"holds": True, "day": "2024-05-01"}
-
-
 def asked(given: dict[str, Any]) -> str:
     return plain().invoke(given["question"])
-
-
-@pytest.mark.parametrize("way", ["invoke", "stream"])
-@pytest.mark.parametrize("key", ["text", "output"])
-def test_an_input_that_passes_through_is_not_the_answer(way: str, key: str, world: World) -> None:
-    """Under the name of an answer or not: what went in unchanged did not come from the model."""
-    chain: Any = RunnablePassthrough.assign(reply=RunnableLambda(asked))
-    inputs = {"question": QUESTION, key: "a text of the user's"}
-    told = config(world)
-    list(chain.stream(inputs, told)) if way == "stream" else chain.invoke(inputs, told)
-    assert only(world).answer == answer_to(QUESTION, top())
-
-
-def test_of_several_names_the_one_with_the_models_text_is_the_answer(world: World) -> None:
-    """A doubtful name that comes first loses to one that holds what a model said."""
-    chain: Any = RunnablePassthrough.assign(
-        output=RunnableLambda(lambda _: "a line of a log"), response=RunnableLambda(asked)
-    )
-    chain.invoke({"question": QUESTION}, config(world))
-    assert only(world).answer == answer_to(QUESTION, top())
-
-
-def test_a_title_made_later_is_not_the_answer(world: World) -> None:
-    """Of several calls the one that was given retrieved text made the answer."""
-    title = Chat(reply=lambda _: "A title") | StrOutputParser()
-    chain: Any = RunnablePassthrough.assign(reply=RunnableLambda(asked)) | (
-        RunnablePassthrough.assign(
-            title=RunnableLambda(lambda given: title.invoke("A title for: " + given["reply"]))
-        )
-    )
-    chain.invoke({"question": QUESTION}, config(world))
-    assert only(world).answer == answer_to(QUESTION, top())
-
-
-@pytest.mark.parametrize("key", ["answer", "result", "verdict"])
-def test_a_structured_answer_is_kept_without_what_stands_beside_it(key: str, world: World) -> None:
-    """The JSON of the answer alone: neither the question nor documents are in it."""
-    judged: dict[str, Any] = {key: RunnableLambda(lambda _: VERDICT)}
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    chain: Any = RunnablePassthrough.assign(
-        context=RunnableLambda(lambda given: retriever.invoke(given["question"]))
-    ) | RunnablePassthrough.assign(**judged)
-    chain.invoke({"question": QUESTION}, config(world))
-    assert json.loads(only(world).answer or "") == WRITTEN
-
-
-@needs_graphs
-@pytest.mark.parametrize("key", ["answer", "verdict"])
-def test_a_structured_answer_in_the_state_of_a_graph_is_kept(key: str, world: World) -> None:
-    """Under any name of the state's own."""
-    made = import_module("langgraph.graph").StateGraph(dict)
-    made.add_node("retrieve", lambda state: {**state, **graphs.searched(state)})
-    made.add_node("judge", lambda state: {**state, key: VERDICT})
-    graph = graphs.chained(made, "retrieve", "judge").compile()
-    graph.invoke({ASKED: QUESTION}, config(world))
-    assert json.loads(only(world).answer or "") == WRITTEN
-
-
-@needs_graphs
-def test_the_structured_response_of_an_agent_is_its_answer(world: World) -> None:
-    """An agent's structured response is its answer before the message that announces it."""
-    agents = pytest.importorskip("langchain.agents")
-    structured = pytest.importorskip("langchain.agents.structured_output")
-
-    @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, list[Document]]:
-        """Searches the notices."""
-        found = store().similarity_search(query, k=2)
-        return joined(found), found
-
-    replies = [
-        AIMessage("", tool_calls=[{"name": "search", "args": {"query": QUESTION}, "id": "1"}]),
-        AIMessage("", tool_calls=[{"name": "Verdict", "args": WRITTEN, "id": "2"}]),
-    ]
-    agent = agents.create_agent(
-        Scripted(messages=iter(replies)),
-        [search],
-        response_format=structured.ToolStrategy(Verdict),
-    )
-    agent.invoke({"messages": [HumanMessage(QUESTION)]}, config(world))
-    assert json.loads(only(world).answer or "") == WRITTEN
-    assert texts(only(world)) == top()
 
 
 @needs_graphs
@@ -381,21 +227,6 @@ def test_a_tool_that_returns_a_command_grounds_the_answer(world: World) -> None:
         [PASSAGES[0]],
         "At 07:40.",
     )
-
-
-@pytest.mark.parametrize("form", ["page_content", "text"])
-def test_documents_as_mappings_are_contexts(form: str, world: World) -> None:
-    """Mappings of a search engine's client are contexts, with a score or without."""
-
-    def search(given: dict[str, Any]) -> list[dict[str, Any]]:
-        return [{form: text, "score": 0.5} for text in top()]
-
-    chain: Any = RunnablePassthrough.assign(docs=RunnableLambda(search)) | (
-        RunnablePassthrough.assign(answer=RunnableLambda(lambda _: "At 07:40."))
-    )
-    chain.invoke({"question": QUESTION}, config(world))
-    assert texts(only(world)) == top()
-    assert [c.score for c in only(world).contexts or ()] == [0.5] * len(top())
 
 
 class Scripted(GenericFakeChatModel):
@@ -471,44 +302,6 @@ def test_an_interaction_opened_inside_a_run_is_part_of_it(world: World) -> None:
 
 
 @needs_graphs
-def test_a_new_question_gives_up_what_waits_in_its_thread(world: World) -> None:
-    """An interrupt that is passed over by a new question is counted as interrupted."""
-    app = interrupts.approving()
-    told = {**config(world), "configurable": {"thread_id": "t1"}}
-    app.invoke({ASKED: QUESTION}, told)
-    assert world.seen() == []
-    app.invoke({ASKED: "And something else?"}, told)
-    assert [(s.sample.question, s.sample.status) for s in world.seen()] == [
-        (QUESTION, Status.INTERRUPTED)
-    ]
-
-
-@needs_graphs
-def test_what_ran_before_an_interrupt_has_its_span(world: World) -> None:
-    """A retriever's call and a model's stand below one RAG span, though two roots began them."""
-    steps = import_module("langgraph.types")
-
-    def retrieve(state: Any) -> dict[str, Any]:
-        return {FOUND: store().as_retriever().invoke(state[ASKED])}
-
-    def approve(state: Any) -> dict[str, Any]:
-        steps.interrupt("May I answer?")
-        return {TRIES: 1}
-
-    made = graphs.graph()
-    for name, node in (("retrieve", retrieve), ("approve", approve), ("say", graphs.generate)):
-        made.add_node(name, node)
-    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
-    app = graphs.chained(made, "retrieve", "approve", "say").compile(checkpointer=saver)
-    told = {**config(world), "configurable": {"thread_id": "t1"}}
-    app.invoke({ASKED: QUESTION}, told)
-    app.invoke(steps.Command(resume=True), told)
-    [seen] = world.seen()
-    assert [name.split()[0] for name in seen.spans] == ["chat", "retrieval"]
-    assert world.disorder({}) == ""
-
-
-@needs_graphs
 def test_interrupts_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than may wait gives up the oldest; an interrupt without a thread waits for none."""
     monkeypatch.setattr(limits, "OPEN_INTERACTIONS", 3)
@@ -541,137 +334,6 @@ def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.Monke
     sample = only(world)
     assert (sample.question, sample.answer) == (QUESTION, "An answer of a few words.")
     assert {"contexts", "prompt"} <= set(sample.cut_parts)
-    world.close()
-
-
-class Unlucky(Exception):
-    """Raised at random."""
-
-
-def crowd_chain(delay: float) -> Any:
-    """A chain over documents of its own question, which may fail at any step."""
-
-    def unlucky(question: str, step: str) -> None:
-        if question.endswith(step):
-            raise Unlucky(step)
-
-    async def find(question: str) -> list[Document]:
-        await asyncio.sleep(random.random() * delay)
-        unlucky(question, "retrieval")
-        return [Document(f"The {n}th passage, about <{question}> alone.") for n in range(3)]
-
-    async def answer(prompt: Any) -> str:
-        await asyncio.sleep(random.random() * delay)
-        return str((await Chat(reply=crowd_reply, delay=delay / 20).ainvoke(prompt)).content)
-
-    inputs: Any = {
-        SHOWN: RunnableLambda(find) | joined,
-        ASKED: RunnablePassthrough(),
-    }
-    return inputs | PROMPT | RunnableLambda(answer) | StrOutputParser()
-
-
-def crowd_reply(messages: list[BaseMessage]) -> str:
-    question = str(messages[-1].content).rpartition("Question: ")[2]
-    if question.endswith("model"):
-        raise Unlucky("model")
-    return f"The answer to <{question}> is known."
-
-
-def crowd_graph(delay: float) -> Any:
-    async def find(state: Any) -> dict[str, Any]:
-        await asyncio.sleep(random.random() * delay)
-        if state[ASKED].endswith("retrieval"):
-            raise Unlucky("retrieval")
-        about = f"about <{state[ASKED]}> alone."
-        return {FOUND: [Document(f"The {n}th passage, {about}") for n in range(3)]}
-
-    async def answer(state: Any) -> dict[str, Any]:
-        model = PROMPT | Chat(reply=crowd_reply, delay=delay)
-        given = {SHOWN: joined(state[FOUND]), ASKED: state[ASKED]}
-        return {SAID: (await model.ainvoke(given)).content}
-
-    made = graphs.graph()
-    made.add_node("find", find)
-    made.add_node("answer", answer)
-    return graphs.chained(made, "find", "answer").compile()
-
-
-class Crowd:
-    """Many requests of mixed shapes at once, some of which fail or are cancelled."""
-
-    def __init__(self, world: World, seed: int) -> None:
-        self._luck = random.Random(seed)
-        self._evals = world.evals
-        self._told: Any = config(world)
-        self._chain = crowd_chain(0.02)
-        self._graph = None if GRAPHS_MISSING else crowd_graph(0.02)
-        self.counts = Counter[str]()
-
-    async def run(self, requests: int) -> None:
-        await asyncio.gather(*map(self._request, range(requests)))
-
-    async def _request(self, number: int) -> None:
-        fate = self._luck.choices(["fine", "retrieval", "model"], [7, 1, 1])[0]
-        ways = [self._invoke, self._stream, self._by_hand]
-        way = self._luck.choice(ways if self._graph is None else [*ways, self._ask_graph])
-        task = asyncio.ensure_future(way(f"What is {number} {fate}"))
-        if self._luck.random() < 0.15:
-            asyncio.get_running_loop().call_later(self._luck.random() * 0.05, task.cancel)
-        try:
-            await task
-            self.counts["ok"] += 1
-        except Unlucky:
-            self.counts["failed"] += 1
-        except asyncio.CancelledError:
-            self.counts["cancelled"] += 1
-
-    async def _invoke(self, question: str) -> None:
-        await self._chain.ainvoke(question, self._told)
-
-    async def _stream(self, question: str) -> None:
-        async for _ in self._chain.astream(question, self._told):
-            pass
-
-    async def _ask_graph(self, question: str) -> None:
-        assert self._graph is not None
-        await self._graph.ainvoke({ASKED: question}, self._told)
-
-    async def _by_hand(self, question: str) -> None:
-        async with self._evals.interaction(question) as it:
-            await asyncio.sleep(0.01)
-            it.contexts([f"The {n}th passage, about <{question}> alone." for n in range(3)])
-            if question.endswith(("retrieval", "model")):
-                raise Unlucky
-            it.answer(f"The answer to <{question}> is known.")
-
-
-@pytest.mark.parametrize("seed", size([1], [1, 2]))
-def test_many_requests_at_once_never_mix(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a crowd with failures and cancellations each sample's parts belong together."""
-    monkeypatch.setattr(limits, "HELD_SPANS", 5000)
-    world = World(queue_size=5000)
-    crowd = Crowd(world, seed)
-    asyncio.run(crowd.run(size(200, 1000)))
-    assert min(crowd.counts.values()) > size(2, 20)
-    seen = world.seen()
-    for found in seen:
-        sample = found.sample
-        about = f"<{sample.question}>"
-        assert all(about in context.text for context in sample.contexts or ())
-        assert sample.answer is None or about in sample.answer
-        if sample.status is Status.OK:
-            assert len(sample.contexts or ()) == 3
-            assert sample.answer == f"The answer to {about} is known."
-    assert len({found.sample.question for found in seen}) == len(seen)
-    stats = world.evals.stats()
-    assert stats.scored == crowd.counts["ok"]
-    assert stats.offered == len(seen) == stats.scored + sum(stats.dropped.values())
-    assert set(stats.dropped) <= {"error", "cancelled"}
-    assert len(world.evals.recorder) == 0
-    assert not world.evals.recorder._runs
-    assert stats.incidents == {}
-    assert world.traces() == len(seen)
     world.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -34,7 +33,7 @@ from rag_eval_hooks import Outcomes, RagEval, Sample
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.score import Cause
 from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler
 from rag_eval_hooks_langchain.langchain_judge import LangChainChat
@@ -42,7 +41,7 @@ from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 from tests.servers.samples import DECOMPOSE, ONE
-from tests.servers.truth import TRUTH, found, is_right_or_absent, spent
+from tests.servers.truth import TRUTH, found, spent
 from tests.waiting import PATIENCE
 
 KEY = "sk-test-0123456789"
@@ -175,14 +174,6 @@ async def test_a_model_whose_structured_output_knows_no_methods_calls_a_tool() -
     assert found(await verified(Older())) == TRUTH
 
 
-async def test_usage_is_what_the_model_tells() -> None:
-    """Tokens come from the message; a model that tells none has calls only."""
-    told = spent(await verified(Caller()))
-    assert [told.calls, told.input_tokens, told.output_tokens] == pytest.approx([1, 100, 20])
-    untold = spent(await verified(Plain()))
-    assert [untold.calls, untold.input_tokens] == pytest.approx([1, 0])
-
-
 @pytest.mark.parametrize(
     ("abilities", "formats"),
     [
@@ -294,56 +285,6 @@ async def test_langchain_judge_leaves_retries_to_its_model(kind: FaultKind) -> N
         assert len(server.calls()) == 2
 
 
-LASTING = [
-    (FaultKind.RATE_LIMIT, Cause.JUDGE_FAILED, "HTTP 429"),
-    (FaultKind.SERVER_ERROR, Cause.JUDGE_FAILED, "HTTP 500"),
-    (FaultKind.DROP, Cause.JUDGE_FAILED, "Error"),
-    (FaultKind.HANG, Cause.TIMEOUT, "no reply within 1.5 s"),
-]
-
-
-@pytest.mark.parametrize(("kind", "cause", "words"), LASTING)
-async def test_lasting_failures_are_told_without_content(
-    kind: FaultKind, cause: Cause, words: str
-) -> None:
-    """A provider's exception becomes one line: model, status or type."""
-    with JudgeServer(faults=[Fault(kind=kind)]) as server:
-        limit = 1.5 if kind is FaultKind.HANG else PATIENCE
-        findings = await verified(openai_model(server), timeout=limit, retries=1)
-        finding = findings.answer_support
-        assert isinstance(finding, NotScored)
-        assert (finding.cause, words in finding.detail) == (cause, True)
-        assert spent(findings).calls == pytest.approx(len(server.calls()))
-
-
-async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
-    """No absence and no log record holds the key, even if the endpoint repeats it."""
-    caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
-    with JudgeServer(api_key="another-key") as server:
-        findings = await verified(openai_model(server))
-    assert "HTTP 401" in repr(findings)
-    assert KEY not in "\n".join([repr(findings), *(r.getMessage() for r in caplog.records)])
-
-
-CLUMSY = (FaultKind.PROSE, FaultKind.FENCE, FaultKind.REORDERED)
-CURABLE = tuple(
-    kind
-    for kind in FaultKind
-    if kind not in (*CLUMSY, FaultKind.HANG, FaultKind.RATE_LIMIT, FaultKind.SERVER_ERROR)
-)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in CURABLE if kind is not FaultKind.DROP])
-@pytest.mark.parametrize("abilities", [{}, {"json_schema": False}])
-async def test_a_lasting_fault_never_gives_a_wrong_verdict(
-    kind: FaultKind, abilities: dict[str, bool]
-) -> None:
-    """Findings are right or absent as `judge_failed`, whatever is wrong with every reply."""
-    with JudgeServer(faults=[Fault(kind=kind)], **abilities) as server:  # type: ignore[arg-type]
-        findings = found(await verified(openai_model(server), retries=0))
-    assert is_right_or_absent(findings)
-
-
 @pytest.mark.parametrize("abilities", [{}, {"json_schema": False}])
 async def test_of_a_reply_at_the_token_limit_what_is_complete_counts(
     abilities: dict[str, bool],
@@ -354,15 +295,6 @@ async def test_of_a_reply_at_the_token_limit_what_is_complete_counts(
         findings = await verified(openai_model(server))
         assert found(findings) == TRUTH
         assert spent(findings).calls == pytest.approx(len(server.calls()))
-
-
-async def test_calls_in_flight_are_limited() -> None:
-    """Never more than `concurrency` calls are made at once, and as many as that."""
-    with JudgeServer(latency=0.5) as server:
-        judge = LangChainJudge(openai_model(server), concurrency=3)
-        results = await asyncio.gather(*(ONE.by(judge) for _ in range(9)))
-        assert server.peak == 3
-    assert [found(findings) for findings in results] == [TRUTH] * 9
 
 
 async def test_a_model_that_blocks_neither_holds_up_the_loop_nor_its_own_time_out() -> None:

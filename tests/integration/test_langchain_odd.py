@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, tool
 
 from rag_eval_hooks import Sample, Status
@@ -61,19 +60,6 @@ class Table:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Unreadable(Mapping[str, Any]):
-    """A mapping that loads late, and fails."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise RuntimeError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        raise RuntimeError
-
-    def __len__(self) -> int:
-        raise RuntimeError
-
-
 @tool(response_format="content_and_artifact")
 def rows(query: str) -> tuple[str, Any]:
     """Asks a data base."""
@@ -114,18 +100,6 @@ def test_a_short_document_drops_no_text_in_which_it_stands(world: World) -> None
     """That a word which was retrieved stands in the text of a tool does not make it a copy."""
     sample = run_agent(world, place, web, says="The ferry to Skarn was moved to pier nine.")
     assert web.invoke(QUESTION) in (texts(sample) or ())
-
-
-def test_what_cannot_be_read_leaves_nothing_open(world: World) -> None:
-    """An output that would raise is not read, and its interaction ends without an answer."""
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    chain = retriever | RunnableLambda(lambda found: Unreadable())
-    chain.invoke(QUESTION, config(world))
-    assert len(world.evals.recorder) == 0
-    (seen,) = world.seen()
-    assert (seen.sample.status, seen.sample.answer) == (Status.OK, None)
-    assert texts(seen.sample) == top()
-    assert not world.evals.stats().incidents
 
 
 @needs_graphs

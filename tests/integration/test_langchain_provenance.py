@@ -177,29 +177,6 @@ def test_a_search_that_asks_a_model_first_is_a_search(world: World, named: bool,
     assert texts(sample) == [passage]
 
 
-@needs_agents
-@varied
-def test_blocks_of_search_results_are_read_as_deep_as_their_text_is(
-    world: World, seed: int
-) -> None:
-    """Anthropic's blocks hold their text one level down."""
-    drawn = Variation(seed)
-    passages, name = drawn.passages(2), drawn.name()
-    blocks = [
-        {
-            "type": "search_result",
-            "source": f"https://{drawn.name()}.example",
-            "title": drawn.name(),
-            "content": [{"type": "text", "text": text}],
-        }
-        for text in passages
-    ]
-    tools = [search_tool(name, lambda _: blocks)]
-    calls = [(name, {"query": drawn.question()})]
-    sample = run_agent(world, tools, calls, drawn.question(), drawn.short())
-    assert texts(sample) == passages
-
-
 class Fixed(BaseRetriever):
     """Returns its documents, whatever is asked."""
 
@@ -427,6 +404,28 @@ def test_requests_without_retrieved_text_are_counted_and_explained(world: World,
     assert (stats.offered, stats.without_retrieval) == (0, 1)
     (why,) = world.evals.explain(run_id)
     assert why.reason == "without_retrieval"
+
+
+@varied
+def test_a_question_rewritten_before_its_retrieval_logs_no_advice(
+    world: World, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    """A model that is called alone may write the query of a retriever that is called after it."""
+    drawn = Variation(seed)
+    passages, query, reply = drawn.passages(2), drawn.question(), drawn.sentence()
+    retriever = Fixed(documents=[Document(text) for text in passages])
+    RagEvalCallbackHandler.enable(world.evals)
+    try:
+        written = Chat(reply=lambda _: query).invoke(f"Rewrite: {drawn.question()}").content
+        world.evals.recorder.sweep()
+        found = retriever.invoke(str(written))
+        prompt = "\n".join(document.page_content for document in found)
+        Chat(reply=lambda _: reply).invoke(f"{prompt}\n{query}")
+        assert texts(only(world)) == passages
+    finally:
+        RagEvalCallbackHandler.disable()
+    assert world.evals.stats().without_retrieval == 0
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 QUESTIONS: dict[str, Callable[[Variation, str], Any]] = {

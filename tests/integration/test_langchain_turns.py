@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -33,7 +31,6 @@ from tests.matrix.langchain.kit import (
     SHOWN,
     TRIES,
     Chat,
-    answer_to,
     joined,
     message_text,
     reader,
@@ -79,30 +76,6 @@ class Down(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         raise LookupError("the store is down")
-
-
-def test_a_retriever_that_raises_is_counted_with_its_error_on_the_spans(world: World) -> None:
-    """Books and spans tell of a request that failed in its retrieval."""
-    with pytest.raises(LookupError):
-        (Down() | joined | reader()).invoke(QUESTION, config(world))
-    (sample,) = samples(world)
-    assert (sample.status, sample.error_type, sample.contexts) == (
-        Status.ERROR,
-        "LookupError",
-        None,
-    )
-    assert world.evals.stats().dropped == {"error": 1}
-    spans = {s.name.split()[0]: s for s in world.exporter.get_finished_spans()}
-    for span in (spans["invoke_workflow"], spans["retrieval"]):
-        assert span.status.status_code.name == "ERROR"
-        assert (span.attributes or {})["error.type"] == "LookupError"
-
-
-def test_a_retriever_alone_that_raises_is_no_interaction(world: World) -> None:
-    """Nothing was to be answered."""
-    with pytest.raises(LookupError):
-        Down().invoke(QUESTION, config(world))
-    assert samples(world) == []
 
 
 def test_a_retriever_that_is_cancelled_makes_a_cancelled_interaction(world: World) -> None:
@@ -222,62 +195,6 @@ def test_a_new_question_gives_up_what_waits(world: World) -> None:
     assert [(s.question, s.status) for s in samples(world)] == [(QUESTION, Status.INTERRUPTED)]
 
 
-def test_nested_blocks_of_helpers_are_joined_as_before(world: World) -> None:
-    """A context manager of the application's own around a block is no stream."""
-
-    @contextmanager
-    def asking(question: str) -> Iterator[None]:
-        with world.evals.interaction(question):
-            yield
-
-    with asking(OTHER), asking(QUESTION):
-        plain().invoke(QUESTION, config(world))
-    found = {sample.question: texts(sample) for sample in samples(world)}
-    assert found == {QUESTION: top(), OTHER: None}
-
-
-def test_where_a_call_belongs_is_not_guessed(world: World) -> None:
-    """A task that one of two open streams started is an interaction of its own.
-
-    When the first has ended only one is left, and nothing is to be guessed.
-    """
-
-    async def stream(question: str) -> AsyncIterator[str]:
-        async with world.evals.interaction(question) as it:
-            yield "The answer is:"
-            (answer,) = await asyncio.gather(plain().ainvoke(question, config(world)))
-            it.answer(answer)
-            yield answer
-
-    async def read() -> None:
-        streams = [stream(question) for question in QUESTIONS]
-        for tokens in streams:
-            await anext(tokens)
-        for tokens in streams:
-            assert [token async for token in tokens]
-
-    asyncio.run(read())
-    found = [(sample.question, texts(sample)) for sample in samples(world)]
-    due = [(QUESTION, None), (QUESTION, top()), (OTHER, top(OTHER))]
-    assert sorted(found, key=str) == sorted(due, key=str)
-
-
-def test_a_consumer_with_a_block_of_its_own_keeps_its_calls(world: World) -> None:
-    """Calls between two tokens of a suspended stream belong to their caller."""
-
-    def stream() -> Iterator[str]:
-        with world.evals.interaction(OTHER):
-            yield from plain().stream(OTHER, config(world))
-
-    with world.evals.interaction(QUESTION):
-        tokens = stream()
-        next(tokens)
-        plain().invoke(QUESTION, config(world))
-        list(tokens)
-    found = {sample.question: texts(sample) for sample in samples(world)}
-    assert found == {QUESTION: top(), OTHER: top(OTHER)}
-
-
 def test_record_contexts_needs_no_run(world: World) -> None:
     """In a block it is heard in every form of documents, outside of all it is not."""
     with world.evals.interaction(QUESTION) as it:
@@ -342,15 +259,6 @@ def test_what_is_no_evaluator_is_refused(evals: Any, shown: str) -> None:
         assert "RagEval" in caught.value.wants
 
 
-@pytest.mark.parametrize("field", ["question", "contexts", "answer"])
-@pytest.mark.parametrize("value", [3, "", ["x"], b"x", {}])
-def test_choices_that_can_never_work_are_refused(field: str, value: Any, world: World) -> None:
-    """A choice that is neither the name of a key nor a function is refused."""
-    with pytest.raises(ConfigError) as caught:
-        RagEvalCallbackHandler(world.evals, **{field: value})
-    assert (caught.value.field, caught.value.got) == (field, value)
-
-
 def test_a_named_question_is_read_in_the_state_too(world: World) -> None:
     """A graph that goes on in another process has its question under the name that was given."""
     if GRAPHS_MISSING is not None:
@@ -374,25 +282,6 @@ def test_a_named_question_is_read_in_the_state_too(world: World) -> None:
     app.invoke(resume, {**in_thread(world), "callbacks": [handler]})
     (sample,) = samples(world)
     assert (sample.question, texts(sample)) == (QUESTION, top())
-
-
-def test_a_wide_text_of_a_tool_is_a_context(world: World) -> None:
-    """Ten wide characters tell as much as twenty narrow ones."""
-    if AGENTS_MISSING is not None:
-        pytest.skip(AGENTS_MISSING)
-    told = "渡轮七点四十分离开北码头"
-    assert len(told) < 20
-
-    @tool("search")
-    def look_up(query: str) -> str:
-        """Looks up."""
-        return told
-
-    app = agent(stepping(lambda question: pick(("search", question))), [look_up])
-    app.invoke({"messages": [HumanMessage(QUESTION)]}, config(world))
-    (sample,) = samples(world)
-    assert texts(sample) == [told]
-    assert sample.answer == answer_to(QUESTION, [])
 
 
 @needs_middleware
@@ -419,18 +308,3 @@ def test_artifacts_from_a_checkpoint_are_documents_again(world: World) -> None:
     assert [(c.id, c.metadata) for c in sample.contexts or ()] == [
         (f"p{page}", {"page": page}) for page in pages
     ]
-
-
-def test_an_answer_is_told_from_a_title_by_escaped_documents(world: World) -> None:
-    """Documents in a formatter's escapes show which model was given retrieved text."""
-    told = 'The "Skarn" café on the quay opens at 07:00\nand closes when the last ferry has left.'
-
-    def ask(question: str) -> dict[str, Any]:
-        prompt = json.dumps({"passages": [told], "question": question})
-        reply = message_text(Chat(reply=lambda messages: "It opens at seven.").invoke(prompt))
-        title = message_text(Chat(reply=lambda messages: "Opening hours").invoke(reply))
-        return {"reply": reply, "heading": title, "sources": [Document(told)]}
-
-    RunnableLambda(ask).invoke(QUESTION, config(world))
-    (sample,) = samples(world)
-    assert (sample.answer, texts(sample)) == ("It opens at seven.", [told])
