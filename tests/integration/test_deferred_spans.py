@@ -169,23 +169,3 @@ def test_a_forked_child_does_not_write_its_parents_spans() -> None:
     assert world.evals.flush(300)
     assert len(world.named("invoke_workflow")) == len(world.named("retrieval")) == 1
     world.evals.shutdown()
-
-
-def test_rules_run_off_the_requests_thread() -> None:
-    """Rules that search the answer cost the request nothing; it is counted at once."""
-    world = World(sample_rate=0.0, rules=[{"answer": "Rome", "rate": 1.0, "name": "rome"}])
-    for number in range(5):
-        world.ask(number)
-    stats = world.evals.stats()
-    assert (stats.offered, stats.decisions) == (5, {"rule:rome": 5})
-    assert world.evals.flush(300)
-    assert world.evals.stats().scored == 5
-    world.evals.shutdown()
-
-
-def test_a_request_is_known_to_feedback_when_it_has_ended() -> None:
-    """Feedback by the id of a run finds its request at once, whether evaluated or not."""
-    world = World(sample_rate=0.0)
-    world.ask(7)
-    assert world.evals.feedback("7", score=1.0)
-    world.evals.shutdown()

@@ -138,9 +138,7 @@ def test_odd_values_lose_neither_event_nor_documents(world: World, kind: str, se
     assert (texts(sample), sample.answer, sample.truncated) == (documents, answer, ())
 
 
-def answered(
-    world: World, draw: Variation, rows: Any, prompt: str, fact: str, question: str | None = None
-) -> list[str]:
+def answered(world: World, draw: Variation, rows: Any, prompt: str, fact: str) -> list[str]:
     """Return the contexts beside the documents of an answer to these and what a step found."""
     documents = draw.passages(2)
     state = state_of("q", "found", "rows", "a")
@@ -154,7 +152,7 @@ def answered(
         lambda given: {"rows": rows},
         tell,
     ]
-    line(state, nodes).invoke({"q": question or draw.question()}, config(world))
+    line(state, nodes).invoke({"q": draw.question()}, config(world))
     found = texts(only(world)) or []
     assert found[:2] == documents
     return found[2:]
@@ -178,33 +176,3 @@ def test_a_field_that_is_not_shown_is_not_kept(world: World, seed: int) -> None:
     found = answered(world, draw, rows, str(rows), f"{rows[0].name} {rows[0].city}")
     assert found == list(map(repr, rows))
     assert secret not in repr(world.seen()[0].sample.to_dict())
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-def test_words_of_the_question_are_no_row(world: World, seed: int) -> None:
-    """Values in the order of a row, but in the question alone, show no row."""
-    draw = Variation(seed)
-    row = [draw.name() for _ in range(3)]
-    question = f"Is {row[0]} in {row[1]} the {row[2]}?"
-    found = answered(world, draw, [tuple(row)], "", f"{row[2]} {draw.name()}", question)
-    assert found == []
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-def test_each_hop_of_a_search_counts(world: World, seed: int) -> None:
-    """Documents of an earlier answer stay, where a later search finds others."""
-    draw = Variation(seed)
-    first, second, said, answer = *draw.passages(2), draw.sentence(), draw.sentence()
-    state = state_of("q", "one", "two", "a")
-
-    def tell(given: Any) -> dict[str, Any]:
-        before = Chat(reply=lambda _: said).invoke(f"{first}\n{given['q']}").content
-        return {"a": Chat(reply=lambda _: answer).invoke(f"{second}\n{before}").content}
-
-    nodes = [
-        lambda given: {"one": [Document(first)]},
-        lambda given: {"two": [Document(second)]},
-        tell,
-    ]
-    line(state, nodes).invoke({"q": draw.question()}, config(world))
-    assert sorted(texts(only(world)) or ()) == sorted([first, second])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import Context, NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Score
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.testing import MemorySink
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -142,43 +141,6 @@ def test_feedback_finds_a_request_by_trace_and_by_run(
     match = memory.results[1].outcomes["lexical.exact_match"]
     assert isinstance(match, Score)
     assert match.value == 1.0
-
-
-def test_a_budget_stops_a_judge_over_http(tmp_path: Path) -> None:
-    """No sample is judged by halves; what needs no judge is still scored, all counted."""
-    config = RagEvalConfig(
-        budget={"calls_per_hour": 5, "path": str(tmp_path / "b.db")}, embedder="none"
-    )
-    memory = MemorySink()
-    metrics = ["ragas.faithfulness", "lexical.source_citation"]
-    with JudgeServer() as server:
-        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
-        with RagEval(metrics, judge, sinks=[memory], config=config) as evals:
-            for n in range(20):
-                fact = f"{FACT} It has {n} berths."
-                evals.offer(
-                    Sample(question=f"What of {n}?", contexts=(Context(text=fact),), answer=fact)
-                )
-            assert evals.flush(300)
-            stats = evals.stats()
-        assert len(server.calls()) == 4
-    outcomes = [result.outcomes["ragas.faithfulness"] for result in memory.results]
-    refused = [o for o in outcomes if isinstance(o, NotScored)]
-    assert {outcome.cause for outcome in refused} == {"over_budget"}
-    assert stats.refused == {"budget": len(refused)}
-    assert (stats.scored, stats.offered) == (20, 20)
-
-
-def test_a_sample_that_the_budget_leaves_no_metric_is_dropped() -> None:
-    """A sample of which every metric needs the judge is dropped by the reason `budget`."""
-    config = RagEvalConfig(budget={"calls_per_day": 0}, embedder="none")
-    with JudgeServer() as server:
-        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
-        with RagEval("ragas.faithfulness", judge, config=config) as evals:
-            evals.offer(Sample(question="q", contexts=(Context(text=FACT),), answer=FACT))
-            assert evals.flush(300)
-            assert evals.stats().dropped == {"budget": 1}
-        assert server.calls() == []
 
 
 def test_the_span_tells_why_it_has_no_scores(

@@ -1,7 +1,5 @@
 """Which answers say that they do not know."""
 
-# ruff: noqa: RUF001 - it is about such characters
-
 from __future__ import annotations
 
 import json
@@ -17,7 +15,6 @@ from rag_eval_hooks import RagEval, Sample, Score
 from rag_eval_hooks.metrics.options import PHRASES, DontKnow, dont_know_phrase
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.text.folding import fold
-from rag_eval_hooks.text.refusals import refusal
 
 DATA = Path(os.environ.get("LABELED_DATA", Path(__file__).parents[3] / "shared/data"))
 PLACES = (DATA / "open/refusals.jsonl", DATA / "refusals.jsonl")
@@ -128,30 +125,6 @@ def test_on_labelled_answers() -> None:
         found = [label for answer, label in labelled if rule(answer)]
         assert sum(found) / len(found) >= precision
         assert sum(found) / sum(label for _, label in labelled) >= recall
-
-
-@pytest.mark.parametrize(
-    ("refusing", "answering"),
-    [
-        ("Ich weiß es nicht.", "Er weiß es nicht, sie aber schon: Rom."),
-        ("Ich kann das nicht sagen.", "Ich weiß nicht, ob Paris, aber es ist Rom."),
-        ("Dazu gibt es keine Angaben.", "Keine Angaben stehen auf Seite 3."),
-        ("Je ne sais pas.", "Je ne sais pas nager est un film de 2010."),
-        ("Il n'y a pas assez d'informations.", "Il n'y a pas de pont, mais un bac."),
-        ("No lo sé.", "No, lo sabe Ana."),
-        ("No hay suficiente información.", "No hay ferry los lunes."),
-        ("我不知道。", "他不知道桥有多长。"),
-        ("很抱歉，资料中没有相关信息。", "图书馆没有相关信息服务台，请到二楼。"),
-        ("抱歉，我暂时无法回答这个问题。", "对不起，图书馆九点开门。"),
-        ("わかりません。", "わかりませんという本です。"),
-        ("申し訳ありませんが、お答えできません。", "お答えできませんという札があります。"),
-        ("There isn't enough context to say.", "There isn't enough room for ten cars."),
-    ],
-)
-def test_refusals_in_other_languages(refusing: str, answering: str) -> None:
-    """A usual phrase that is the whole sentence refuses; its words in another sentence do not."""
-    assert refusal(refusing) is not None
-    assert refusal(answering) is None
 
 
 @pytest.mark.parametrize(
