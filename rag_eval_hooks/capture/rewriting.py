@@ -82,9 +82,10 @@ def _earlier_texts(
         name = context.id
         if name is None or name not in latest or context.text in latest[name]:
             continue
-        others = {c.text for c in known if c.id == name and c.text not in latest[name]}
+        texts = {c.text for c in known if c.id == name}
+        others = {text for text in texts if text not in latest[name]}
         is_given = given.get(name) == context.text
-        is_changed = given.get(name, latest[name]) in latest[name]
+        is_changed = given.get(name, latest[name]) in latest[name] and latest[name] not in texts
         if is_given or (is_changed and context.text == most_alike(others, latest[name])):
             earlier.setdefault(name, set()).add(context.text)
     return earlier

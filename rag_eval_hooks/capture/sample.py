@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.answer import answer_of, holds_reply
@@ -20,7 +20,7 @@ from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
-from rag_eval_hooks.sample import Context, Sample, Status
+from rag_eval_hooks.sample import Sample, Status
 
 __all__ = ["Assembler", "assemble", "traits_of_interaction"]
 
@@ -38,19 +38,21 @@ _FRAMEWORK_KEYS = frozenset(
     for key in keys.split()
 )
 """Keys that LangChain, LangGraph and their servers put into metadata themselves."""
+Golden: TypeAlias = Callable[[Sample], Sample]
+"""Completes a sample by the reference of an equal golden question."""
 
 
 def assemble(
     interaction: Interaction,
     *,
-    trace_id: str | None,
-    span_id: str | None,
-    max_contexts: int,
+    trace_id: str | None = None,
+    span_id: str | None = None,
+    max_contexts: int = limits.CONTEXTS,
     max_text_chars: int,
     session: Session | None = None,
-    with_golden: Callable[[Sample], Sample] | None = None,
+    with_golden: Golden | None = None,
 ) -> Sample:
-    """Return the sample of an interaction.
+    """Return the sample of an ended interaction, redacted by the session if there is one.
 
     Args:
         interaction: An ended one.
@@ -59,16 +61,32 @@ def assemble(
         max_contexts: Contexts kept.
         max_text_chars: Characters kept of each text, those of metadata among them.
         session: Redacts the sample; None redacts nothing.
-        with_golden: Completes a sample by the reference of an equal golden question.
+        with_golden: Gives it the reference of an equal golden question.
 
     Raises:
         RedactionError: It could not be redacted, and must not be used.
     """
     texts = SampleTexts(max_text_chars, interaction.cut_texts, session)
+    root, given = interaction.root, interaction.metadata
     answer = answer_of(interaction)
     question, question_source = question_of(interaction)
     contexts, source = find_contexts(interaction, answer)
-    golden = _with_reference(question, interaction.metadata, with_golden)
+    golden = Sample(
+        question=question,
+        reference=_text(given, "reference"),
+        question_id=_text(given, "question_id"),
+        metadata={
+            key: value
+            for key, value in given.items()
+            if key not in OWN_KEYS and key not in _FRAMEWORK_KEYS
+        },
+    )
+    if with_golden is not None:
+        golden = with_golden(golden)
+    metadata = _queries(texts, interaction, question)
+    if earlier := stages(interaction, contexts):
+        metadata["retrieved"] = texts.stages("metadata.retrieved", earlier, max_contexts)
+    left_out = interaction.left_out | _to_come(interaction, answer)
     return Sample(
         question=texts.text("question", question),
         contexts=texts.contexts("contexts", contexts, max_contexts, answer),
@@ -76,57 +94,30 @@ def assemble(
         reference=texts.optional("reference", golden.reference),
         question_id=texts.optional("question_id", golden.question_id),
         status=interaction.status,
-        error_type=interaction.root.error_type,
-        session_id=texts.identity("session_id", session_of(interaction.metadata)),
-        user_id=texts.identity("user_id", _text(interaction.metadata, "user_id")),
+        error_type=root.error_type,
+        session_id=texts.identity("session_id", session_of(given)),
+        user_id=texts.identity("user_id", _text(given, "user_id")),
         tags=texts.tags(interaction.tags),
-        metadata={
-            **_rewritten(texts, interaction, question),
-            **_stages(texts, interaction, contexts, max_contexts),
-            **texts.metadata("metadata", golden.metadata),
-        },
-        latency=seconds(interaction.root),
-        truncated=texts.truncated(*sorted(interaction.left_out | _to_come(interaction, answer))),
+        metadata={**metadata, **texts.metadata("metadata", golden.metadata)},
+        latency=_seconds(root),
+        truncated=texts.truncated(*sorted(left_out)),
         context_source=source,
         question_source=question_source,
         trace_id=trace_id,
         span_id=span_id,
-        workflow=interaction.root.name,
+        workflow=root.name,
         response_id=_response_id(interaction, answer),
-        ended_at=interaction.root.end,
+        ended_at=root.end,
     )
 
 
-def _with_reference(
-    question: str, metadata: Mapping[str, Any], with_golden: Callable[[Sample], Sample] | None
-) -> Sample:
-    """Return a sample of a question with its reference: the application's, else a golden one."""
-    own = Sample(
-        question=question,
-        reference=_text(metadata, "reference"),
-        question_id=_text(metadata, "question_id"),
-        metadata={key: value for key, value in metadata.items() if _is_free(key)},
-    )
-    return own if with_golden is None else with_golden(own)
-
-
-def _rewritten(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
+def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
     """Return what retrievers were asked where it is not the question."""
-    if (rewritten := condensed_question(interaction, question)) is not None:
-        return {"condensed_question": texts.text("metadata.condensed_question", rewritten)}
+    if (condensed := condensed_question(interaction, question)) is not None:
+        return {"condensed_question": texts.text("metadata.condensed_question", condensed)}
     others = [query for query in queries(interaction) if query != question]
     field = "metadata.retrieval_queries"
     return {"retrieval_queries": [texts.text(field, query) for query in others]} if others else {}
-
-
-def _stages(
-    texts: SampleTexts,
-    interaction: Interaction,
-    contexts: tuple[Context, ...] | None,
-    most: int,
-) -> dict[str, Any]:
-    earlier = stages(interaction, contexts)
-    return {"retrieved": texts.stages("metadata.retrieved", earlier, most)} if earlier else {}
 
 
 def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
@@ -149,7 +140,6 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 
 def traits_of_interaction(interaction: Interaction) -> Traits:
     """Return what sampling rules compare of an interaction."""
-    root = interaction.root
     session = session_of(interaction.metadata)
     return Traits(
         # As in the sample: a root may show no question where its retriever was asked one.
@@ -158,13 +148,12 @@ def traits_of_interaction(interaction: Interaction) -> Traits:
         answer=functools.cache(lambda: answer_of(interaction)),
         tags=interaction.tags,
         metadata={**interaction.metadata, **({"session_id": session} if session else {})},
-        error_type=root.error_type,
-        latency=seconds(root),
+        error_type=interaction.root.error_type,
+        latency=_seconds(interaction.root),
     )
 
 
-def seconds(root: Run) -> float | None:
-    """Return the seconds that a run took, or None while it is open."""
+def _seconds(root: Run) -> float | None:
     # Two readings of the wall clock, which may have been set back in between.
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 
@@ -174,19 +163,19 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-def _is_free(key: str) -> bool:
-    return key not in OWN_KEYS and key not in _FRAMEWORK_KEYS
-
-
 class Assembler:
     """Makes redacted samples of ended interactions, within the content limits.
 
     Args:
         config: The settings.
-        redactor: Takes out what must not leave.
+        redactor: Redacts samples, feedback and attributes.
         incidents: Where span attributes that could not be redacted are counted.
         with_golden: Gives a sample the reference of an equal golden question, to be redacted with
             it; None without golden questions.
+
+    Attributes:
+        redacts: Whether anything is redacted.
+        text_chars: Characters read of each text: more than are kept, where they are redacted.
     """
 
     def __init__(
@@ -194,26 +183,15 @@ class Assembler:
         config: RagEvalConfig,
         redactor: Redactor,
         incidents: Incidents,
-        with_golden: Callable[[Sample], Sample] | None = None,
+        with_golden: Golden | None = None,
     ) -> None:
-        self._config = config
+        self._max_chars = config.max_text_chars
         self._redactor = redactor
         self._incidents = incidents
-        self._with_golden = with_golden
-
-    @property
-    def redacts(self) -> bool:
-        """True if anything is redacted."""
-        return self._redactor.active
-
-    @property
-    def text_chars(self) -> int:
-        """Characters of one text that are of use: more than are kept, where they are redacted."""
-        return self._config.max_text_chars + self._margin
-
-    @property
-    def _margin(self) -> int:
-        return MARGIN if self._redactor.active else 0
+        # A reference must be redacted with its sample; without redaction it is added later.
+        self._with_golden = with_golden if redactor.active else None
+        self.redacts = redactor.active
+        self.text_chars = config.max_text_chars + (MARGIN if redactor.active else 0)
 
     def session(self) -> Session:
         """Return a session that redacts the sample and the spans of one interaction alike."""
@@ -231,16 +209,13 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        active = self._redactor.active
         return assemble(
             interaction,
             trace_id=trace_id,
             span_id=span_id,
-            max_contexts=limits.CONTEXTS,
-            max_text_chars=self._config.max_text_chars,
-            session=session if active else None,
-            # A reference must be redacted with its sample; without redaction it is added later.
-            with_golden=self._with_golden if active else None,
+            max_text_chars=self._max_chars,
+            session=session if self.redacts else None,
+            with_golden=self._with_golden,
         )
 
     def own(self, sample: Sample) -> Sample:
@@ -249,7 +224,7 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        if not self._redactor.active:
+        if not self.redacts:
             return sample
         return self._redactor.sample(self._with_golden(sample) if self._with_golden else sample)
 
@@ -257,13 +232,13 @@ class Assembler:
         """Return a reference that comes after its sample was redacted, cut to the limit.
 
         Raises:
-            RedactionError: Something would be taken out of it. Its placeholders would not be those
+            RedactionError: It holds what redaction takes out. Its placeholders would not be those
                 of the sample, so it cannot be compared with the answer.
         """
         read = _first(text, self.text_chars)
         if self._redactor.sample(Sample(question="", reference=read)).reference != read:
             raise RedactionError("the reference holds what redaction takes out")
-        return _first(text, self._config.max_text_chars)
+        return _first(text, self._max_chars)
 
     def label(self, text: str | None) -> str | None:
         """Return a feedback's label, redacted and cut to the limit.
@@ -273,11 +248,11 @@ class Assembler:
         """
         read = _first(text, self.text_chars)
         redacted = self._redactor.sample(Sample(question="", answer=read)).answer
-        return _first(redacted, self._config.max_text_chars)
+        return _first(redacted, self._max_chars)
 
     def attributes(self, session: Session, values: Contents) -> Contents:
         """Return attributes with content or ids, redacted; none if that fails."""
-        if not self._redactor.active:
+        if not self.redacts:
             return values
         try:
             return session.attributes(values)

@@ -66,7 +66,7 @@ class SampleTexts:
         """
         if contexts is None:
             return None
-        kept = _likeliest(contexts, answer, most) or ()
+        kept = _likeliest(contexts, answer, most)
         if len(contexts) > len(kept):
             self.cut_fields.append(field)
         return tuple(
@@ -96,17 +96,17 @@ class SampleTexts:
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
-            written = self._key(field, str(key)) if self._session is not None else key
+            written = key if self._session is None else self._key(field, str(key))
             if isinstance(value, str):
                 kept[written] = self.text(name, value)
-            elif self._is_small(value, self._read):
-                redacted = value if self._session is None else self._session.value(name, value)
-                if isinstance(redacted, str):
-                    kept[written] = self._limited(name, redacted, False)
-                elif self._is_small(redacted, self._limit):
-                    kept[written] = redacted
-                else:
-                    self.cut_fields.append(name)
+                continue
+            is_small = _is_small(value, self._read)
+            if is_small and self._session is not None:
+                value = self._session.value(name, value)
+            if is_small and isinstance(value, str):
+                kept[written] = self._limited(name, value, False)
+            elif is_small and _is_small(value, self._limit):
+                kept[written] = value
             else:
                 self.cut_fields.append(name)
         return kept
@@ -135,30 +135,24 @@ class SampleTexts:
             self.cut_fields.append(field)
         return text[: self._limit]
 
-    def _is_small(self, value: Any, most: int) -> bool:
-        if isinstance(value, int | float | bool | None):
-            return True
-        try:
-            return len(repr(value)) <= most
-        except Exception:  # noqa: BLE001 - the host's edge: an object of its own, left out and noted
-            return False
+
+def _is_small(value: Any, most: int) -> bool:
+    if isinstance(value, int | float | bool | None):
+        return True
+    try:
+        return len(repr(value)) <= most
+    except Exception:  # noqa: BLE001 - the host's edge: an object of its own, left out and noted
+        return False
 
 
-def _likeliest(
-    contexts: tuple[Context, ...] | None, answer: str | None, most: int
-) -> tuple[Context, ...] | None:
+def _likeliest(contexts: tuple[Context, ...], answer: str | None, most: int) -> tuple[Context, ...]:
     """Return as many contexts as are wanted, in their order: those that the answer may rest on.
 
     A word of the answer counts more, the fewer contexts hold it. Of equal ones the last count, as
     the last search of an agent is the nearest to its answer.
-
-    Args:
-        contexts: All, or None.
-        answer: What the user got; without one the first contexts are returned.
-        most: How many are wanted.
     """
-    if contexts is None or len(contexts) <= most or answer is None:
-        return contexts if contexts is None else contexts[:most]
+    if len(contexts) <= most or answer is None:
+        return contexts[:most]
     said = set(words(answer))
     held = [said.intersection(words(context.text)) for context in contexts]
     times = Counter(word for words_held in held for word in words_held)
