@@ -64,7 +64,7 @@ def _rank(outcome: Outcome) -> float:
 
 
 def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
-    """Return name, value, label with risk, and reason, without what cannot be printed."""
+    """Return name, value, label with risk, and reason, without unprintable characters."""
     if isinstance(outcome, Score):
         reason = "" if outcome.normalised >= GOOD else _reason(outcome)
         value = f"{outcome.value:.2f}"

@@ -33,13 +33,13 @@ def _is_url(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkProvider:
-    """One row: what `<name>:<address>` in the settings stands for.
+    """One row: the sink that `<name>:<address>` names in the settings.
 
     Attributes:
         factory: `module:function` that makes the sink from an address and a key or None. It may
             raise `ConfigError`, or `ImportError` for an extra that is not installed.
         address: Form of the address, such as `<url>`.
-        wants: What the address must be, in words.
+        wants: Form of the address, in words.
         check: Returns whether an address has that form.
         key: Form of its key in `sink_keys`; None for a sink that is no platform and takes none.
     """

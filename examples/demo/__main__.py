@@ -13,7 +13,11 @@ import signal
 from importlib import import_module
 from pathlib import Path
 
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
 from examples.demo.handbook import QUESTIONS
+from examples.demo.otlp_file import OtlpFileExporter, file_provider
 from examples.demo.viewer import (
     SERVICE,
     ViewerError,
@@ -61,9 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.output.mkdir(parents=True, exist_ok=True)
     for path in (traces, results):
         path.unlink(missing_ok=True)
-    provider = setup_tracing(
-        otlp_endpoint=arguments.otlp_endpoint, path=traces, service_name=SERVICE
-    )
+    if arguments.otlp_endpoint is None:
+        provider = file_provider(traces, SERVICE)
+        trace.set_tracer_provider(provider)
+    else:
+        provider = setup_tracing(otlp_endpoint=arguments.otlp_endpoint, service_name=SERVICE)
+        provider.add_span_processor(BatchSpanProcessor(OtlpFileExporter(traces)))
     pipeline = import_module(f"examples.demo.{arguments.framework.replace('-', '_')}_pipeline")
     with RagEval(
         ["ragas", "lexical"],

@@ -104,7 +104,7 @@ class Fleet:
         return 0 if urgent else 6
 
     def publisher(self, incidents: Incidents, mark: str) -> Publisher:
-        """Return what ships the samples of one process; a forked child gets another one.
+        """Return the publisher of one process; a forked child gets its own.
 
         Args:
             incidents: Counts failures.

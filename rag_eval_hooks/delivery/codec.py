@@ -52,7 +52,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Return what a text describes, redacted by the present settings if others were applied.
+    """Return the result of a text, redacted again if other settings were applied to it.
 
     Returns:
         The result, without verdicts; of a sample one without outcomes.

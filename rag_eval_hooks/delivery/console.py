@@ -68,7 +68,7 @@ def _writer(file: TextIO) -> Callable[[str, str], Any]:
 
 
 def _printable(text: str, encoding: str | None) -> str:
-    """Return a text without what the stream cannot encode and what commands a terminal."""
+    """Return a text without control characters and characters that the stream cannot encode."""
     plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return plain.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8")
 

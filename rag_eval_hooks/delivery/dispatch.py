@@ -1,4 +1,4 @@
-"""Dispatcher: hands results and feedback to all sinks; one that fails or hangs affects no other."""
+"""Dispatcher: hands results and feedback to all sinks; a failing sink affects no other sink."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AnySink: TypeAlias = Sink | TwoArgumentSink | FeedbackSink | PlatformSink | Sink
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5
-"""Seconds in which all sinks together send what is left, and close."""
+"""Seconds in which all sinks together send their remaining results, and close."""
 _FLUSH_TIMEOUT: Final = 30.0
 """Seconds for the export of spans, where a flush has no limit of its own."""
 _OUTCOME_CHARS: Final = 500
@@ -164,14 +164,14 @@ class Dispatch:
             seconds = _FLUSH_TIMEOUT if timeout is None else timeout
             if seconds and not flush_providers(seconds, [provider]):
                 self._incidents.report("span flush", TimeoutError())
-        # Each has its turn, even after one that needed all the time.
+        # Each sink has its turn, even after a sink that needed all the time.
         flushed = [queue.flush(_left(deadline)) for queue in self._queues.values()]
         return all(flushed)
 
     def close(self) -> None:
-        """Try what waits once more, for a moment, and close all sinks.
+        """Try waiting results once more, for a moment, and close all sinks.
 
-        What is not delivered is left in the spool, or lost and counted.
+        Undelivered results stay in the spool, or are lost and counted.
         """
         for queue in self._queues.values():
             queue.begin_close(_CLOSE_TIMEOUT)

@@ -45,7 +45,7 @@ _ERROR_PAUSE_S: Final = 2.0
 
 
 class _End(NamedTuple):
-    """How a job leaves this process: released at a time, or done with a count and what follows."""
+    """How a job leaves this process: released at a time, or done with a count and further jobs."""
 
     released_at: float | None = None
     counted_as: str = ""
@@ -225,7 +225,7 @@ class Outbox:
             return self._answered >= asked
 
     def close(self, timeout: float) -> None:
-        """Write what waits, give all jobs back and end the thread."""
+        """Write waiting changes, give all jobs back and end the thread."""
         self._is_closing = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -331,7 +331,7 @@ class Outbox:
                     self._count_undurable(job)
 
     def _note(self, job: Job, end: _End | None) -> None:
-        """Note what is on disk now. Holds the lock."""
+        """Note that a change is on disk. Holds the lock."""
         for one in _inserts(job, end):
             one.is_stored = one.row is not None
             if one.is_stored:
@@ -370,7 +370,7 @@ class Outbox:
             self._change(job)
 
     def _give_up(self, *, at_once: bool) -> None:
-        """Keep what the disk still refuses after its time in memory alone. Holds the lock."""
+        """Keep overdue jobs in memory alone. Holds the lock."""
         late = time.monotonic() - PATIENCE_S
         for job, since in list(self._dirty.items()):
             if not job.is_stored and (at_once or since < late) and self._retry_at:
@@ -445,7 +445,7 @@ def _inserts(job: Job, end: _End | None) -> Sequence[Job]:
 
 
 def _sync(file: OutboxFile, job: Job, end: _End | None) -> bool:
-    """Make the file say of a job what is true; return whether it was this process's."""
+    """Write the state of a job; return whether the job was of this process."""
     if end is None:
         return _insert(file, job) if job.row is None else file.begin(job.row, job.tries)
     if end.released_at is not None:

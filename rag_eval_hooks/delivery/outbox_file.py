@@ -89,7 +89,7 @@ class OutboxFile:
         """Run statements in one transaction, and extend the lease.
 
         Raises:
-            FileMovedError: The file was deleted or replaced; what was written is lost.
+            FileMovedError: The file was deleted or replaced; its jobs are lost.
             sqlite3.Error: The file cannot be used.
             OSError: The file cannot be used.
             ValueError: The file is damaged and SQLite's message about it cannot be decoded.
@@ -169,7 +169,7 @@ class OutboxFile:
             self._release_all(owner)
 
     def release_all(self) -> None:
-        """Let other processes claim what is left of this process's jobs."""
+        """Let other processes claim all jobs of this process."""
         self._release_all(self._owner)
 
     def _release_all(self, owner: str) -> None:

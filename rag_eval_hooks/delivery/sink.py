@@ -118,7 +118,7 @@ class Rejected(SendError):
 
 
 class Destination:
-    """Base of a user's sink and of a platform: what the dispatcher calls.
+    """Base of a user's sink and of a platform, called by the dispatcher.
 
     Attributes:
         name: Name in counts and logs.
@@ -233,7 +233,7 @@ class UserSink(Destination):
 
 
 def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], object]:
-    """Return a function of an evaluation; one that can takes `(sample, outcomes)`."""
+    """Return a function of an evaluation that passes one or two arguments by the signature."""
 
     def call_with_two(evaluation: Evaluation) -> object:
         return function(evaluation.sample, evaluation.outcomes)

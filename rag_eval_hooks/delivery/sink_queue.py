@@ -129,7 +129,7 @@ class SinkQueue:
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
-        """Count a call that hangs, and give up what has waited too long for a sink that is down."""
+        """Count a hanging call, and give up overdue results of a sink that is down."""
         now = time.monotonic()
         with self._lock:
             self._check_call(now)
@@ -139,7 +139,7 @@ class SinkQueue:
     def flush(self, timeout: float | None) -> bool:
         """Wait until everything accepted so far is sent, lost, or safe in the spool.
 
-        What waits for a retry is tried at once. A result in the spool is not waited for after its
+        Waiting retries are tried at once. A result in the spool is not waited for after its
         first try, nor while the sink is down or hangs.
 
         Args:
@@ -165,7 +165,7 @@ class SinkQueue:
             return True
 
     def begin_close(self, timeout: float) -> None:
-        """Accept nothing more; try what waits once more, for `timeout` seconds."""
+        """Accept nothing more; try waiting results once more, for `timeout` seconds."""
         with self._lock:
             if self._closing is not None:
                 return
@@ -176,7 +176,7 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait for the end of `begin_close`; leave in the spool what was not sent, or lose it."""
+        """Wait for the end of `begin_close`; leave unsent results in the spool, or lose them."""
         thread = self._thread
         if thread is not None:
             thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
@@ -247,7 +247,7 @@ class SinkQueue:
     def _is_at_end(self, now: float) -> bool:
         if self._closing is None:
             return False
-        # A sink that is down is not tried again: what it lacks is safe in the spool.
+        # A sink that is down is not tried again: its results are safe in the spool.
         is_safe = self._outbox.is_durable and self._backoff.is_failing
         return not self._waiting or now >= self._closing or is_safe
 
@@ -292,7 +292,7 @@ class SinkQueue:
         self._settled.notify_all()
 
     def _fail(self, item: _Item, error: BaseException, is_shared: bool, now: float) -> None:
-        """Decide what follows from the failure of an item."""
+        """Retry, leave or lose a failed item."""
         if is_shared and isinstance(error, SendError) and not error.is_for_all:
             # Another item of the request may be the cause.
             item.is_alone = True
@@ -403,7 +403,7 @@ class SinkQueue:
             self._incidents.count(f"{self._origin}: left in the spool")
 
     def _give_up(self, item: _Item) -> None:
-        # What was never tried is lost for the reason that the others failed for.
+        # A result that was never tried is lost for the reason of the last failure.
         reason = item.reason or self._last_reason
         self._lose(item, "kept too long" if item.job.is_stored else reason)
 

@@ -88,15 +88,7 @@ class Parts:
 
     def revive(self, text: str) -> Evaluation:
         """Return the evaluation that a text of the outbox describes."""
-        stored = from_text(text, self.redactor)
-        return self.telemetry.evaluated(
-            stored.sample,
-            stored.outcomes,
-            probability=stored.probability,
-            reason=stored.reason,
-            start=stored.start,
-            end=stored.end,
-        )
+        return self.telemetry.judged(from_text(text, self.redactor))
 
     def forked(self) -> None:
         self.incidents.forked()

@@ -145,13 +145,15 @@ class Processor:
             return Ending.dropped("spooled") if is_safe else result
         # The worker has published it; the span that waits and the sinks here lack it.
         request.outcomes = result.outcomes
-        return self._parts.telemetry.evaluated(
-            sample,
-            result.outcomes,
-            probability=decision.probability,
-            reason=decision.reason,
-            start=result.start,
-            end=result.end,
+        return self._parts.telemetry.judged(
+            Evaluation(
+                sample=sample,
+                outcomes=result.outcomes,
+                probability=decision.probability,
+                reason=decision.reason,
+                start=result.start,
+                end=result.end,
+            )
         )
 
 
@@ -161,16 +163,18 @@ async def _evaluate(parts: Parts, sample: Sample, decision: Decision) -> Evaluat
     log = CallLog()
     with parts.call_context(log):
         outcomes = by_rates(await _score(parts, sample, decision.chosen), decision)
-    return parts.telemetry.evaluated(
-        sample,
-        outcomes,
-        # Feedback asks for metrics that no draw chose.
-        probability=decision.probability or None,
-        reason=decision.reason,
-        start=start,
-        # The wall clock may be set meanwhile; the duration must stay true.
-        end=start + time.monotonic_ns() - began,
-        log=log,
+    return parts.telemetry.judged(
+        Evaluation(
+            sample=sample,
+            outcomes=outcomes,
+            # Feedback asks for metrics that no draw chose.
+            probability=decision.probability or None,
+            reason=decision.reason,
+            start=start,
+            # The wall clock may be set meanwhile; the duration must stay true.
+            end=start + time.monotonic_ns() - began,
+            log=log,
+        )
     )
 
 

@@ -52,7 +52,7 @@ def longest_text(span: object) -> int | None:
 
 
 def fitting(span: object, attributes: Attributes) -> Attributes:
-    """Return the first attributes that fit, and the number of those that do not.
+    """Return the first attributes that fit, and the number of omitted attributes.
 
     Without room for any, nothing is returned, so that no attribute of the user's is pushed out.
     """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from opentelemetry import metrics
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
@@ -24,31 +24,50 @@ from rag_eval_hooks.usage import Usage
 
 __all__ = ["MetricRecorder"]
 
-_SCORE_BOUNDS: Final = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-_DURATION_BOUNDS: Final = [
-    *(0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-]
-_CALL_BOUNDS: Final = [
-    *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96)
-]
-"""Bounds as the GenAI conventions advise for the duration of an operation."""
-_LEVELS: Final[tuple[tuple[str, str, Callable[[GateState], int]], ...]] = (
-    (
-        semconv.METRIC_JUDGE_LIMIT,
+_HISTOGRAMS: Final[Mapping[str, tuple[str, str, Sequence[float]]]] = {
+    semconv.METRIC_SCORE: (
+        "1",
+        "Scores as they were drawn, normalised to 0 to 1, where 1 is best.",
+        (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    ),
+    semconv.METRIC_DURATION: (
+        "s",
+        "Time that the evaluation of a sample took.",
+        (0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
+    ),
+    semconv.METRIC_JUDGE_DURATION: (
+        "s",
+        "Time of one request, without waiting for room; each retry is one.",
+        # As the GenAI conventions advise for the duration of an operation.
+        (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96),
+    ),
+}
+# Weighted by weight is the mean over all traffic, in any window, of any number of processes.
+_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
+    semconv.METRIC_SCORE_WEIGHT: (
+        "1",
+        "Sum of the inverse inclusion probabilities of scores.",
+    ),
+    semconv.METRIC_SCORE_WEIGHTED: (
+        "1",
+        "Sum of normalised scores by inverse inclusion probability.",
+    ),
+    semconv.METRIC_SCORE_SQUARE: (
+        "1",
+        "Sums for the interval: score to a power by squared weight.",
+    ),
+    semconv.METRIC_JUDGE_CALLS: ("{call}", "Requests to judge and embedder, by outcome."),
+    semconv.METRIC_JUDGE_TOKENS: ("{token}", "Tokens that these calls took."),
+    semconv.METRIC_JUDGE_COST: ("1", "Their cost in the currency of the price table."),
+}
+_LEVELS: Final[Mapping[str, tuple[str, Callable[[GateState], int]]]] = {
+    semconv.METRIC_JUDGE_LIMIT: (
         "Calls that may be in flight.",
         lambda state: state.limit,
     ),
-    (semconv.METRIC_JUDGE_USAGE, "Calls in flight.", lambda state: state.in_flight),
-    (semconv.METRIC_JUDGE_WAITING, "Calls that wait for room.", lambda state: state.waiting),
-)
-
-
-_SUMS: Final = (
-    (semconv.METRIC_SCORE_WEIGHT, "Sum of the inverse inclusion probabilities of scores."),
-    (semconv.METRIC_SCORE_WEIGHTED, "Sum of normalised scores by inverse inclusion probability."),
-    (semconv.METRIC_SCORE_SQUARE, "Sums for the interval: score to a power by squared weight."),
-)
-"""Weighted by weight is the mean over all traffic, in any window, of any number of processes."""
+    semconv.METRIC_JUDGE_USAGE: ("Calls in flight.", lambda state: state.in_flight),
+    semconv.METRIC_JUDGE_WAITING: ("Calls that wait for room.", lambda state: state.waiting),
+}
 
 
 class MetricRecorder:
@@ -63,43 +82,17 @@ class MetricRecorder:
         self._meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
-
-        def histogram(name: str, unit: str, words: str, bounds: Sequence[float]) -> Histogram:
-            return meter.create_histogram(
-                name, unit, words, explicit_bucket_boundaries_advisory=bounds
+        self._histograms = {
+            name: meter.create_histogram(
+                name, unit, words, explicit_bucket_boundaries_advisory=list(bounds)
             )
-
-        self._score = histogram(
-            semconv.METRIC_SCORE,
-            "1",
-            "Scores as they were drawn, normalised to 0 to 1, where 1 is best.",
-            _SCORE_BOUNDS,
-        )
-        self._weight, self._weighted, self._square = (
-            meter.create_counter(name, "1", words) for name, words in _SUMS
-        )
-        self._duration = histogram(
-            semconv.METRIC_DURATION,
-            "s",
-            "Time that the evaluation of a sample took.",
-            _DURATION_BOUNDS,
-        )
-        self._calls = meter.create_counter(
-            semconv.METRIC_JUDGE_CALLS, "{call}", "Requests to judge and embedder, by outcome."
-        )
-        self._call_duration = histogram(
-            semconv.METRIC_JUDGE_DURATION,
-            "s",
-            "Time of one request, without waiting for room; each retry is one.",
-            _CALL_BOUNDS,
-        )
-        self._tokens = meter.create_counter(
-            semconv.METRIC_JUDGE_TOKENS, "{token}", "Tokens that these calls took."
-        )
-        self._cost = meter.create_counter(
-            semconv.METRIC_JUDGE_COST, "1", "Their cost in the currency of the price table."
-        )
-        for name, words, of in _LEVELS:
+            for name, (unit, words, bounds) in _HISTOGRAMS.items()
+        }
+        self._counters = {
+            name: meter.create_counter(name, unit, words)
+            for name, (unit, words) in _COUNTERS.items()
+        }
+        for name, (words, of) in _LEVELS.items():
             meter.create_observable_up_down_counter(name, [self._level(of)], "{call}", words)
         meter.create_observable_up_down_counter(
             semconv.METRIC_JUDGE_BREAKERS,
@@ -133,19 +126,20 @@ class MetricRecorder:
                 attributes[semconv.EVAL_SCREENING] = "true"
             if name in evaluation.verdicts:
                 attributes[semconv.EVAL_PASS] = str(evaluation.verdicts[name]).lower()
-            self._score.record(score.normalised, attributes, context)
+            self._histograms[semconv.METRIC_SCORE].record(score.normalised, attributes, context)
         status = {semconv.EVAL_STATUS: evaluation.status.value, **workflow}
-        self._duration.record(evaluation.seconds, status, context)
+        self._histograms[semconv.METRIC_DURATION].record(evaluation.seconds, status, context)
 
     def _add_weighted(self, score: Score, attributes: dict[str, str], context: Context) -> None:
         if not score.probability:
             return
         weight, value = 1.0 / score.probability, score.normalised
-        self._weight.add(weight, attributes, context)
-        self._weighted.add(weight * value, attributes, context)
+        counters = self._counters
+        counters[semconv.METRIC_SCORE_WEIGHT].add(weight, attributes, context)
+        counters[semconv.METRIC_SCORE_WEIGHTED].add(weight * value, attributes, context)
         for power in range(3):
             about = {**attributes, semconv.EVAL_POWER: str(power)}
-            self._square.add(weight**2 * value**power, about, context)
+            counters[semconv.METRIC_SCORE_SQUARE].add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         """Record tokens and cost of an evaluation, inline evaluations included."""
@@ -154,17 +148,18 @@ class MetricRecorder:
         for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if count:
                 attributes = {semconv.GEN_AI_TOKEN_TYPE: kind, **self._judge}
-                self._tokens.add(count, attributes, context)
+                self._counters[semconv.METRIC_JUDGE_TOKENS].add(count, attributes, context)
         if usage.cost:
-            self._cost.add(usage.cost, self._judge, context)
+            self._counters[semconv.METRIC_JUDGE_COST].add(usage.cost, self._judge, context)
 
     def called(self, call: Call) -> None:
         """Record a call. Raises nothing."""
         attributes = {**self._about(call.caller), semconv.EVAL_JUDGE_OUTCOME: call.outcome.value}
         try:
             # Several samples may share it: no RAG span is its own.
-            self._calls.add(1, attributes, Context())
-            self._call_duration.record(call.seconds, attributes, Context())
+            self._counters[semconv.METRIC_JUDGE_CALLS].add(1, attributes, Context())
+            duration = self._histograms[semconv.METRIC_JUDGE_DURATION]
+            duration.record(call.seconds, attributes, Context())
         except Exception as error:  # noqa: BLE001 - the sink's edge: the user's provider
             self._incidents.report("telemetry metrics", error)
 
@@ -196,7 +191,7 @@ class MetricRecorder:
         return lambda _: _summed((of(state), about) for about, state in self._states())
 
     def _breakers(self, _: CallbackOptions) -> Iterable[Observation]:
-        # Every state, also with 0, so that one that was left is seen to be left.
+        # Every state, also with 0: a reader keeps the last value that it saw.
         return _summed(
             (int(state.breaker is one), {**about, semconv.EVAL_BREAKER: one.value})
             for about, state in self._states()

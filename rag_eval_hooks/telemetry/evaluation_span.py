@@ -32,16 +32,14 @@ from rag_eval_hooks.telemetry.attribute_limits import (
     longest_text,
     present,
 )
-from rag_eval_hooks.telemetry.log_events import Events
-from rag_eval_hooks.telemetry.rag_span import around, context_of, rag_span_of, recorded_span
+from rag_eval_hooks.telemetry.log_events import USER_FEEDBACK, EventEmitter
+from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of, recorded_span
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
 
 __all__ = ["EvaluationSpans", "FeedbackSpanSink"]
 
-_FEEDBACK: Final = "user_feedback"
-"""Name of the feedback among evaluations."""
 _MAX_RESULTS: Final = 20
 """Results on one span."""
 _Fields: TypeAlias = Mapping[str, str | float]
@@ -231,12 +229,11 @@ def _metadata(score: Score, content: bool) -> dict[str, Any]:
 
 
 class FeedbackSpanSink:
-    """Records each feedback as a span and a log event.
+    """Records each feedback as a span and a log event, if its RAG span was recorded.
 
     The RAG span has long ended and accepts no more attributes. So a span `evaluation
-    user_feedback` in a trace of its own links to it. A log event `gen_ai.evaluation.result` with
-    the context of the RAG span is part of its trace, if the application has a logger provider. A
-    reference is content and is on neither.
+    user_feedback` in a trace of its own links to it. A log event has the context of the RAG span,
+    so it is part of its trace. A reference is content and is on neither.
     """
 
     def __init__(
@@ -244,7 +241,7 @@ class FeedbackSpanSink:
         provider: TracerProvider | None = None,
         logger_provider: LoggerProvider | None = None,
     ) -> None:
-        self._events = Events(logger_provider)
+        self._events = EventEmitter(logger_provider)
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
@@ -253,40 +250,25 @@ class FeedbackSpanSink:
         """Do nothing: the sink holds nothing."""
 
     def feedback(self, feedback: Feedback) -> None:
-        """Write a span and an event, if the RAG span of the feedback was recorded."""
+        """Write a span and an event."""
         about = recorded_span(feedback.trace_id, feedback.span_id)
         if about is None:
             return
+        attributes: dict[str, str | float | None] = {
+            semconv.GEN_AI_OPERATION_NAME: "evaluation",
+            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+            semconv.evaluation(0, "name"): USER_FEEDBACK,
+            semconv.evaluation(0, "score"): feedback.score,
+            semconv.evaluation(0, "label"): feedback.label,
+            semconv.evaluation(0, "annotator_kind"): "HUMAN",
+            semconv.evaluation(0, "identifier"): feedback.id,
+        }
         span = self._tracer.start_span(
-            f"evaluation {_FEEDBACK}",
+            f"evaluation {USER_FEEDBACK}",
             Context(),
             links=[Link(about)],
-            attributes=_feedback_attributes(feedback),
+            attributes=present(attributes),
             start_time=feedback.time,
         )
         span.end(feedback.time)
-        self._emit(feedback, about)
-
-    def _emit(self, feedback: Feedback, about: SpanContext) -> None:
-        context = around(about)
-        if not self._events.wanted(context):
-            return
-        attributes: dict[str, str | float | None] = {
-            semconv.GEN_AI_EVALUATION_NAME: _FEEDBACK,
-            semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
-            semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
-        }
-        self._events.emit(feedback.time, context, present(attributes))
-
-
-def _feedback_attributes(feedback: Feedback) -> dict[str, str | float]:
-    attributes: dict[str, str | float | None] = {
-        semconv.GEN_AI_OPERATION_NAME: "evaluation",
-        semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-        semconv.evaluation(0, "name"): _FEEDBACK,
-        semconv.evaluation(0, "score"): feedback.score,
-        semconv.evaluation(0, "label"): feedback.label,
-        semconv.evaluation(0, "annotator_kind"): "HUMAN",
-        semconv.evaluation(0, "identifier"): feedback.id,
-    }
-    return present(attributes)
+        self._events.emit_feedback(feedback, about)

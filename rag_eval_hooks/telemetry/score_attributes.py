@@ -35,7 +35,7 @@ class ScoreAttributes:
         self._content = content
 
     def of(self, evaluation: Evaluation) -> Attributes:
-        """Return the attributes, the most important first: what does not fit is left out last."""
+        """Return the attributes, the most important first: a full span omits the last ones."""
         return {
             **_summary(evaluation),
             **self._headline(evaluation),
@@ -66,21 +66,16 @@ class ScoreAttributes:
 
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
         """Return the worst failure, else the groundedness, else the first score of the list."""
-        failed = [name for name, passes in evaluation.verdicts.items() if not passes]
-        if failed:
-            return max(failed, key=lambda name: self._missed_by(name, evaluation.scores[name]))
-        grounded = [n for n in evaluation.scores if n.partition(".")[2] in _GROUNDEDNESS]
-        return next(iter([*grounded, *(n for n in evaluation.scores if n not in _STYLE)]), None)
-
-    def _missed_by(self, name: str, score: Score) -> float:
-        threshold = self._thresholds.of(name)
-        return 0.0 if threshold is None else threshold.missed_by(score)
+        scores = evaluation.scores
+        if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
+            return max(failed, key=lambda name: self._thresholds.missed_by(name, scores[name]))
+        grounded = [name for name in scores if name.partition(".")[2] in _GROUNDEDNESS]
+        return next(iter([*grounded, *(name for name in scores if name not in _STYLE)]), None)
 
     def _reason(self, name: str, score: Score) -> str:
-        """Return one line: what failed first, the value and the threshold."""
-        limit = self._thresholds.of(name)
+        """Return one line: the first failure, the value and the threshold."""
         words = one_line(score.explanation, _REASON_CHARS, content=self._content)
-        value = f"{score.value:.2f}" if limit is None else f"{score.value:.2f}, {limit}"
+        value = ", ".join(filter(None, (f"{score.value:.2f}", self._thresholds.words(name))))
         return f"{words or name} ({value})"
 
     def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, _Value]]:
@@ -109,16 +104,6 @@ class ScoreAttributes:
             yield semconv.eval_key(name, "reason"), failure.line[:_REASON_CHARS]
 
 
-def _risk(evaluation: Evaluation) -> float | None:
-    """Return the greatest risk of a groundedness metric, scored or not."""
-    risks = [
-        outcome.risk
-        for name, outcome in evaluation.outcomes.items()
-        if name.partition(".")[2] in _GROUNDEDNESS and outcome.risk is not None
-    ]
-    return max(risks, default=None)
-
-
 def _undecided(evaluation: Evaluation) -> str | None:
     """Return the groundedness that the judge left undecided; without any score, any such metric."""
     names = [name for name, outcome in evaluation.unscored.items() if outcome.undecided]
@@ -128,6 +113,11 @@ def _undecided(evaluation: Evaluation) -> str | None:
 
 def _summary(evaluation: Evaluation) -> Attributes:
     estimated = any(outcome.probability_estimated for outcome in evaluation.outcomes.values())
+    risks = [
+        outcome.risk
+        for name, outcome in evaluation.outcomes.items()
+        if name.partition(".")[2] in _GROUNDEDNESS and outcome.risk is not None
+    ]
     failed = [name for name, passes in evaluation.verdicts.items() if not passes]
     return present(
         {
@@ -135,7 +125,7 @@ def _summary(evaluation: Evaluation) -> Attributes:
             semconv.EVAL_PASS: evaluation.passed,
             semconv.EVAL_FAILED: failed or None,
             semconv.EVAL_UNSCORED: list(evaluation.unscored) or None,
-            semconv.EVAL_RISK: _risk(evaluation),
+            semconv.EVAL_RISK: max(risks, default=None),
             semconv.EVAL_SAMPLED_BY: evaluation.reason or None,
             semconv.EVAL_SAMPLE_RATE: evaluation.probability,
             semconv.EVAL_SAMPLE_RATE_ESTIMATED: True if estimated else None,

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import requests
-from google.protobuf.json_format import MessageToDict
 from opentelemetry import _logs, metrics
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -21,18 +15,16 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
     ConsoleSpanExporter,
     SimpleSpanProcessor,
-    SpanExporter,
-    SpanExportResult,
 )
 
 from rag_eval_hooks.config.sources import traces_at
 
-__all__ = ["OtlpFileExporter", "resource_of", "set_further_providers", "tracer_provider"]
+__all__ = ["resource_of", "set_further_providers", "tracer_provider"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _NOT_TAKEN = (404, 405, 501)
@@ -40,7 +32,7 @@ _NOT_TAKEN = (404, 405, 501)
 
 
 def resource_of(service_name: str | None) -> Resource:
-    """Return what the standard variables say of the service, with a name if they give none."""
+    """Return the resource of the standard variables, with a name if they give none."""
     resource = Resource.create()
     unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
     if service_name is None or not unnamed:
@@ -48,20 +40,14 @@ def resource_of(service_name: str | None) -> Resource:
     return resource.merge(Resource({SERVICE_NAME: service_name}))
 
 
-def tracer_provider(
-    resource: Resource, otlp_endpoint: str | None, console: bool, path: str | Path | None
-) -> TracerProvider:
+def tracer_provider(resource: Resource, otlp_endpoint: str | None, console: bool) -> TracerProvider:
     """Return a provider with the exporters asked for; it is not set as the global one."""
     provider = TracerProvider(resource=resource)
-    if otlp_endpoint is not None:
-        traces = traces_at(otlp_endpoint)
+    if otlp_endpoint is not None or not console:
+        traces = None if otlp_endpoint is None else traces_at(otlp_endpoint)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces)))
-    elif not console and path is None:
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     if console:
         provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))
-    if path is not None:
-        provider.add_span_processor(BatchSpanProcessor(OtlpFileExporter(path)))
     return provider
 
 
@@ -96,44 +82,3 @@ def _accept(response: Any, *_: Any, **__: Any) -> Any:
         _logger.debug("%s takes no such signal (%d)", response.url, response.status_code)
         response.status_code = 200
     return response
-
-
-class OtlpFileExporter(SpanExporter):
-    """Appends each batch as one OTLP/JSON line.
-
-    Args:
-        path: The file; its folder must exist.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self._file: TextIO = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - until shutdown
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Write a batch."""
-        try:
-            message = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
-            self._file.write(json.dumps(_with_hex_ids(message), ensure_ascii=False) + "\n")
-            self._file.flush()
-        except (OSError, ValueError):
-            return SpanExportResult.FAILURE
-        return SpanExportResult.SUCCESS
-
-    def shutdown(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def _with_hex_ids(value: Any) -> Any:
-    """Return a message with ids in hex, as OTLP/JSON has them, instead of base64."""
-    if isinstance(value, list):
-        return [_with_hex_ids(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: _hex(item) if key in ("traceId", "spanId", "parentSpanId") else _with_hex_ids(item)
-        for key, item in value.items()
-    }
-
-
-def _hex(encoded: str) -> str:
-    return base64.b64decode(encoded).hex()

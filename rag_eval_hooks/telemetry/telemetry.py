@@ -67,33 +67,14 @@ class Telemetry:
             self._metrics.used(sample, outcomes)
 
     def forked(self) -> None:
-        """Forget what belongs to the parent process."""
+        """Forget the gates of the parent process."""
         self._metrics.forked()
 
-    def evaluated(
-        self,
-        sample: Sample,
-        outcomes: Outcomes,
-        *,
-        probability: float | None,
-        reason: str,
-        start: int,
-        end: int,
-        log: CallLog | None = None,
-    ) -> Evaluation:
+    def judged(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation with pass and fail by the thresholds."""
-        verdicts = self._thresholds.verdicts(outcomes)
-        return Evaluation(
-            sample=sample,
-            outcomes=outcomes,
-            probability=probability,
-            reason=reason,
-            start=start,
-            end=end,
-            verdicts=verdicts,
-            passed=self._thresholds.passed(outcomes, verdicts),
-            log=log or CallLog(),
-        )
+        verdicts = self._thresholds.verdicts(evaluation.outcomes)
+        passed = self._thresholds.passed(evaluation.outcomes, verdicts)
+        return replace(evaluation, verdicts=verdicts, passed=passed)
 
     def publish(self, evaluation: Evaluation, finish: Finish | None) -> None:
         """Send all signals of an evaluation; `finish` is None where no RAG span waits for it."""

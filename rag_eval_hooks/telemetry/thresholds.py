@@ -3,44 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.score import UNIT, NotScored, Outcomes, Scale, Score
 
-__all__ = ["Threshold", "Thresholds"]
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """Bound of a metric's score.
-
-    Attributes:
-        limit: In the metric's scale. A score passes at it and on its good side: above it, or
-            below it if lower is better.
-        scale: The metric's scale.
-    """
-
-    limit: float
-    scale: Scale
-
-    def passes(self, score: Score) -> bool:
-        """Return whether a score passes."""
-        return self.missed_by(score) <= 0.0
-
-    def missed_by(self, score: Score) -> float:
-        """Return by which share of the scale a score misses the threshold; 0 or less: it passes."""
-        distance = (self.limit - score.value) / (self.scale.high - self.scale.low)
-        return distance if self.scale.higher_is_better else -distance
-
-    def __str__(self) -> str:
-        """Return the bound in words, such as `at least 0.80`."""
-        return f"at {'least' if self.scale.higher_is_better else 'most'} {self.limit:.2f}"
+__all__ = ["Thresholds"]
 
 
 class Thresholds:
     """Compares scores with thresholds.
+
+    A score passes at its threshold and on its good side: above it, or below it if lower is better.
 
     Args:
         limits: Threshold by metric id, in the metric's scale.
@@ -52,15 +26,22 @@ class Thresholds:
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
         self._scales = {metric.id: metric.scale for metric in metrics}
+        self._limits = dict(limits)
         for metric_id, limit in limits.items():
             _check(metric_id, limit, self._scales)
-        self._by_metric = {
-            name: Threshold(limit, self._scales[name]) for name, limit in limits.items()
-        }
 
-    def of(self, metric_id: str) -> Threshold | None:
-        """Return the threshold of a metric, or None if it has none."""
-        return self._by_metric.get(metric_id)
+    def words(self, metric_id: str) -> str | None:
+        """Return the bound of a metric in words, such as `at least 0.80`; None if it has none."""
+        limit = self._limits.get(metric_id)
+        if limit is None:
+            return None
+        return f"at {'least' if self._scales[metric_id].higher_is_better else 'most'} {limit:.2f}"
+
+    def missed_by(self, metric_id: str, score: Score) -> float:
+        """Return by which share of the scale a score misses its threshold; 0 or less: it passes."""
+        scale = self._scales[metric_id]
+        distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
+        return distance if scale.higher_is_better else -distance
 
     def is_rescaled(self, metric_id: str) -> bool:
         """Return whether a metric's own scale is another than 0 (worst) to 1 (best)."""
@@ -69,8 +50,8 @@ class Thresholds:
     def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
         """Return True (pass) or False for each scored metric that has a threshold."""
         return {
-            name: threshold.passes(outcome)
-            for name, threshold in self._by_metric.items()
+            name: self.missed_by(name, outcome) <= 0.0
+            for name in self._limits
             if isinstance(outcome := outcomes.get(name), Score)
         }
 
@@ -82,7 +63,7 @@ class Thresholds:
         """
         if not all(verdicts.values()):
             return False
-        unscored = (outcomes.get(name) for name in self._by_metric if name not in verdicts)
+        unscored = (outcomes.get(name) for name in self._limits if name not in verdicts)
         if any(isinstance(one, NotScored) and one.is_missing for one in unscored):
             return None
         return True if verdicts else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ _MARK = "made_by_rag_eval_hooks"
 def setup_tracing(
     otlp_endpoint: str | None = None,
     console: bool = False,
-    path: str | Path | None = None,
     *,
     service_name: str | None = None,
 ) -> TracerProvider:
@@ -37,8 +35,6 @@ def setup_tracing(
             nothing given at all, the standard `OTEL_EXPORTER_OTLP_*` variables decide, and
             without these `http://localhost:4318`.
         console: Whether to print spans.
-        path: File to append spans to, one OTLP/JSON request a line: the Collector's file
-            format, which Jaeger's UI opens too.
         service_name: Name of the service where neither `OTEL_SERVICE_NAME` nor
             `OTEL_RESOURCE_ATTRIBUTES` gives one; no name is made up.
 
@@ -57,13 +53,13 @@ def setup_tracing(
             f'setup_tracing needs the SDK ({error}): pip install "rag-eval-hooks[otel]"'
         ) from error
     resource = sdk.resource_of(service_name)
-    provider = sdk.tracer_provider(resource, otlp_endpoint, console, path)
+    provider = sdk.tracer_provider(resource, otlp_endpoint, console)
     trace.set_tracer_provider(provider)
     if trace.get_tracer_provider() is not provider:
         provider.shutdown()
         raise RuntimeError("a tracer provider is already set; add span processors to that one")
     made: list[Any] = [provider]
-    if otlp_endpoint is not None or not (console or path):
+    if otlp_endpoint is not None or not console:
         made += sdk.set_further_providers(resource, otlp_endpoint)
     for one in made:
         setattr(one, _MARK, True)
@@ -82,7 +78,7 @@ def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> b
 
     Args:
         timeout: Seconds for all of them.
-        providers: The providers, or None for those that `setup_tracing` made.
+        providers: The providers, or None for the providers of `setup_tracing`.
 
     Returns:
         Whether all were flushed in time.

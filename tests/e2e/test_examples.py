@@ -37,8 +37,10 @@ EXPECTED = {
 }
 TRACED = """
 import runpy, sys
-from rag_eval_hooks import setup_tracing
-setup_tracing(path="traces.jsonl")
+sys.path.append(sys.argv[2])
+from opentelemetry import trace
+from examples.demo.otlp_file import file_provider
+trace.set_tracer_provider(file_provider("traces.jsonl"))
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 SCRIPTS = pytest.mark.parametrize(
@@ -49,7 +51,7 @@ SCRIPTS = pytest.mark.parametrize(
 def run(script: Path, folder: Path, **variables: str) -> list[list[JaegerSpan]]:
     """Run an example in an application that has tracing, and return its traces."""
     done = subprocess.run(
-        [sys.executable, "-c", TRACED, str(script)],
+        [sys.executable, "-c", TRACED, str(script), str(EXAMPLES.parent)],
         cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,

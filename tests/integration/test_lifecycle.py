@@ -14,10 +14,12 @@ from tests.support.scripts import run_script
 PRELUDE = """
 import os, sys, threading, time
 from opentelemetry import trace
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample, setup_tracing
+from examples.demo.otlp_file import file_provider
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from tests.support.evaluation import FAITHFUL, faithful_judge, record_request
 from rag_eval_hooks.testing import ScriptedJudge
-provider = setup_tracing(path="traces.jsonl")
+provider = file_provider("traces.jsonl")
+trace.set_tracer_provider(provider)
 
 def make(latency, **config):
     return RagEval(metrics=["ragas.faithfulness"], judge=faithful_judge(latency=latency),

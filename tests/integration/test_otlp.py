@@ -15,12 +15,16 @@ from tests.waiting import PATIENCE
 
 SCRIPT = """
 import sys
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from examples.demo.otlp_file import OtlpFileExporter
 from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
-setup_tracing(otlp_endpoint=sys.argv[1], path="traces.jsonl")
+setup_tracing(otlp_endpoint=sys.argv[1]).add_span_processor(
+    BatchSpanProcessor(OtlpFileExporter("traces.jsonl"))
+)
 half = (Support((True,)), Support((False,)))
 judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=half))
 evals = RagEval(metrics=["ragas.faithfulness"], judge=judge)

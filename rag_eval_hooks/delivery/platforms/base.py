@@ -58,8 +58,8 @@ class PlatformSink(Destination):
 
     Args:
         name: Name of the platform in counts and logs.
-        address: Text that distinguishes it from others of its name, such as its URL: what was
-            spooled for one address is sent to no other. Only its hash is written down.
+        address: Text that distinguishes it from others of its name, such as its URL: results
+            spooled for one address are sent to no other. Only its hash is written down.
         content: Whether explanations may quote the application's texts; None for the setting
             `capture_content`.
     """

@@ -62,7 +62,7 @@ class LangfuseSink(HttpSink):
     def send_scores(
         self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
     ) -> Mapping[int, SendError]:
-        """Send all scores in one request; Langfuse names those that it rejects."""
+        """Send all scores in one request; Langfuse names rejected scores."""
         scores = [(n, score) for n, one in enumerate(batch) for score in one]
         body = [_score(score) for _, score in scores]
         try:

@@ -51,7 +51,7 @@ class MlflowSink(HttpSink):
     def send_scores(
         self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
     ) -> Mapping[int, SendError]:
-        """Add or update the assessments of each trace, those of several traces at once."""
+        """Add or update the assessments of each trace, several traces at once."""
         waiting, errors = deque(enumerate(batch)), dict[int, SendError]()
 
         def work() -> None:

@@ -19,7 +19,7 @@ def from_settings(url: str, key: str | None) -> PhoenixSink:
 
 
 class PhoenixSink(HttpSink):
-    """Writes each score as an annotation of the RAG span, those of several samples in a request.
+    """Writes each score as an annotation of the RAG span, several samples in a request.
 
     Phoenix has one annotation by span, name and identifier, so one sent again replaces the
     first. A span that it does not have yet is waited for. At the last try the annotation is left
