@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -86,22 +87,27 @@ def open_sink() -> Iterator[Callable[..., Opened]]:
         one.close()
 
 
-def test_what_is_sent_is_counted(make: Make, open_sink: Callable[..., Opened]) -> None:
-    """A platform that is well gets each sample; nothing is lost and no incident is counted."""
-    with PlatformServer(well) as server:
-        one = open_sink(make(server.url))
-        one.deliver(3)
-        assert one.flush(300)
-    assert one.sink.books() == {"taken": 3, "sent": 3, "lost": 0, "waiting": 0, "no_span": 0}
-    assert one.incidents.counts() == {}
+@contextmanager
+def hanging() -> Iterator[PlatformServer]:
+    """A platform that answers nothing before the end."""
+    end = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        end.wait(120)
+        return well(request)
+
+    with PlatformServer(answer) as server:
+        try:
+            yield server
+        finally:
+            end.set()
 
 
-@pytest.mark.parametrize("status", [500, 503, 429])
-def test_a_failure_that_passes_loses_nothing(
-    status: int, make: Make, open_sink: Callable[..., Opened]
+def test_platform_that_fails_for_a_while_gets_every_score(
+    make: Make, open_sink: Callable[..., Opened]
 ) -> None:
-    """After a failed answer the same is sent again, until it is taken."""
-    failures = iter([status, status])
+    """The same is sent again until it is taken; nothing is lost, and retries are counted."""
+    failures = iter([500, 503, 429])
 
     def answer(request: Request) -> Answer:
         failed = next(failures, None)
@@ -111,92 +117,70 @@ def test_a_failure_that_passes_loses_nothing(
         one = open_sink(make(server.url))
         one.deliver()
         assert one.flush(300)
-    assert one.sink.books()["sent"] == 1
-    assert dict(one.incidents.counts()) == {f"sink {one.sink.name}, HTTP {status}: Retry": 2}
-
-
-@pytest.mark.parametrize("status", [500, 503])
-def test_a_lasting_failure_is_given_up_and_counted(
-    status: int, make: Make, open_sink: Callable[..., Opened]
-) -> None:
-    """Results that a broken platform does not take in time are lost and counted with the cause."""
-    with PlatformServer(lambda _: Answer(status, {"error": "broken"})) as server:
-        one = open_sink(make(server.url), HASTY)
-        one.deliver(3)
-        assert one.flush(300)
-    assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
-    assert one.incidents.counts()[f"sink {one.sink.name}, HTTP {status}: Lost"] == 3
-
-
-def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
-    """Scores for an address where nothing listens are retried, given up in time, and counted."""
-    with PlatformServer(well) as server:
-        url = server.url
-    one = open_sink(make(url), HASTY)
-    one.deliver(3)
-    assert one.balanced()
-    assert one.flush(300)
-    assert one.sink.books()["lost"] == 3
-    assert one.incidents.counts()[f"sink {one.sink.name}, ConnectError: Lost"] == 3
-
-
-def test_too_slow(make: Make, open_sink: Callable[..., Opened]) -> None:
-    """A platform that answers later than the time limit counts as one that failed."""
-    with PlatformServer(lambda request: replace(well(request), after=1.0)) as server:
-        one = open_sink(make(server.url), {**HASTY, "SINK_SECONDS": 0.3})
-        one.deliver()
-        assert one.flush(300)
-    assert one.incidents.counts()[f"sink {one.sink.name}, ReadTimeout: Lost"] == 1
-
-
-def test_a_refusal_is_final(make: Make, open_sink: Callable[..., Opened]) -> None:
-    """A wrong key is not tried again: at most one request a sample, each counted as lost."""
-    with PlatformServer(lambda _: Answer(401, {"error": "key"})) as server:
-        one = open_sink(make(server.url))
         one.deliver(2)
         assert one.flush(300)
-        assert 1 <= len(server.requests) <= 2
-    assert dict(one.incidents.counts()) == {f"sink {one.sink.name}, HTTP 401: Lost": 2}
+    assert one.sink.books() == {"taken": 3, "sent": 3, "lost": 0, "waiting": 0, "no_span": 0}
+    assert dict(one.incidents.counts()) == {
+        f"sink {one.sink.name}, HTTP {status}: Retry": 1 for status in (500, 503, 429)
+    }
 
 
-def test_the_outbox_is_bounded(make: Make, open_sink: Callable[..., Opened]) -> None:
-    """While a platform hangs, no more than the limit waits; the rest is refused and counted."""
-    hanging = threading.Event()
+LASTING = [
+    ("phoenix", lambda _: Answer(500, {"error": "broken"}), "HTTP 500"),
+    ("langfuse", lambda _: Answer(503, {"error": "broken"}), "HTTP 503"),
+    ("mlflow", lambda request: replace(well(request), after=1.0), "ReadTimeout"),
+    ("phoenix", lambda request: replace(well(request), after=1.0), "ReadTimeout"),
+    ("langfuse", None, "ConnectError"),
+    ("mlflow", lambda _: Answer(401, {"error": "sk-secret"}), "HTTP 401"),
+    ("phoenix", lambda _: Answer(401, {"error": "sk-secret"}), "HTTP 401"),
+]
 
-    def answer(request: Request) -> Answer:
-        hanging.wait(120)
-        return well(request)
 
-    with PlatformServer(answer) as server:
-        one = open_sink(make(server.url), PATIENT)
+@pytest.mark.parametrize(("kind", "answer", "reason"), LASTING)
+def test_platform_that_never_takes_a_score_counts_its_loss_with_the_cause(
+    kind: str,
+    answer: Callable[[Request], Answer] | None,
+    reason: str,
+    open_sink: Callable[..., Opened],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Given up in time; a wrong key at once. No key stands in logs, counts or texts."""
+    caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
+    with PlatformServer(answer or well) as server:
+        url = server.url
+        if answer is not None:
+            one = open_sink(SINKS[kind](url), {**HASTY, "SINK_SECONDS": 0.3})
+            one.deliver(2)
+            assert one.flush(300)
+            assert server.requests[0].headers["authorization"]
+            assert reason != "HTTP 401" or len(server.requests) <= 2
+    if answer is None:
+        one = open_sink(SINKS[kind](url), HASTY)
+        one.deliver(2)
+        assert one.balanced()
+        assert one.flush(300)
+    assert one.sink.books()["lost"] == 2
+    assert one.incidents.counts()[f"sink {one.sink.name}, {reason}: Lost"] == 2
+    assert "sk-secret" not in caplog.text + repr(one.sink) + repr(one.incidents.counts())
+
+
+def test_hanging_platform_bounds_memory_and_counts_every_loss(make: Make) -> None:
+    """No more than the limit waits; the rest is refused. Closing counts what is left."""
+    with hanging() as server:
+        one = Opened(make(server.url), PATIENT)
         one.deliver(200)
         books = one.sink.books()
-        assert books["waiting"] * 1000 <= 10_000
+        assert 0 < books["waiting"] * 1000 <= 10_000
         assert books["lost"] == 200 - books["waiting"]
         assert one.balanced()
-        hanging.set()
-        assert one.flush(300)
-    assert one.sink.books()["sent"] == books["waiting"]
-    assert one.incidents.counts()[f"sink {one.sink.name}, outbox full: Lost"] == books["lost"]
-
-
-def test_closing_counts_what_is_left(make: Make) -> None:
-    """Results that a hanging platform has not taken at the end are lost and counted."""
-    hanging = threading.Event()
-
-    def answer(request: Request) -> Answer:
-        hanging.wait(120)
-        return well(request)
-
-    with PlatformServer(answer) as server:
-        one = Opened(make(server.url), PATIENT)
-        one.deliver(3)
         one.close()
-        assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
-        assert one.incidents.counts() == {f"sink {one.sink.name}, shutdown: Lost": 3}
         one.deliver()
-        assert one.incidents.counts()[f"sink {one.sink.name}, closed: Lost"] == 1
-        hanging.set()
+        assert one.sink.books()["lost"] == one.sink.books()["taken"] == 201
+    assert one.incidents.counts() == {
+        f"sink {one.sink.name}, outbox full: Lost": books["lost"],
+        f"sink {one.sink.name}, shutdown: Lost": books["waiting"],
+        f"sink {one.sink.name}, closed: Lost": 1,
+    }
 
 
 @pytest.mark.parametrize("kind", ["phoenix", "mlflow"])
@@ -215,7 +199,7 @@ def test_a_span_may_arrive_later(kind: str, open_sink: Callable[..., Opened]) ->
     assert one.incidents.counts() == {}
 
 
-def test_phoenix_is_left_with_what_waits_for_a_span(open_sink: Callable[..., Opened]) -> None:
+def test_phoenix_is_left_with_what_waits_for_a_span() -> None:
     """In the end an annotation of an unknown span is handed to Phoenix, which keeps it."""
 
     def answer(request: Request) -> Answer:
@@ -367,37 +351,17 @@ def test_what_langfuse_rejects_is_counted(open_sink: Callable[..., Opened]) -> N
     assert one.incidents.counts() == {"sink langfuse, some scores rejected: Lost": 1}
 
 
-def test_keys_are_sent_and_never_shown(
-    make: Make, open_sink: Callable[..., Opened], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A key stands in a header, and in no log, count or text of the sink."""
-    caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
-    with PlatformServer(lambda _: Answer(500, {"error": "sk-secret"})) as server:
-        one = open_sink(make(server.url), HASTY)
-        one.deliver()
-        assert one.flush(300)
-        assert server.requests[0].headers["authorization"]
-    assert "sk-secret" not in caplog.text + repr(one.sink) + repr(one.incidents.counts())
-
-
-def test_an_evaluator_is_not_held_up(make: Make) -> None:
-    """While a platform hangs, samples are evaluated and the books of the evaluator add up."""
-    hanging = threading.Event()
-
-    def answer(request: Request) -> Answer:
-        hanging.wait(120)
-        return well(request)
-
-    with PlatformServer(answer) as server:
-        evals = RagEval(metrics=["lexical.source_citation"], sinks=make(server.url))
+def test_hanging_platform_holds_no_evaluation_up() -> None:
+    """Samples are evaluated meanwhile, and the books of the evaluator add up."""
+    with hanging() as server:
+        evals = RagEval(metrics=["lexical.source_citation"], sinks=SINKS["mlflow"](server.url))
         for _ in range(50):
             evals.offer(replace(SAMPLE, answer="see page 1"))
         assert not evals.flush(1.0)
         stats = evals.stats()
         assert (stats.offered, stats.scored, stats.pending) == (50, 50, 0)
-        hanging.set()
-        assert evals.flush(300)
-        evals.shutdown()
+    assert evals.flush(300)
+    evals.shutdown()
 
 
 @pytest.mark.parametrize(
