@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.metrics import graphrag, lexical, nvidia, question_checks, ragas, whitepaper
+from rag_eval_hooks.metrics import graphrag, lexical, nvidia, ragas, whitepaper
 from rag_eval_hooks.metrics.metric import AskedMetric, Field, Metric, missing_inputs
 from rag_eval_hooks.metrics.options import MetricOptions
 
@@ -32,7 +32,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         *whitepaper.build(options),
         *nvidia.METRICS,
         *lexical.METRICS,
-        *question_checks.metrics(options.question_checks),
+        *(check.metric() for check in options.question_checks),
     )
 
 

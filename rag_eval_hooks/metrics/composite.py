@@ -3,104 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.metrics.formulas import weighted_mean
-from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.metrics.metric import Metric, missing_inputs
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavailable
 
-__all__ = ["Composite"]
+__all__ = ["composite"]
 
 
-@dataclass(frozen=True, slots=True)
-class Composite:
-    """The weighted mean of those of its parts that have a value; the other weights grow.
+def composite(
+    parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale
+) -> dict[str, Any]:
+    """Return `score`, `findings` and `reads` of the weighted mean of the parts that have a value.
 
     A part that has no value, because the sample lacks an input, the formula has none or the judge
     failed, is left out, as the sources do with NaN, and a warning says which. A part that the judge
     is unsure about makes the mean undefined.
 
-    Attributes:
+    Args:
         parts: The metric of each part, all on one scale.
         weights: Weight by part, 0 or more. A part that weighs nothing is never measured.
         scale: The scale of the parts and of the mean.
     """
+    weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 
-    parts: Mapping[str, Metric]
-    weights: Mapping[str, float]
-    scale: Scale
-
-    @property
-    def findings(self) -> frozenset[Finding]:
-        """All that the weighed parts can read."""
-        return _union(metric.findings for metric in self._weighed().values())
-
-    def reads(self, sample: Sample, findings: Findings) -> frozenset[Finding]:
-        """Return the findings that the parts read for which the sample has the inputs."""
-        fed = (part for part in self._weighed().values() if not part.missing(sample))
+    def reads(sample: Sample, findings: Findings) -> frozenset[Finding]:
+        fed = (part for part in weighed.values() if not part.missing(sample))
         return _union(part.findings_for(sample, findings) for part in fed)
 
-    def score(self, sample: Sample, findings: Findings) -> Outcome:
-        """Return the mean, or the reason why there is none."""
-        outcomes = {
-            name: _measure(metric, sample, findings) for name, metric in self._weighed().items()
-        }
-        explanation = self._explanation(outcomes)
-        absent = {name: got for name, got in outcomes.items() if isinstance(got, NotScored)}
-        for name, got in absent.items():
-            if got.undecided:
-                detail = f"{name}: {got.detail}"
-                return NotScored(got.cause, detail, undecided=True, explanation=explanation)
-        scores = {name: got for name, got in outcomes.items() if isinstance(got, Score)}
-        values = {name: score.value for name, score in scores.items()}
-        mean = weighted_mean(values, self.weights)
-        if mean is None:
-            failed = (f"{name}: {got.detail}" for name, got in absent.items())
-            causes = [got.cause for got in absent.values() if got.cause.is_failure]
-            if causes:
-                return NotScored(causes[0], "; ".join(failed), explanation=explanation)
-            return NotScored(Cause.UNDEFINED, "no part has a value", explanation=explanation)
-        warnings = [f"without {name} ({got.cause.value})" for name, got in absent.items()]
-        warnings += [warning for score in scores.values() for warning in score.warnings]
-        return self.scale.score(
-            mean,
-            parts=values,
-            warnings=tuple(dict.fromkeys(warnings)),
-            explanation=explanation,
-        )
+    def score(sample: Sample, findings: Findings) -> Outcome:
+        outcomes = {name: _measure(part, sample, findings) for name, part in weighed.items()}
+        return _mean(outcomes, weights, scale, _explanation(outcomes, weighed, weights))
 
-    def _weighed(self) -> Mapping[str, Metric]:
-        return {name: part for name, part in self.parts.items() if self.weights.get(name, 0) > 0}
+    findings = _union(part.findings for part in weighed.values())
+    return {"score": score, "findings": findings, "reads": reads}
 
-    def _explanation(self, outcomes: Mapping[str, Outcome]) -> Mapping[str, Any]:
-        total = sum(self.weights[n] for n, got in outcomes.items() if isinstance(got, Score))
-        return {
-            "parts": [
-                {
-                    "part": name,
-                    "metric": self.parts[name].id,
-                    "value": got.value,
-                    "weight": self.weights[name],
-                    "share": self.weights[name] / total,
-                }
-                for name, got in outcomes.items()
-                if isinstance(got, Score)
-            ],
-            "left_out": [
-                {"part": name, "metric": self.parts[name].id, "cause": got.cause.value}
-                for name, got in outcomes.items()
-                if isinstance(got, NotScored)
-            ],
-        }
+
+def _mean(
+    outcomes: Mapping[str, Outcome],
+    weights: Mapping[str, float],
+    scale: Scale,
+    explanation: Mapping[str, Any],
+) -> Outcome:
+    scores = {name: one for name, one in outcomes.items() if isinstance(one, Score)}
+    absent = {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}
+    for name, one in absent.items():
+        if one.undecided:
+            detail = f"{name}: {one.detail}"
+            return NotScored(one.cause, detail, undecided=True, explanation=explanation)
+    values = {name: one.value for name, one in scores.items()}
+    mean = weighted_mean(values, weights)
+    if mean is None:
+        cause, detail = Cause.UNDEFINED, "no part has a value"
+        if failures := [one.cause for one in absent.values() if one.cause.is_failure]:
+            cause = failures[0]
+            detail = "; ".join(f"{name}: {one.detail}" for name, one in absent.items())
+        return NotScored(cause, detail, explanation=explanation)
+    warnings = [f"without {name} ({one.cause.value})" for name, one in absent.items()]
+    warnings += [warning for one in scores.values() for warning in one.warnings]
+    unique = tuple(dict.fromkeys(warnings))
+    return scale.score(mean, parts=values, warnings=unique, explanation=explanation)
+
+
+def _explanation(
+    outcomes: Mapping[str, Outcome], parts: Mapping[str, Metric], weights: Mapping[str, float]
+) -> Mapping[str, Any]:
+    total = sum(weights[name] for name, one in outcomes.items() if isinstance(one, Score))
+    rows: dict[str, list[dict[str, Any]]] = {"parts": [], "left_out": []}
+    for name, one in outcomes.items():
+        row: dict[str, Any] = {"part": name, "metric": parts[name].id}
+        if isinstance(one, NotScored):
+            rows["left_out"].append({**row, "cause": one.cause.value})
+        else:
+            weight = weights[name]
+            row |= {"value": one.value, "weight": weight, "share": weight / total}
+            rows["parts"].append(row)
+    return rows
 
 
 def _measure(metric: Metric, sample: Sample, findings: Findings) -> Outcome:
-    lacking = metric.missing(sample)
-    if lacking:
-        return NotScored(Cause.MISSING_INPUT, "the sample has no " + ", ".join(lacking))
+    for lacking in missing_inputs([metric], sample).values():
+        return lacking
     try:
         return metric.score(sample, findings)
     except Unavailable as absent:

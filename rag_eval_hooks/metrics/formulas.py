@@ -20,14 +20,7 @@ _GRADES = ((80.0, "A"), (60.0, "B"), (40.0, "C"), (20.0, "D"))
 
 
 def share(flags: Sequence[bool]) -> float | None:
-    """Return the share of true flags.
-
-    Args:
-        flags: One verdict per item, any order, any length.
-
-    Returns:
-        A value in [0, 1], or None for no items: 0/0 is not a bad score, it is no score.
-    """
+    """Return the share of true flags in [0, 1], or None for no flags."""
     return sum(flags) / len(flags) if flags else None
 
 
@@ -48,13 +41,8 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
     """
     if not relevant:
         return None
-    hits = 0
-    precisions = []
-    for rank, flag in enumerate(relevant, start=1):
-        if flag:
-            hits += 1
-            precisions.append(hits / rank)
-    return mean(precisions) or 0.0
+    ranks = [rank for rank, flag in enumerate(relevant, start=1) if flag]
+    return mean([hits / rank for hits, rank in enumerate(ranks, start=1)]) or 0.0
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
@@ -86,15 +74,13 @@ def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> 
     Returns:
         A value between the least and the greatest part, or None when no part has any weight.
     """
-    weighed = [(value, weights.get(name, 0.0)) for name, value in values.items()]
-    weighed = [(value, weight) for value, weight in weighed if weight > 0]
+    weighed = {name: value for name, value in values.items() if weights.get(name, 0.0) > 0}
     if not weighed:
         return None
-    total = math.fsum(weight for _, weight in weighed)
-    value = math.fsum(value * (weight / total) for value, weight in weighed)
+    total = math.fsum(weights[name] for name in weighed)
+    value = math.fsum(value * (weights[name] / total) for name, value in weighed.items())
     # Rounding must not lead out of the parts' range.
-    parts = [value for value, _ in weighed]
-    return min(max(parts), max(min(parts), value))
+    return min(max(weighed.values()), max(min(weighed.values()), value))
 
 
 def grade(percent: float) -> str:
@@ -118,5 +104,4 @@ def mean_rating(ratings: Sequence[int | None], steps: Collection[int]) -> float 
         A value in [0, 1], or None when no rating is valid.
     """
     top = max(steps)
-    valid = [rating for rating in ratings if rating is not None and rating in steps]
-    return mean([rating / top for rating in valid])
+    return mean([rating / top for rating in ratings if rating is not None and rating in steps])

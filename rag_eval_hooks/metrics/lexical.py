@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import Any
 
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
 from rag_eval_hooks.text.folding import fold, squash, word_count
@@ -44,10 +46,8 @@ _INDICATORS: dict[str, re.Pattern[str]] = {
     }.items()
 }
 
-_Compare = Callable[[str, str], Outcome]
 
-
-def _compared(compare: _Compare) -> Callable[[Sample, Findings], Outcome]:
+def _compared(compare: Callable[[str, str], Outcome]) -> Callable[[Sample, Findings], Outcome]:
     """Return a metric's function from one that takes the answer and a non-blank reference."""
 
     def score(sample: Sample, findings: Findings) -> Outcome:
@@ -72,13 +72,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Return the share of expected items, at least one, that the answer holds.
-
-    Args:
-        answer: The answer.
-        expected: The items.
-        also: Items that it holds in another form.
-    """
+    """Return the share of expected items that the answer holds, some of them in another form."""
     searched = Searched.of(answer)
     held = [searched.holds(item) or item in also for item in expected]
     explanation = {
@@ -141,43 +135,12 @@ def _source_citation(sample: Sample, findings: Findings) -> Outcome:
     )
 
 
-_PAIR = frozenset({Field.ANSWER, Field.REFERENCE})
-_SOURCE = "Evaluation Metrics Documentation, custom metrics"
+_metric = partial(metric, "lexical")
 
 METRICS: tuple[Metric, ...] = (
-    Metric(
-        id="lexical.exact_match",
-        score=_compared(_exact_match),
-        needs=_PAIR,
-        summary="Whether answer and reference are equal but for case and white space.",
-        source=f"{_SOURCE}, section 1 (Exact Match)",
-    ),
-    Metric(
-        id="lexical.keyword_coverage",
-        score=_compared(_keyword_coverage),
-        needs=_PAIR,
-        summary="Share of the reference's phrases, numbers and longer words in the answer.",
-        source=f"{_SOURCE}, section 2 (Keyword Coverage)",
-    ),
-    Metric(
-        id="lexical.number_match",
-        score=_compared(_number_match),
-        needs=_PAIR,
-        summary="Share of the reference's numbers in the answer, compared as values.",
-        source=f"{_SOURCE}, section 3 (Number Match)",
-    ),
-    Metric(
-        id="lexical.answer_completeness",
-        score=_compared(_answer_completeness),
-        needs=_PAIR,
-        summary="Mean of the answer's length against the reference's and keyword coverage.",
-        source=f"{_SOURCE}, section 4 (Answer Completeness)",
-    ),
-    Metric(
-        id="lexical.source_citation",
-        score=_source_citation,
-        needs=frozenset({Field.ANSWER}),
-        summary="How many kinds of source indicator the answer holds, three being enough.",
-        source=f"{_SOURCE}, section 5 (Source Citation Quality)",
-    ),
+    _metric("exact_match", _compared(_exact_match)),
+    _metric("keyword_coverage", _compared(_keyword_coverage)),
+    _metric("number_match", _compared(_number_match)),
+    _metric("answer_completeness", _compared(_answer_completeness)),
+    _metric("source_citation", _source_citation),
 )

@@ -14,7 +14,6 @@ from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavail
 
 __all__ = ["AskedMetric", "Field", "Metric", "missing_inputs"]
 
-
 E = TypeVar("E", bound=StrEnum)
 
 

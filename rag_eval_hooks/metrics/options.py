@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.metrics.check_file import Check
+from rag_eval_hooks.metrics.question_checks import Check
 from rag_eval_hooks.text.refusals import refusal
 
 __all__ = [

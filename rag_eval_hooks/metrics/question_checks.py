@@ -1,4 +1,4 @@
-"""Question checks: what the answer to one question must hold, by `question_id`.
+"""Question checks: what the answer to one question must hold, by `question_id`, from a TOML file.
 
 Three kinds: the items of a list, facts, a calculation. Source: Evaluation Metrics Documentation,
 question-specific metrics.
@@ -7,118 +7,292 @@ question-specific metrics.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.metrics.check_file import (
-    CalculationCheck,
-    Check,
-    Evidence,
-    FactsCheck,
-    ListCheck,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
 )
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics.formulas import share
-from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.metrics.metric import Field as SampleField
+from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
-from rag_eval_hooks.text.folding import fold
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
+from rag_eval_hooks.text.folding import fold, tokens
+from rag_eval_hooks.text.key_terms import Keyword, Searched
+from rag_eval_hooks.text.numbers import numbers
 from rag_eval_hooks.text.sentences import strip_marker
 
-__all__ = ["metrics"]
+__all__ = ["CalculationCheck", "Check", "Evidence", "FactsCheck", "ListCheck", "parse_checks"]
 
 _SOURCE: Final = "Evaluation Metrics Documentation, question-specific metrics"
-_HYPHENS = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"))
-_EMPHASIS = re.compile(r"[*_`]{1,3}")
-_ITEM_NAME = re.compile(r"(?:\s[-\u2013\u2014]\s|:\s|:$)")
+_HYPHENS: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"))
+_EMPHASIS: Final = re.compile(r"[*_`]{1,3}")
+_ITEM_NAME: Final = re.compile(r"(?:\s[-\u2013\u2014]\s|:\s|:$)")
 
 
-def metrics(checks: Iterable[Check]) -> tuple[Metric, ...]:
-    """Return one metric per check; on samples of any other question it is `missing_input`."""
-    return tuple(map(_metric, checks))
+def _text(value: object) -> str:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError("text")
+    if not str(value).strip():
+        raise ValueError("text that is not blank")
+    return str(value)
 
 
-def _metric(check: Check) -> Metric:
-    name = check.question_id
-    if isinstance(check, ListCheck):
-        return _for_question(
-            name,
-            "rules_coverage",
-            lambda sample: _rules_coverage(check, sample.answer or "", sample.reference or ""),
-            frozenset({Field.ANSWER, Field.REFERENCE}),
-            f"Share of the reference's list items that the answer to {name} lists.",
+def _words(text: str) -> str:
+    if not tokens(text):
+        raise ValueError("words with a letter or digit")
+    return text
+
+
+def _number(text: str) -> str:
+    if len(numbers(text)) != 1:
+        raise ValueError("one number, such as '604', '$1,000' or '-0.133%'")
+    return text
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"a regular expression; {error}") from None
+    return text
+
+
+_Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Evidence(_Table):
+    """Evidence that an answer holds a fact: any one of these.
+
+    Attributes:
+        words: Words or phrases, found as whole words in any case.
+        numbers: Values, found however they are written; the sign and the percent sign count.
+        signs: Signs of arithmetic, found between two operands.
+    """
+
+    words: list[Annotated[_Text, AfterValidator(_words)]] = []
+    numbers: list[Annotated[_Text, AfterValidator(_number)]] = []
+    signs: list[_Text] = []
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not (self.words or self.numbers or self.signs):
+            raise ValueError("at least one of words, numbers, signs")
+        return self
+
+    def stands_in(self, answer: str) -> bool:
+        """Return whether the answer holds any of it."""
+        searched = Searched.of(answer)
+        keywords: list[Keyword] = [*self.words]
+        keywords += [number for text in self.numbers for number in numbers(text)]
+        held = any(map(searched.holds, keywords))
+        return held or any(_computes(sign, answer) for sign in self.signs)
+
+
+class _Check(_Table):
+    question_id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
+
+    def _of(self, sample: Sample) -> Outcome:
+        raise NotImplementedError
+
+    def _metric(self, value: str, summary: str, *needs: SampleField) -> Metric:
+        def score(sample: Sample, _findings: Findings) -> Outcome:
+            if sample.question_id != self.question_id:
+                return NotScored(Cause.MISSING_INPUT, "the check is for another question")
+            return self._of(sample)
+
+        return Metric(
+            id=f"lexical.{self.question_id}.{value}",
+            score=score,
+            needs=frozenset(needs),
+            summary=summary.format(self.question_id),
+            source=_SOURCE,
         )
-    if isinstance(check, FactsCheck):
-        return _for_question(
-            name,
-            "fact_score",
-            lambda sample: _fact_score(check, sample.answer or ""),
-            frozenset({Field.ANSWER}),
-            f"Share of the expected facts in the answer to {name}.",
+
+
+class ListCheck(_Check):
+    r"""Check of the items of the reference's list that the answer lists.
+
+    Items are those of Markdown lists, each by its name: the text before a colon or dash. What one
+    of the patterns matches is an item too, wherever it stands; a list item that holds such a match
+    is known by it alone.
+
+    Attributes:
+        patterns: Regular expressions, such as `Rule C-\d+`; case does not matter.
+    """
+
+    kind: Literal["list"]
+    patterns: list[Annotated[_Text, AfterValidator(_pattern)]] = []
+
+    def metric(self) -> Metric:
+        """Return the metric; on samples of any other question it is `missing_input`."""
+        summary = "Share of the reference's list items that the answer to {} lists."
+        return self._metric("rules_coverage", summary, SampleField.ANSWER, SampleField.REFERENCE)
+
+    def _of(self, sample: Sample) -> Outcome:
+        expected = _items(sample.reference or "", self.patterns)
+        if not expected:
+            return NotScored(Cause.UNDEFINED, "the reference lists nothing")
+        listed = _items(sample.answer or "", self.patterns)
+        found = [item for item in expected if item in listed]
+        value = len(found) / len(expected)
+        return UNIT.score(
+            value,
+            parts={
+                "rules_found": float(len(found)),
+                "total_rules": float(len(expected)),
+                "rules_coverage": value,
+            },
+            explanation={
+                "found": found,
+                "missing": [item for item in expected if item not in listed],
+                "unexpected": [item for item in listed if item not in expected],
+            },
         )
-    return _for_question(
-        name,
-        "is_correct",
-        lambda sample: _is_correct(check, sample.answer or ""),
-        frozenset({Field.ANSWER}),
-        f"Whether the answer to {name} holds the right result.",
-    )
 
 
-def _for_question(
-    question_id: str,
-    value: str,
-    check: Callable[[Sample], Outcome],
-    needs: frozenset[Field],
-    summary: str,
-) -> Metric:
-    def score(sample: Sample, _findings: Findings) -> Outcome:
-        if sample.question_id != question_id:
-            return NotScored(Cause.MISSING_INPUT, "the check is for another question")
-        return check(sample)
+class FactsCheck(_Check):
+    """Check of the facts that the answer holds, each with its evidence by name."""
 
-    metric_id = f"lexical.{question_id}.{value}"
-    return Metric(id=metric_id, score=score, needs=needs, summary=summary, source=_SOURCE)
+    kind: Literal["facts"]
+    facts: Annotated[dict[str, Evidence], Field(min_length=1)]
 
+    def metric(self) -> Metric:
+        """Return the metric; on samples of any other question it is `missing_input`."""
+        summary = "Share of the expected facts in the answer to {}."
+        return self._metric("fact_score", summary, SampleField.ANSWER)
 
-def _rules_coverage(check: ListCheck, answer: str, reference: str) -> Outcome:
-    expected = _items(reference, check.patterns)
-    if not expected:
-        return NotScored(Cause.UNDEFINED, "the reference lists nothing")
-    listed = _items(answer, check.patterns)
-    found = [item for item in expected if item in listed]
-    value = len(found) / len(expected)
-    return UNIT.score(
-        value,
-        parts={
-            "rules_found": float(len(found)),
-            "total_rules": float(len(expected)),
-            "rules_coverage": value,
-        },
-        explanation={
-            "found": found,
-            "missing": [item for item in expected if item not in listed],
-            "unexpected": [item for item in listed if item not in expected],
-        },
-    )
+    def _of(self, sample: Sample) -> Outcome:
+        facts = _facts(self.facts, sample)
+        value = share(list(facts.values())) or 0.0
+        return UNIT.score(value, **_shown({**facts, "fact_score": value}))
 
 
-def _items(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
+class _Correct(_Table):
+    holds: Annotated[list[_Text], Field(min_length=1)]
+    lacks: list[_Text] = []
+
+
+class CalculationCheck(_Check):
+    """Check of the result of a calculation.
+
+    Attributes:
+        facts: Evidence by the fact's name.
+        correct: Names of the facts that a correct answer `holds`, and of those that it `lacks`.
+    """
+
+    kind: Literal["calculation"]
+    facts: Annotated[dict[str, Evidence], Field(min_length=1)]
+    correct: _Correct
+
+    @model_validator(mode="after")
+    def _names_known(self) -> Self:
+        for name in (*self.correct.holds, *self.correct.lacks):
+            if name not in self.facts:
+                raise ValueError(f"facts in `correct` that are one of {', '.join(self.facts)}")
+        return self
+
+    def metric(self) -> Metric:
+        """Return the metric; on samples of any other question it is `missing_input`."""
+        summary = "Whether the answer to {} holds the right result."
+        return self._metric("is_correct", summary, SampleField.ANSWER)
+
+    def _of(self, sample: Sample) -> Outcome:
+        facts = _facts(self.facts, sample)
+        correct = all(facts[name] for name in self.correct.holds)
+        correct = correct and not any(facts[name] for name in self.correct.lacks)
+        shown = _shown({**facts, "is_correct": correct})
+        return UNIT.score(float(correct), label=str(correct), **shown)
+
+
+Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
+_CHECKS: Final[TypeAdapter[list[Check]]] = TypeAdapter(
+    list[Annotated[Check, Field(discriminator="kind")]]
+)
+
+
+def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
+    """Return the checks of a file: one table per `question_id`, with `kind` and its keys.
+
+    Args:
+        text: TOML. `kind = "list"` takes `patterns`; `kind = "facts"` takes the table `facts`,
+            whose values are tables with any of `words`, `numbers`, `signs`;
+            `kind = "calculation"` takes `facts` and `correct = {holds = [...], lacks = [...]}`.
+        file: The file's name, for errors.
+
+    Raises:
+        ConfigError: The text is no TOML, or a key has no usable value; the error names the file
+            and the key.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(file, "text that is no TOML", f"TOML; {error}") from None
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{file}: {name}", table, "a table")
+    rows = [{**table, "question_id": name} for name, table in tables.items()]
+    try:
+        return tuple(_CHECKS.validate_python(rows))
+    except ValidationError as error:
+        raise _config_error(error.errors(include_url=False)[0], list(tables), file) from None
+
+
+_EXPECTED: Final[Mapping[str, str]] = {
+    "missing": "set",
+    "extra_forbidden": "left out: there is no such key",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "too_short": "not empty",
+    "string_pattern_mismatch": "letters, digits, '_', '-' and '.'",
+    "union_tag_not_found": "one of list, facts, calculation",
+    "union_tag_invalid": "one of list, facts, calculation",
+}
+
+
+def _config_error(problem: Mapping[str, Any], names: Sequence[str], file: str) -> ConfigError:
+    # The second part of the path repeats the kind.
+    number, *path = problem["loc"][:1] + problem["loc"][2:]
+    kind = problem["type"]
+    path += ["kind"] if kind.startswith("union_tag") else []
+    expected = _EXPECTED.get(kind) or str(problem.get("ctx", {}).get("error", problem["msg"]))
+    got = None if kind in ("missing", "union_tag_not_found") else problem["input"]
+    return ConfigError(f"{file}: {'.'.join(map(str, [names[number], *path]))}", got, expected)
+
+
+def _items(text: str, patterns: Sequence[str]) -> list[str]:
     """Return distinct list items and pattern matches of a text, folded, in order."""
+    # Asterisks of bullets look like emphasis.
+    text = re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
     found: list[str] = []
-    for line in _EMPHASIS.sub("", _bullets_kept(text)).translate(_HYPHENS).splitlines():
-        matches = [fold(match[0]) for pattern in patterns for match in pattern.finditer(line)]
-        found += matches or _listed(line)
+    for line in _EMPHASIS.sub("", text).translate(_HYPHENS).splitlines():
+        matches = [
+            fold(match[0])
+            for pattern in patterns
+            for match in re.finditer(pattern, line, re.IGNORECASE)
+        ]
+        found += matches or _listed(line.strip())
     return list(dict.fromkeys(found))
 
 
-def _bullets_kept(text: str) -> str:
-    """Return the text with hyphens for bullets that look like emphasis."""
-    return re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
-
-
 def _listed(line: str) -> list[str]:
-    line = line.strip()
     item = strip_marker(line)
     if item == line or line.startswith("#"):
         return []
@@ -126,26 +300,23 @@ def _listed(line: str) -> list[str]:
     return [name] if name else []
 
 
-def _fact_score(check: FactsCheck, answer: str) -> Outcome:
-    facts = _facts(check.facts, answer)
-    value = share(list(facts.values()))
-    if value is None:
-        return NotScored(Cause.UNDEFINED, "the check names no fact")
-    return UNIT.score(value, **_shown({**facts, "fact_score": value}))
-
-
-def _is_correct(check: CalculationCheck, answer: str) -> Score:
-    facts = _facts(check.facts, answer)
-    correct = all(facts[name] for name in check.holds)
-    correct = correct and not any(facts[name] for name in check.lacks)
-    shown = _shown({**facts, "is_correct": correct})
-    return UNIT.score(float(correct), label=str(correct), **shown)
-
-
-def _facts(facts: Mapping[str, Evidence], answer: str) -> dict[str, bool]:
+def _facts(facts: Mapping[str, Evidence], sample: Sample) -> dict[str, bool]:
+    answer = sample.answer or ""
     return {name: evidence.stands_in(answer) for name, evidence in facts.items()}
 
 
 def _shown(fields: Mapping[str, float | bool]) -> dict[str, Any]:
     parts = {name: float(value) for name, value in fields.items()}
     return {"parts": parts, "explanation": dict(fields)}
+
+
+def _computes(sign: str, answer: str) -> bool:
+    """Return whether a sign of arithmetic stands between numbers, or alone between words.
+
+    Neither the x of a word nor the asterisk of a Markdown bullet or of bold text computes.
+    """
+    sign = re.escape(sign)
+    between_numbers = rf"[0-9)%]\s?{sign}\s?[-+$\u20ac\u00a3(]*[0-9]"
+    between_words = rf"[\w)%][ \t]+{sign}[ \t]+[\w($\u20ac\u00a3]"
+    plain = answer.replace("**", "").replace("__", "").replace("`", "")
+    return re.search(f"{between_numbers}|{between_words}", plain, re.IGNORECASE) is not None

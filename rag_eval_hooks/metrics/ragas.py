@@ -6,28 +6,31 @@ of the metric specification where these leave a case open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict, made
-from rag_eval_hooks.metrics.explain import (
+from rag_eval_hooks.metrics.formulas import average_precision, share
+from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.metrics.shares import (
+    Whose,
     chunk_numbers,
     chunk_rows,
-    question_rows,
+    mean_similarity,
     require_sure,
     supported_share,
     sure_ones,
     unsure,
 )
-from rag_eval_hooks.metrics.formulas import average_precision, mean, share
-from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["METRICS"]
 
-_ERROR_RATE = Scale(0.0, 1.0, higher_is_better=False)
+_ERROR_RATE: Final = Scale(0.0, 1.0, higher_is_better=False)
 _ORIGINS: Final = ("relevant", "irrelevant", "unsupported")
 _UNSURE: Final = "unsure"
 _NO_PURPOSE: Final = NotScored(
@@ -36,38 +39,22 @@ _NO_PURPOSE: Final = NotScored(
 
 
 def _answer_relevancy(_sample: Sample, findings: Findings) -> Outcome:
-    questions = made(findings.questions)
-    if questions.noncommittal:
+    if made(findings.questions).noncommittal:
         return UNIT.score(0.0, explanation={"noncommittal": True})
-    similarities = made(findings.question_similarity)
-    value = mean(similarities)
+    value, rows = mean_similarity(findings)
     if value is None:
         return NotScored(Cause.UNDEFINED, "the answer answers no question")
-    rows = question_rows(questions.texts, similarities)
-    # A cosine can be below 0; the metric's range, and the scale of every viewer, is 0 to 1.
-    explanation = {"noncommittal": False, "questions": rows}
-    return UNIT.score(min(1.0, max(0.0, value)), explanation=explanation)
+    return UNIT.score(value, explanation={"noncommittal": False, "questions": rows})
 
 
-def _faithfulness(_sample: Sample, findings: Findings) -> Outcome:
-    claims = made(findings.answer_claims)
-    return _supported_share(claims, made(findings.answer_support), "the answer makes no claim")
+def _supported(whose: Whose) -> Callable[[Sample, Findings], Outcome]:
+    def score(_sample: Sample, findings: Findings) -> Outcome:
+        found = supported_share(findings, whose)
+        if found.value is None:
+            return NotScored(Cause.UNDEFINED, found.empty)
+        return UNIT.score(found.value, **found.details)
 
-
-def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
-    claims = made(findings.reference_claims)
-    return _supported_share(
-        claims, made(findings.reference_support), "the reference makes no claim"
-    )
-
-
-def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: str) -> Outcome:
-    found = supported_share(claims, support)
-    if found.value is None:
-        return NotScored(Cause.UNDEFINED, empty)
-    return UNIT.score(
-        found.value, parts=found.parts, warnings=found.warnings, explanation=found.explanation
-    )
+    return score
 
 
 def _context_precision(sample: Sample, findings: Findings) -> Outcome:
@@ -82,10 +69,10 @@ def _precision_without_reference(sample: Sample, findings: Findings) -> Outcome:
     return _ranked_precision(made(findings.relevance_to_answer))
 
 
-def _relevance(sample: Sample, _findings: Findings) -> frozenset[Finding]:
+def _relevance(sample: Sample, findings: Findings) -> frozenset[Finding]:
     if sample.reference is not None:
         return frozenset({Finding.RELEVANCE})
-    return _relevance_to_answer(sample, _findings)
+    return _relevance_to_answer(sample, findings)
 
 
 def _relevance_to_answer(sample: Sample, _findings: Findings) -> frozenset[Finding]:
@@ -102,7 +89,6 @@ def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
 
 
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
-    entities = made(findings.entities)
     found = made(findings.entities_found)
     rows = [
         {
@@ -110,7 +96,7 @@ def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
             "found": verdict.holds if verdict.sure else None,
             "reason": verdict.reason,
         }
-        for entity, verdict in zip(entities, found, strict=True)
+        for entity, verdict in zip(made(findings.entities), found, strict=True)
     ]
     value = share([verdict.holds for verdict in sure_ones(found, {"entities": rows})])
     if value is None:
@@ -120,32 +106,31 @@ def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
 
 def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
     claims = made(findings.answer_claims)
-    agreement = made(findings.answer_agreement)
-    support = made(findings.answer_support)
+    verdicts = list(
+        zip(made(findings.answer_agreement), made(findings.answer_support), strict=True)
+    )
     useful = [chunk.useful if chunk.sure else None for chunk in made(findings.relevance)]
     if not claims:
         return NotScored(Cause.UNDEFINED, "the answer makes no claim")
-    kinds = [_error_kind(*verdicts, useful) for verdicts in zip(agreement, support, strict=True)]
-    sure = [kind for kind in kinds if kind != _UNSURE]
+    kinds = [_error_kind(agreement, support, useful) for agreement, support in verdicts]
     rows = [
         {
             "claim": claim,
             "correct": None if kind == _UNSURE else kind is None,
             "error": kind,
-            "chunks": chunk_numbers(found.by_chunk),
-            "reason": verdict.reason,
+            "chunks": chunk_numbers(support.by_chunk),
+            "reason": agreement.reason,
         }
-        for claim, kind, found, verdict in zip(claims, kinds, support, agreement, strict=True)
+        for claim, kind, (agreement, support) in zip(claims, kinds, verdicts, strict=True)
     ]
-    reasons = [one.reason for one in support if not one.sure]
-    reasons += [one.reason for one in agreement if not one.sure]
-    require_sure(len(sure), len(kinds), reasons, {"claims": rows})
-    parts = {kind: sure.count(kind) / len(sure) for kind in _ORIGINS}
-    wrong = len(sure) - sure.count(None)
+    reasons = [support.reason for _, support in verdicts if not support.sure]
+    reasons += [agreement.reason for agreement, _ in verdicts if not agreement.sure]
+    require_sure([kind != _UNSURE for kind in kinds], reasons, {"claims": rows})
+    sure = [kind for kind in kinds if kind != _UNSURE]
     left = len(kinds) - len(sure)
     return _ERROR_RATE.score(
-        wrong / len(sure),
-        parts=parts,
+        (len(sure) - sure.count(None)) / len(sure),
+        parts={kind: sure.count(kind) / len(sure) for kind in _ORIGINS},
         warnings=(f"{left} of {len(kinds)} are unsure and not counted",) if left else (),
         explanation={"claims": rows},
     )
@@ -170,71 +155,16 @@ def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | No
     return _UNSURE if None in drawn_on else "irrelevant"
 
 
-METRICS = (
-    Metric(
-        id="ragas.answer_relevancy",
-        score=_answer_relevancy,
-        needs=frozenset({Field.QUESTION, Field.ANSWER}),
-        findings=frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}),
-        summary="Mean cosine of the question and three questions that the answer would answer.",
-        source="RAGAS Metrics Guide, section 1",
+_metric = partial(metric, "ragas")
+
+METRICS: tuple[Metric, ...] = (
+    _metric("answer_relevancy", _answer_relevancy),
+    _metric("faithfulness", _supported("answer")),
+    _metric("context_precision", _context_precision, _relevance),
+    _metric(
+        "context_precision_without_reference", _precision_without_reference, _relevance_to_answer
     ),
-    Metric(
-        id="ragas.faithfulness",
-        score=_faithfulness,
-        needs=frozenset({Field.ANSWER, Field.CONTEXTS}),
-        findings=frozenset({Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}),
-        summary="Share of the answer's claims that the contexts support.",
-        source="RAGAS Metrics Guide, section 2",
-    ),
-    Metric(
-        id="ragas.context_precision",
-        score=_context_precision,
-        needs=frozenset({Field.QUESTION, Field.CONTEXTS}),
-        findings=frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}),
-        reads=_relevance,
-        summary="Rank-aware precision: are the useful chunks the first ones.",
-        source="RAGAS Metrics Guide, section 3",
-    ),
-    Metric(
-        id="ragas.context_precision_without_reference",
-        score=_precision_without_reference,
-        needs=frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER}),
-        findings=frozenset({Finding.RELEVANCE_TO_ANSWER}),
-        reads=_relevance_to_answer,
-        summary="Rank-aware precision judged by the answer, also where there is a reference.",
-        source="RAGAS Metrics Guide, section 3",
-    ),
-    Metric(
-        id="ragas.context_recall",
-        score=_context_recall,
-        needs=frozenset({Field.CONTEXTS, Field.REFERENCE}),
-        findings=frozenset({Finding.REFERENCE_CLAIMS, Finding.REFERENCE_SUPPORT}),
-        summary="Share of the reference's claims that the contexts support.",
-        source="RAGAS Metrics Guide, section 4",
-    ),
-    Metric(
-        id="ragas.context_entity_recall",
-        score=_context_entity_recall,
-        needs=frozenset({Field.CONTEXTS, Field.REFERENCE}),
-        findings=frozenset({Finding.ENTITIES, Finding.ENTITIES_FOUND}),
-        summary="Share of the reference's names, dates, places and numbers in the contexts.",
-        source="RAGAS Metrics Guide, section 5",
-    ),
-    Metric(
-        id="ragas.noise_sensitivity",
-        score=_noise_sensitivity,
-        needs=frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER, Field.REFERENCE}),
-        findings=frozenset(
-            {
-                Finding.ANSWER_CLAIMS,
-                Finding.ANSWER_AGREEMENT,
-                Finding.ANSWER_SUPPORT,
-                Finding.RELEVANCE,
-            }
-        ),
-        scale=_ERROR_RATE,
-        summary="Share of the answer's claims that the reference does not support.",
-        source="RAGAS Metrics Guide, section 6",
-    ),
+    _metric("context_recall", _supported("reference")),
+    _metric("context_entity_recall", _context_entity_recall),
+    _metric("noise_sensitivity", _noise_sensitivity),
 )

@@ -9,44 +9,49 @@ where it leaves a case open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
-from rag_eval_hooks.findings import Finding, Findings, Made, Rating, Support, made
-from rag_eval_hooks.metrics.composite import Composite
-from rag_eval_hooks.metrics.explain import (
+from rag_eval_hooks.findings import Finding, Findings, Made, Rating, made
+from rag_eval_hooks.metrics.composite import composite
+from rag_eval_hooks.metrics.formulas import one_to_five
+from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.metrics.shares import (
+    Whose,
     chunk_numbers,
     claim_rows,
+    claims_of,
     supported_share,
     sure_ones,
     unsure,
     within,
 )
-from rag_eval_hooks.metrics.formulas import one_to_five
-from rag_eval_hooks.metrics.metric import Field, Metric
-from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 
 __all__ = ["build"]
 
-_FIVE = Scale(1.0, 5.0)
-_NO_CONTEXT: Final = "No context to verify"
+_FIVE: Final = Scale(1.0, 5.0)
+_UNVERIFIED: Final = _FIVE.score(5.0, parts={"raw": 1.0}, warnings=("No context to verify",))
+_NOTHING_TO_COMPARE: Final = NotScored(
+    Cause.MISSING_INPUT, "the answer is indistinct, and the sample has no reference"
+)
 _TOGETHER: Final = "claims that only several chunks support together count for no chunk"
 
-_Kinds = frozenset[Finding]
-_STANCE: _Kinds = frozenset({Finding.STANCE})
-_CLAIMS: _Kinds = frozenset({Finding.ANSWER_CLAIMS})
-_ANSWER_SUPPORT: _Kinds = _CLAIMS | {Finding.ANSWER_SUPPORT}
-_REFERENCE_CLAIMS: _Kinds = frozenset({Finding.REFERENCE_CLAIMS})
-_REFERENCE_SUPPORT: _Kinds = _REFERENCE_CLAIMS | {Finding.REFERENCE_SUPPORT}
-_ATTITUDE: _Kinds = frozenset({Finding.ATTITUDE})
+_Kinds: TypeAlias = frozenset[Finding]
+_STANCE: Final[_Kinds] = frozenset({Finding.STANCE})
+_CLAIMS: Final[_Kinds] = frozenset({Finding.ANSWER_CLAIMS})
+_ANSWER_SUPPORT: Final[_Kinds] = _CLAIMS | {Finding.ANSWER_SUPPORT}
+_REFERENCE_CLAIMS: Final[_Kinds] = frozenset({Finding.REFERENCE_CLAIMS})
+_REFERENCE_SUPPORT: Final[_Kinds] = _REFERENCE_CLAIMS | {Finding.REFERENCE_SUPPORT}
+_ATTITUDE: Final[_Kinds] = frozenset({Finding.ATTITUDE})
 
 
 def _rated(rating: Made[Rating], by: str) -> Outcome:
     found = made(rating)
-    value = within(found.value, 1, 5)
-    return _FIVE.score(value, explanation={"by": by, "reason": found.reason})
+    return _FIVE.score(within(found.value, 1, 5), explanation={"by": by, "reason": found.reason})
 
 
 def _both_indistinct(sample: Sample, findings: Findings) -> bool:
@@ -71,10 +76,10 @@ def _correctness_reads(sample: Sample, findings: Findings) -> _Kinds:
 
 def _faithfulness(sample: Sample, findings: Findings) -> Outcome:
     if not sample.contexts:
-        return _unverified()
+        return _UNVERIFIED
     if _both_indistinct(sample, findings):
         return _rated(findings.attitude, "attitude")
-    return _supported(findings, of_reference=False)
+    return _supported(findings, "answer")
 
 
 def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
@@ -87,26 +92,43 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
     return _STANCE | (_ATTITUDE if _both_indistinct(sample, findings) else _ANSWER_SUPPORT)
 
 
+def _compared(sample: Sample, findings: Findings) -> Whose | None:
+    """Return the text whose claims count: the reference's where the answer is indistinct."""
+    if not made(findings.stance).answer:
+        return "answer"
+    return None if sample.reference is None else "reference"
+
+
 def _recall(sample: Sample, findings: Findings) -> Outcome:
     if not sample.contexts:
-        return _unverified()
-    indistinct = made(findings.stance).answer
-    if indistinct and sample.reference is None:
-        return _NOTHING_TO_COMPARE
-    return _supported(findings, of_reference=indistinct)
+        return _UNVERIFIED
+    whose = _compared(sample, findings)
+    return _NOTHING_TO_COMPARE if whose is None else _supported(findings, whose)
+
+
+def _supported(findings: Findings, whose: Whose) -> Outcome:
+    found = supported_share(findings, whose)
+    if found.value is None:
+        return NotScored(Cause.UNDEFINED, found.empty)
+    details = {
+        **found.details,
+        "parts": {"raw": found.value, **found.details["parts"]},
+        "explanation": {"by": f"claims of the {whose}", **found.details["explanation"]},
+    }
+    return _FIVE.score(one_to_five(found.value), **details)
 
 
 def _precision(sample: Sample, findings: Findings) -> Outcome:
     if not sample.contexts:
         return NotScored(Cause.UNDEFINED, "there is no context")
-    indistinct = made(findings.stance).answer
-    if indistinct and sample.reference is None:
+    whose = _compared(sample, findings)
+    if whose is None:
         return _NOTHING_TO_COMPARE
-    claims, support = _claims(findings, of_reference=indistinct)
-    whose = "reference" if indistinct else "answer"
+    claims, support = claims_of(findings, whose)
     if not claims:
         return NotScored(Cause.UNDEFINED, f"the {whose} makes no claim")
-    counted = sure_ones(support, {"claims": claim_rows(claims, support)})
+    rows = claim_rows(claims, support)
+    counted = sure_ones(support, {"claims": rows})
     used = [any(flags) for flags in zip(*(found.by_chunk for found in counted), strict=True)]
     raw = sum(used) / len(used)
     together = any(found.together and not any(found.by_chunk) for found in counted)
@@ -118,7 +140,7 @@ def _precision(sample: Sample, findings: Findings) -> Outcome:
             "by": f"claims of the {whose}",
             "used": chunk_numbers(used),
             "unused": chunk_numbers([not flag for flag in used]),
-            "claims": claim_rows(claims, support),
+            "claims": rows,
         },
     )
 
@@ -138,104 +160,17 @@ def _relevance(_sample: Sample, findings: Findings) -> Outcome:
     return _rated(findings.alignment, "rubric")
 
 
-_NOTHING_TO_COMPARE = NotScored(
-    Cause.MISSING_INPUT, "the answer is indistinct, and the sample has no reference"
-)
-
-
-def _unverified() -> Outcome:
-    return _FIVE.score(one_to_five(1.0), parts={"raw": 1.0}, warnings=(_NO_CONTEXT,))
-
-
-def _claims(findings: Findings, *, of_reference: bool) -> tuple[Sequence[str], Sequence[Support]]:
-    if of_reference:
-        return made(findings.reference_claims), made(findings.reference_support)
-    return made(findings.answer_claims), made(findings.answer_support)
-
-
-def _supported(findings: Findings, *, of_reference: bool) -> Outcome:
-    claims, support = _claims(findings, of_reference=of_reference)
-    whose = "reference" if of_reference else "answer"
-    found = supported_share(claims, support)
-    if found.value is None:
-        return NotScored(Cause.UNDEFINED, f"the {whose} makes no claim")
-    return _FIVE.score(
-        one_to_five(found.value),
-        parts={"raw": found.value, **found.parts},
-        warnings=found.warnings,
-        explanation={"by": f"claims of the {whose}", **found.explanation},
-    )
-
-
-_CORRECTNESS = Metric(
-    id="whitepaper.correctness",
-    score=_correctness,
-    needs=frozenset({Field.ANSWER, Field.REFERENCE}),
-    findings=_STANCE | _ATTITUDE | {Finding.CORRECTNESS},
-    reads=_correctness_reads,
-    scale=_FIVE,
-    summary="Rating of the answer against the reference; of their attitude when both are vague.",
-    source="RAG Answer Evaluation Framework, section 1",
-)
-_FAITHFULNESS = Metric(
-    id="whitepaper.faithfulness",
-    score=_faithfulness,
-    needs=frozenset({Field.ANSWER}),
-    findings=_STANCE | _ATTITUDE | _ANSWER_SUPPORT,
-    reads=_faithfulness_reads,
-    scale=_FIVE,
-    summary="Share of the answer's claims that the contexts support, as 1 + 4 x share.",
-    source="RAG Answer Evaluation Framework, section 2",
-)
-_PRECISION = Metric(
-    id="whitepaper.precision",
-    score=_precision,
-    needs=frozenset({Field.ANSWER}),
-    findings=_STANCE | _ANSWER_SUPPORT | _REFERENCE_SUPPORT,
-    reads=_chunks_reads,
-    scale=_FIVE,
-    summary="Share of the chunks that carry something of the answer, as 1 + 4 x share.",
-    source="RAG Answer Evaluation Framework, section 3",
-)
-_RECALL = Metric(
-    id="whitepaper.recall",
-    score=_recall,
-    needs=frozenset({Field.ANSWER}),
-    findings=_STANCE | _ANSWER_SUPPORT | _REFERENCE_SUPPORT,
-    reads=_chunks_reads,
-    scale=_FIVE,
-    summary="Share of the answer's claims that the contexts cover, as 1 + 4 x share.",
-    source="RAG Answer Evaluation Framework, section 4",
-)
-_RELEVANCE = Metric(
-    id="whitepaper.relevance",
-    score=_relevance,
-    needs=frozenset({Field.QUESTION, Field.ANSWER}),
-    findings=frozenset({Finding.ALIGNMENT}),
-    scale=_FIVE,
-    summary="Rating of the answer against the question; low for an indistinct answer.",
-    source="RAG Answer Evaluation Framework, section 5",
-)
+_metric = partial(metric, "whitepaper")
+_PARTS: Final = {
+    "correctness": _metric("correctness", _correctness, _correctness_reads),
+    "faithfulness": _metric("faithfulness", _faithfulness, _faithfulness_reads),
+    "precision": _metric("precision", _precision, _chunks_reads),
+    "recall": _metric("recall", _recall, _chunks_reads),
+    "relevance": _metric("relevance", _relevance),
+}
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
     """Return the suite."""
-    parts = {
-        "correctness": _CORRECTNESS,
-        "faithfulness": _FAITHFULNESS,
-        "precision": _PRECISION,
-        "recall": _RECALL,
-        "relevance": _RELEVANCE,
-    }
-    composite = Composite(parts, options.whitepaper_weights, _FIVE)
-    score = Metric(
-        id="whitepaper.weighted_score",
-        score=composite.score,
-        needs=frozenset({Field.ANSWER}),
-        findings=composite.findings,
-        reads=composite.reads,
-        scale=_FIVE,
-        summary="Weighted mean of correctness, faithfulness, precision, recall and relevance.",
-        source="RAG Answer Evaluation Framework, summary table",
-    )
-    return (*parts.values(), score)
+    mean = composite(_PARTS, options.whitepaper_weights, _FIVE)
+    return (*_PARTS.values(), _metric("weighted_score", **mean))

@@ -34,8 +34,8 @@ from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
-from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.metrics.question_checks import parse_checks
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.models import Models

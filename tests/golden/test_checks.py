@@ -9,7 +9,7 @@ import pytest
 from rag_eval_hooks import NotScored, Sample, Score
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric, MetricOptions, build, choose
-from rag_eval_hooks.metrics.check_file import parse_checks
+from rag_eval_hooks.metrics.question_checks import parse_checks
 from rag_eval_hooks.score import Cause
 from tests.golden.measure import measure
 
@@ -189,20 +189,21 @@ FACT = '[Q.facts]\na = { words = ["a"] }\n'
         ("['a b']\nkind = 'list'", "f.toml: a b.question_id", "letters"),
         ("[Q]", "f.toml: Q.kind", "one of list, facts, calculation"),
         ("[Q]\nkind = ['list']", "f.toml: Q.kind", "one of list, facts, calculation"),
-        ("[Q]\nkind = 'list'\npatterns = ['(']", "f.toml: Q.patterns", "a regular expression"),
-        ("[Q]\nkind = 'list'\npatern = []", "f.toml: Q.patern", "known are kind, patterns"),
-        ("[Q]\nkind = 'facts'", "f.toml: Q.facts", "a table"),
-        ("[Q]\nkind = 'facts'\nfacts = {}", "f.toml: Q.facts", "at least one fact"),
-        ("[Q]\nkind = 'facts'\nfacts = {a = {}}", "f.toml: Q.facts.a.words", "at least one of"),
-        ("[Q]\nkind = 'facts'\nfacts = {a = {word = ['x']}}", "f.toml: Q.facts.a.word", "words"),
+        ("[Q]\nkind = 'list'\npatterns = ['(']", "f.toml: Q.patterns.0", "a regular expression"),
+        ("[Q]\nkind = 'list'\npatern = []", "f.toml: Q.patern", "no such key"),
+        ("[Q]\nkind = 'facts'", "f.toml: Q.facts", "set"),
+        ("[Q]\nkind = 'facts'\nfacts = 1", "f.toml: Q.facts", "a table"),
+        ("[Q]\nkind = 'facts'\nfacts = {}", "f.toml: Q.facts", "not empty"),
+        ("[Q]\nkind = 'facts'\nfacts = {a = {}}", "f.toml: Q.facts.a", "at least one of"),
+        ("[Q]\nkind = 'facts'\nfacts = {a = {word = ['x']}}", "f.toml: Q.facts.a.word", "no such"),
         ("[Q]\nkind = 'facts'\nfacts = {a = {words = 'x'}}", "f.toml: Q.facts.a.words", "a list"),
-        ("[Q]\nkind = 'facts'\nfacts = {a = {words = [true]}}", "f.toml: Q.facts.a.words", "text"),
-        ("[Q]\nkind = 'facts'\nfacts = {a = {words = [' ']}}", "f.toml: Q.facts.a.words", "blank"),
-        ("[Q]\nkind = 'facts'\nfacts = {a = {words = ['!']}}", "f.toml: Q.facts.a.words", "letter"),
-        ("[Q]\nkind = 'facts'\nfacts = {a={numbers = ['x']}}", "f.toml: Q.facts.a.numbers", "one"),
-        (CALCULATION + FACT, "f.toml: Q.correct", "a table"),
-        (CALCULATION + "correct = {}\n" + FACT, "f.toml: Q.correct.holds", "at least one"),
-        (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q.correct.holds", "facts a"),
+        ("[Q]\nkind = 'facts'\nfacts = {a={words=[true]}}", "f.toml: Q.facts.a.words.0", "text"),
+        ("[Q]\nkind = 'facts'\nfacts = {a={words=[' ']}}", "f.toml: Q.facts.a.words.0", "blank"),
+        ("[Q]\nkind = 'facts'\nfacts = {a={words=['!']}}", "f.toml: Q.facts.a.words.0", "letter"),
+        ("[Q]\nkind = 'facts'\nfacts = {a={numbers=['x']}}", "f.toml: Q.facts.a.numbers.0", "one"),
+        (CALCULATION + FACT, "f.toml: Q.correct", "set"),
+        (CALCULATION + "correct = {holds=[]}\n" + FACT, "f.toml: Q.correct.holds", "not empty"),
+        (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q", "one of a"),
     ],
 )  # fmt: skip
 def test_a_faulty_file_is_told_apart(text: str, field: str, wants: str) -> None:

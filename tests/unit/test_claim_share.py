@@ -19,7 +19,7 @@ from rag_eval_hooks.findings import (
     Support,
     Verdict,
 )
-from rag_eval_hooks.metrics.composite import Composite
+from rag_eval_hooks.metrics.composite import composite
 from rag_eval_hooks.score import Cause, Outcome
 from tests.golden.measure import BY_ID, measure
 
@@ -195,8 +195,8 @@ def test_a_composite_leaves_out_parts_without_a_value(parts: dict[str, Any]) -> 
         return type(metric)(id="x.y", score=lambda _sample, _findings: outcome, needs=frozenset())
 
     metrics = {name: part(value) for name, value in parts.items()}
-    composite = Composite(metrics, dict.fromkeys(parts, 1.0), scale)
-    outcome = composite.score(SAMPLE, Findings())
+    fields = composite(metrics, dict.fromkeys(parts, 1.0), scale)
+    outcome = fields["score"](SAMPLE, Findings())
     values = [value for value in parts.values() if isinstance(value, float)]
     absent = {name: value for name, value in parts.items() if isinstance(value, Cause)}
     if "undecided" in parts.values():

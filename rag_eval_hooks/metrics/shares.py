@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from rag_eval_hooks.claim_verdict import CUT, UNREAD
-from rag_eval_hooks.findings import ChunkRelevance, ClaimVerdict, Support, Verdict
+from rag_eval_hooks.findings import (
+    ChunkRelevance,
+    ClaimVerdict,
+    Findings,
+    Support,
+    Verdict,
+    made,
+)
+from rag_eval_hooks.metrics.formulas import mean
 from rag_eval_hooks.score import Cause, NotScored, Unavailable
 
 __all__ = [
     "ClaimShare",
+    "Whose",
     "chunk_numbers",
     "chunk_rows",
     "claim_rows",
-    "question_rows",
+    "claims_of",
+    "mean_similarity",
     "require_sure",
     "supported_share",
     "sure_ones",
@@ -23,9 +33,16 @@ __all__ = [
     "within",
 ]
 
+Whose: TypeAlias = Literal["answer", "reference"]
 V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
-_OUTSIDE = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
+_OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
+_DETAILS: Final = {
+    CUT: "limits cut the texts, and what is left does not state {}",
+    UNREAD: "the judge gave no readable verdict for {}",
+    "": "the judge cannot tell for {}",
+}
+"""Sentence for the reason of a verdict that is not sure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,94 +50,83 @@ class ClaimShare:
     """Share of claims that the contexts support.
 
     Attributes:
-        value: Supported claims of all sure ones, in [0, 1]; None without claims.
-        parts: Shares of the sure claims that are `contradicted` and `not_stated`, which add up to
-            1 with the value, and of all claims that are `unsure`.
-        warnings: Number of claims that are not counted, and of quotes that stand in no chunk.
-        explanation: One row per claim.
+        value: Supported claims of all sure ones; None without claims.
+        details: Further fields of the score: as parts, the shares of the sure claims that are
+            `contradicted` and `not_stated`, which add up to 1 with the value, and of all claims
+            that are `unsure`; as warnings, how many are not counted; one row for each claim.
+        empty: Sentence for the absence of claims.
     """
 
     value: float | None
-    parts: Mapping[str, float]
-    warnings: tuple[str, ...]
-    explanation: Mapping[str, Any]
+    details: Mapping[str, Any]
+    empty: str
 
 
-def supported_share(
-    claims: Sequence[str], support: Sequence[Support], top: float = 1.0
-) -> ClaimShare:
+def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
+    """Return the claims of answer or reference, and one verdict for each."""
+    if whose == "answer":
+        return made(findings.answer_claims), made(findings.answer_support)
+    return made(findings.reference_claims), made(findings.reference_support)
+
+
+def supported_share(findings: Findings, whose: Whose, top: float = 1.0) -> ClaimShare:
     """Return the share of supported claims among those that the judge is sure about.
 
     Args:
-        claims: The claims.
-        support: One verdict per claim.
+        findings: Holds the claims and one verdict for each.
+        whose: The text whose claims count.
         top: Scale of value and parts: 100 for percentages.
 
     Raises:
         Unavailable: The judge is sure about less than two thirds of them: `undefined`.
         ValueError: There is not one verdict per claim.
     """
+    claims, support = claims_of(findings, whose)
     explanation = {"claims": claim_rows(claims, support)}
+    empty = f"the {whose} makes no claim"
     if not claims:
-        return ClaimShare(None, {}, (), explanation)
-    sure = sure_ones(support, explanation)
-    kinds = [found.verdict for found in sure]
-    shares = {kind: top * kinds.count(kind) / len(sure) for kind in ClaimVerdict}
-    parts = {kind.value: shares[kind] for kind in (_CONTRADICTED, _NOT_STATED)}
-    parts["unsure"] = top * (len(support) - len(sure)) / len(support)
-    return ClaimShare(shares[ClaimVerdict.SUPPORTED], parts, unsure(support), explanation)
+        return ClaimShare(None, {"explanation": explanation}, empty)
+    sure = [found.verdict for found in sure_ones(support, explanation)]
+    shares = {kind.value: top * sure.count(kind) / len(sure) for kind in ClaimVerdict}
+    shares["unsure"] = top * (len(support) - len(sure)) / len(support)
+    value = shares.pop("supported")
+    details = {"parts": shares, "warnings": unsure(support), "explanation": explanation}
+    return ClaimShare(value, details, empty)
 
 
-_CONTRADICTED = ClaimVerdict.CONTRADICTED
-_NOT_STATED = ClaimVerdict.NOT_STATED
-
-
-def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any] | None = None) -> list[V]:
+def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
     """Return the verdicts that the judge is sure about; none for no verdicts.
-
-    Args:
-        verdicts: One verdict for each item.
-        explanation: The items, shown where there are too few verdicts.
 
     Raises:
         Unavailable: Less than two thirds are sure: `undefined`, and undecided.
     """
-    sure = [verdict for verdict in verdicts if verdict.sure]
-    unsure_reasons = [verdict.reason for verdict in verdicts if not verdict.sure]
-    require_sure(len(sure), len(verdicts), unsure_reasons, explanation)
-    return sure
+    require_sure(
+        [one.sure for one in verdicts],
+        [one.reason for one in verdicts if not one.sure],
+        explanation,
+    )
+    return [verdict for verdict in verdicts if verdict.sure]
 
 
 def require_sure(
-    sure: int,
-    of: int,
-    reasons: Sequence[str] = (),
-    explanation: Mapping[str, Any] | None = None,
+    sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> None:
     """Require that at least two thirds of some items are sure.
 
     Args:
-        sure: Items that are.
-        of: All items.
-        reasons: Reasons of the others.
-        explanation: The items.
+        sure: One flag for each item.
+        reasons: Reasons of those that are not.
+        explanation: The items, shown where there are too few.
 
     Raises:
         Unavailable: They are not: `undefined`, and undecided.
     """
-    if 3 * sure < 2 * of:
-        counted = f"{of - sure} of {of}"
+    if 3 * sum(sure) < 2 * len(sure):
+        counted = f"{len(sure) - sum(sure)} of {len(sure)}"
         detail = _DETAILS[next((r for r in reasons if r in _DETAILS), "")].format(counted)
-        shown = explanation or {}
-        raise Unavailable(NotScored(Cause.UNDEFINED, detail, undecided=True, explanation=shown))
-
-
-_DETAILS: Final = {
-    CUT: "limits cut the texts, and what is left does not state {}",
-    UNREAD: "the judge gave no readable verdict for {}",
-    "": "the judge cannot tell for {}",
-}
-"""Sentence for the reason of a verdict that is not sure."""
+        raise Unavailable(
+            NotScored(Cause.UNDEFINED, detail, undecided=True, explanation=explanation)
+        )
 
 
 def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
@@ -137,9 +143,6 @@ def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mappin
     """Return one row per claim with its verdict and the chunks that support it.
 
     `supported` is None for a claim that the judge is unsure about.
-
-    Raises:
-        ValueError: There is not one verdict per claim.
     """
     return [
         {
@@ -176,16 +179,19 @@ def chunk_rows(relevance: Sequence[ChunkRelevance]) -> list[Mapping[str, Any]]:
     ]
 
 
-def question_rows(texts: Sequence[str], similarities: Sequence[float]) -> list[Mapping[str, Any]]:
-    """Return one row per generated question with its cosine to the question asked.
+def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
+    """Return the mean cosine of question and generated questions, and a row for each of them.
 
-    Raises:
-        ValueError: There is not one cosine per question.
+    A cosine can be below 0. The mean is clamped to [0, 1], the range of the metrics; it is None
+    without questions.
     """
-    return [
+    texts, similarities = made(findings.questions).texts, made(findings.question_similarity)
+    value = mean(similarities)
+    rows: list[Mapping[str, Any]] = [
         {"question": text, "similarity": similarity}
         for text, similarity in zip(texts, similarities, strict=True)
     ]
+    return None if value is None else min(1.0, max(0.0, value)), rows
 
 
 def within(value: float, low: float, high: float) -> float:
