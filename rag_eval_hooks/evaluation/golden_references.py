@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
@@ -20,17 +21,12 @@ MATCH: Final = "reference_match"
 """Key of a sample's metadata: `exact` where its reference is a golden question's."""
 # Beside a `ground_truth`, an `answer` is what some pipeline answered.
 _REFERENCE_KEYS: Final = ("reference", "ground_truth", "answer")
+_ROW: Final = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """One golden question.
-
-    Attributes:
-        question: As it is asked.
-        reference: The right answer.
-        question_id: Its id, or None.
-    """
+    """One golden question with its right answer."""
 
     question: str
     reference: str
@@ -52,26 +48,26 @@ class References:
     def __init__(
         self, golden: Iterable[Golden], *, holds: Callable[[str], bool] | None = None
     ) -> None:
-        self._by_question: dict[str, Golden] = {}
-        for one in golden:
-            self._by_question.setdefault(folded(one.question), one)
+        self._by_question = {folded(one.question): one for one in reversed(list(golden))}
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
         """Return the sample as `equal` does, before it is redacted."""
-        if sample.reference is not None:
-            return sample
         golden = self._by_question.get(folded(sample.question))
-        return sample if golden is None else _completed(sample, golden)
+        if sample.reference is not None or golden is None:
+            return sample
+        return replace(
+            sample,
+            reference=golden.reference,
+            question_id=sample.question_id or golden.question_id,
+            metadata={**sample.metadata, MATCH: "exact"},
+        )
 
     def equal(self, sample: Sample) -> Sample:
         """Return the sample with the reference of an equal question, if there is one."""
         completed = self.before_redaction(sample)
-        usable = completed is sample or self._is_open(completed.reference or "")
-        return completed if usable else sample
-
-    def _is_open(self, *texts: str) -> bool:
-        return self._holds is None or not any(map(self._holds, texts))
+        is_private = self._holds is not None and self._holds(completed.reference or "")
+        return sample if is_private else completed
 
 
 def read_golden(path: str) -> tuple[Golden, ...]:
@@ -113,32 +109,21 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                row = json.loads(line)
-            except (json.JSONDecodeError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
-                raise ConfigError("references", f"{path}:{number}", "a JSON object on each line")
-            yield number, row
+                yield number, _ROW.validate_json(line)
+            except ValidationError:
+                wants = "a JSON object on each line"
+                raise ConfigError("references", f"{path}:{number}", wants) from None
 
 
 def _golden(row: Mapping[str, Any], line: str) -> Golden:
-    question = row.get("question")
     reference = next((row[key] for key in _REFERENCE_KEYS if row.get(key)), None)
-    for name, value in (("question", question), ("reference", reference)):
+    texts = {"question": row.get("question"), "reference": reference}
+    for name, value in texts.items():
         if not isinstance(value, str) or not value.strip():
             raise ConfigError("references", line, f"a {name}, a text that is not blank")
     given = row.get("question_id", row.get("id"))
     question_id = None if given in (None, "") else str(given)
-    return Golden(str(question), str(reference), question_id)
-
-
-def _completed(sample: Sample, golden: Golden) -> Sample:
-    return replace(
-        sample,
-        reference=golden.reference,
-        question_id=sample.question_id or golden.question_id,
-        metadata={**sample.metadata, MATCH: "exact"},
-    )
+    return Golden(str(texts["question"]), str(texts["reference"]), question_id)
 
 
 def folded(question: str) -> str:

@@ -1,4 +1,4 @@
-"""Evaluation of one sample: plan, findings, metrics. The same online, inline and offline."""
+"""Evaluation of one sample: findings, then metrics. The same online, inline and offline."""
 
 from __future__ import annotations
 
@@ -10,20 +10,13 @@ from dataclasses import replace
 from typing import Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.evaluation.collect_findings import FindingsCollector, findings_read
-from rag_eval_hooks.evaluation.cut_texts import cut_fields, warnings_of, without_cut_verdicts
-from rag_eval_hooks.evaluation.finding_sources import Sources
+from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.function_metric import ResultError
-from rag_eval_hooks.findings import (
-    EMBEDDED,
-    TOKEN_SCORED,
-    Finding,
-    Findings,
-    Maker,
-)
+from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_verdicts
+from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
 from rag_eval_hooks.incidents import Incidents, without_exit
-from rag_eval_hooks.metrics import AskedMetric, Metric, missing_inputs
-from rag_eval_hooks.prompts import ABOUT
+from rag_eval_hooks.metrics import AskedMetric, Field, Metric, missing_inputs
+from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
     AnnotatorKind,
@@ -41,6 +34,7 @@ __all__ = ["Scorer"]
 _logger = logging.getLogger("rag_eval_hooks")
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")
+_SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 
 class Scorer:
@@ -97,32 +91,21 @@ class Scorer:
     ) -> tuple[Findings, Mapping[str, Outcome]]:
         """Return the findings that the metrics read, and the outcomes of async metrics."""
         asked = [metric for metric in fed if isinstance(metric, AskedMetric)]
-        if not asked:
-            return await self._findings(sample, fed), {}
-        if len(asked) == len(fed):
-            return Findings(), await self._ask_all(asked, sample)
-        return await asyncio.gather(self._findings(sample, fed), self._ask_all(asked, sample))
-
-    async def _findings(self, sample: Sample, fed: Sequence[Metric]) -> Findings:
-        collector = FindingsCollector(sample, fed, self._sources, self._incidents)
-        return await collector.run(self._sample_timeout)
-
-    async def _ask_all(
-        self, metrics: Sequence[AskedMetric], sample: Sample
-    ) -> Mapping[str, Outcome]:
-        if len(metrics) == 1:
+        if len(asked) == len(fed) == 1:
             # A task costs more than a small metric.
-            outcomes = [await self._ask(metrics[0], sample)]
-        else:
-            outcomes = await asyncio.gather(*(self._ask(metric, sample) for metric in metrics))
-        return {metric.id: one for metric, one in zip(metrics, outcomes, strict=True)}
+            return Findings(), {asked[0].id: await self._ask(asked[0], sample)}
+        collector = FindingsCollector(sample, fed, self._sources, self._incidents)
+        findings, outcomes = await asyncio.gather(
+            collector.run(self._sample_timeout),
+            asyncio.gather(*(self._ask(metric, sample) for metric in asked)),
+        )
+        return findings, {metric.id: one for metric, one in zip(asked, outcomes, strict=True)}
 
     async def _ask(self, metric: AskedMetric, sample: Sample) -> Outcome:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
-                outcome = await without_exit(metric.ask(sample))
-            _require_outcome(outcome)
+                outcome = _outcome(await without_exit(metric.ask(sample)))
         except Exception as error:  # noqa: BLE001 - the metric's edge
             if limit.expired():
                 return NotScored(Cause.TIMEOUT, f"no outcome within {metric.timeout:g} s")
@@ -143,16 +126,16 @@ class Scorer:
         readers = Counter(kind for kinds in reads.values() for kind in kinds)
         outcomes: dict[str, Outcome] = {}
         for metric in self._metrics:
-            outcome = known.get(metric.id)
-            if outcome is None:
-                read = reads[metric.id]
-                measured = self._measure(metric, sample, findings)
-                outcome = self._signed(measured, read, findings)
-                used, risk = _usage(read, findings, readers), _risk(read, findings)
-                outcome = replace(outcome, usage=used, risk=risk)
-                if isinstance(outcome, Score):
-                    warnings = *_warnings(metric, read, findings, sample), *outcome.warnings
-                    outcome = replace(outcome, warnings=tuple(dict.fromkeys(warnings)))
+            if metric.id in known:
+                outcomes[metric.id] = known[metric.id]
+                continue
+            read = reads[metric.id]
+            outcome = self._signed(self._measure(metric, sample, findings), read, findings)
+            used, risk = _usage(read, findings, readers), _risk(read, findings)
+            outcome = replace(outcome, usage=used, risk=risk)
+            if isinstance(outcome, Score):
+                warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
+                outcome = replace(outcome, warnings=tuple(dict.fromkeys(warnings)))
             outcomes[metric.id] = outcome
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
         # Where nothing can be measured, the result says what is missing.
@@ -160,13 +143,11 @@ class Scorer:
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
-            outcome = metric.score(sample, findings)
-            _require_outcome(outcome)
+            return _outcome(metric.score(sample, findings))
         except Unavailable as absent:
             return absent.outcome
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the metric's edge
             return self._failed(metric, error)
-        return outcome
 
     def _failed(self, metric: Metric, error: BaseException) -> NotScored:
         self._incidents.report(f"metric {metric.id}", error)
@@ -225,13 +206,16 @@ def _warnings(
 ) -> tuple[str, ...]:
     """Return the warnings about the findings and the cut texts behind an outcome."""
     of_findings = (text for kind in sorted(read) for text in findings.warnings.get(kind, ()))
-    return *of_findings, *warnings_of(metric, read, cut_fields(sample))
+    seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
+    cut = seen & cut_fields(sample)
+    return (*of_findings, *(f"limits cut the {field.value}" for field in Field if field in cut))
 
 
-def _require_outcome(outcome: object) -> None:
+def _outcome(outcome: object) -> Outcome:
     if not isinstance(outcome, Score | NotScored):
         got = type(outcome).__name__
         raise ResultError(f"The metric returned {got}. Return `scale.score(value)` or a NotScored.")
+    return outcome
 
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
@@ -248,9 +232,6 @@ def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
         return None
     probabilities = [one.probability for one in found if one.probability is not None]
     return 1.0 - min(probabilities) if probabilities else None
-
-
-_SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 
 def _lacks_input(outcome: Outcome) -> bool:

@@ -23,7 +23,7 @@ from rag_eval_hooks.delivery import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox_file import check_spool
 from rag_eval_hooks.errors import ConfigError, kind_of
-from rag_eval_hooks.evaluation.finding_sources import Source, Sources
+from rag_eval_hooks.evaluation.collect import Source, Sources
 from rag_eval_hooks.evaluation.function_metric import metric_of
 from rag_eval_hooks.evaluation.golden_references import References, references_of
 from rag_eval_hooks.evaluation.scorer import Scorer

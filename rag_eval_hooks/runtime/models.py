@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, kind_of
-from rag_eval_hooks.evaluation.finding_sources import Sources
+from rag_eval_hooks.evaluation.collect import Sources
 from rag_eval_hooks.judges import (
     Embedder,
     Judge,

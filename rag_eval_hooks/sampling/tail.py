@@ -10,8 +10,7 @@ from rag_eval_hooks.config.rules import TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.evaluation.collect_findings import findings_read
-from rag_eval_hooks.evaluation.finding_sources import Sources
+from rag_eval_hooks.evaluation.collect import Sources, findings_read
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Finding

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import Outcomes, Sample
-from rag_eval_hooks.evaluation.finding_sources import Sources
+from rag_eval_hooks.evaluation.collect import Sources
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.chat import Completion

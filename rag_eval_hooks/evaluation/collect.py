@@ -1,0 +1,235 @@
+"""Collection of the findings of one sample: items first, then verdicts about them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from rag_eval_hooks.errors import BudgetError, JudgeError
+from rag_eval_hooks.evaluation.known_findings import from_items, from_texts, misfits
+from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, made
+from rag_eval_hooks.incidents import Incidents, without_exit
+from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
+from rag_eval_hooks.judges.calls.context import (
+    OUT_OF_TIME,
+    call_context,
+    in_call_context,
+    is_in_time,
+)
+from rag_eval_hooks.judges.calls.failures import cause_of
+from rag_eval_hooks.judges.embeddings import embedded
+from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.metrics.formulas import cosine
+from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.usage import Usage, tokens
+
+__all__ = ["FindingsCollector", "Source", "Sources", "findings_read"]
+
+_logger = logging.getLogger("rag_eval_hooks")
+
+Source: TypeAlias = Judge | Embedder | TokenScorer
+_NO_EMBEDDER: Final = NotScored(
+    Cause.MISSING_INPUT, "no embedder is configured; `embedder` sets one"
+)
+_NO_SCORER: Final = NotScored(
+    Cause.MISSING_INPUT, "no token scorer is configured; `token_scorer` sets one"
+)
+_OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
+_LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
+_LONGEST_LOAD: Final = 600.0
+"""Seconds after which a model that still loads is charged to the sample."""
+_GRACE: Final = 0.25
+"""Seconds for a judge to hand over its findings after the sample's time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Sources of findings.
+
+    Attributes:
+        judge: Decomposes, verifies, rates and grades.
+        embedder: Embeds texts, or None: similarities are then absent as `missing_input`.
+        scorer: Compares texts token by token, or None: token scores are then absent likewise.
+    """
+
+    judge: Judge
+    embedder: Embedder | None = None
+    scorer: TokenScorer | None = None
+
+    async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
+        """Load the local models that some findings need; a failure shows on use."""
+        needed = {
+            self.judge: wanted - EMBEDDED - TOKEN_SCORED,
+            self.embedder: wanted & EMBEDDED,
+            self.scorer: wanted & TOKEN_SCORED,
+        }
+        for source, kinds in needed.items():
+            if kinds and (load := getattr(source, "warm_up", None)) is not None:
+                try:
+                    with suppress(JudgeError, TimeoutError):
+                        await without_exit(asyncio.wait_for(load(), _LONGEST_LOAD))
+                except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
+                    incidents.report(f"judge {getattr(source, 'name', '')}", error)
+
+
+def findings_read(
+    metric: Metric, sample: Sample, known: Findings, incidents: Incidents
+) -> frozenset[Finding]:
+    """Return the findings that a metric reads of a sample, with those that they build on."""
+    try:
+        return with_bases(metric.findings_for(sample, known))
+    except Exception as error:  # noqa: BLE001 - the metric's edge
+        incidents.report(f"metric {metric.id}", error)
+        return with_bases(metric.findings)
+
+
+class FindingsCollector:
+    """Findings of one sample in the making, in two rounds.
+
+    The first round asks for claims, entities and all that needs no other finding, the second for
+    verdicts about these. A finding that is known without a judge is never asked for: a blank text
+    makes no claims, and without chunks nothing is supported.
+    """
+
+    def __init__(
+        self, sample: Sample, metrics: Sequence[Metric], sources: Sources, incidents: Incidents
+    ) -> None:
+        self._findings = from_texts(sample)
+        self._sample = sample
+        self._metrics = metrics
+        self._sources = sources
+        self._incidents = incidents
+        self._chunks = tuple(context.text for context in sample.contexts or ())
+        if sources.embedder is None:
+            self._miss(with_bases(EMBEDDED), _NO_EMBEDDER)
+        if sources.scorer is None:
+            self._miss(TOKEN_SCORED, _NO_SCORER)
+
+    async def run(self, timeout: float) -> Findings:
+        """Return all findings that the metrics read.
+
+        Args:
+            timeout: Seconds for all of them; findings not made by then are absent as `timeout`.
+        """
+        await self._sources.warm_up(self._open(), self._incidents)
+        when = asyncio.get_running_loop().time() + timeout
+        try:
+            # Our own judges keep the deadline and report what they have and what they spent; any
+            # other is cut off.
+            with in_call_context(deadline=when):
+                async with asyncio.timeout_at(when + _GRACE), self._within_budget():
+                    await self._round(frozenset(kind for kind in self._open() if kind not in ABOUT))
+                    if not is_in_time():
+                        raise TimeoutError
+                    await self._round(self._open())
+        except TimeoutError:
+            self._miss(self._open(), _OUT_OF_TIME)
+        except BudgetError as error:
+            self._miss(self._open(), NotScored(cause_of(error), str(error)))
+        return self._findings
+
+    def _within_budget(self) -> AbstractAsyncContextManager[None]:
+        """Reserve the calls of the whole sample: half of its findings would be spent in vain."""
+        budget = call_context().budget
+        expected = getattr(self._sources.judge, "expected_calls", None)
+        if budget is None or expected is None:
+            return nullcontext()
+        sample = self._sample
+        texts = (sample.question, sample.answer or "", sample.reference or "", *self._chunks)
+        return budget.sample(expected(self._open()), float(sum(map(tokens, texts))))
+
+    def _open(self) -> frozenset[Finding]:
+        """Return the findings that the metrics read and that are not known yet."""
+        kinds = (
+            findings_read(metric, self._sample, self._findings, self._incidents)
+            for metric in self._metrics
+        )
+        return self._unknown(frozenset[Finding]().union(*kinds))
+
+    def _unknown(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
+        return frozenset(kind for kind in kinds if not self._findings.asked(kind))
+
+    def _miss(self, kinds: frozenset[Finding], why: NotScored) -> None:
+        self._findings = self._findings.merged(Findings.absent(self._unknown(kinds), why))
+
+    async def _round(self, kinds: frozenset[Finding]) -> None:
+        for kind in kinds:
+            self._findings = self._findings.merged(from_items(kind, self._findings, self._chunks))
+        sources, judge, judged = self._sources, self._sources.judge, self._unknown(kinds)
+        judged &= SPECS.keys()
+        await asyncio.gather(
+            self._ask(judge, judged, lambda: judge.make(self._sample, judged, self._findings)),
+            self._ask(sources.embedder, kinds & {Finding.QUESTION_SIMILARITY}, self._to_questions),
+            self._ask(sources.embedder, kinds & {Finding.ANSWER_SIMILARITY}, self._to_reference),
+            self._ask(sources.scorer, kinds & TOKEN_SCORED, self._token_score),
+        )
+
+    async def _to_questions(self) -> Findings:
+        texts = made(self._findings.questions).texts
+        cosines, used = await self._cosines(self._sample.question, texts)
+        return Findings(question_similarity=cosines, usage={Finding.QUESTION_SIMILARITY: used})
+
+    async def _to_reference(self) -> Findings:
+        answer, reference = self._sample.answer or "", self._sample.reference or ""
+        (value,), used = await self._cosines(answer, (reference,))
+        return Findings(answer_similarity=value, usage={Finding.ANSWER_SIMILARITY: used})
+
+    async def _token_score(self) -> Findings:
+        assert self._sources.scorer is not None
+        answer, reference = self._sample.answer or "", self._sample.reference or ""
+        return Findings(token_score=await self._sources.scorer.score(answer, reference))
+
+    async def _cosines(
+        self, subject: str, texts: tuple[str, ...]
+    ) -> tuple[tuple[float, ...], Usage]:
+        """Return the cosine of the subject and each text, and the usage."""
+        embedder = self._sources.embedder
+        assert embedder is not None
+        (first, *others), used = await embedded(embedder, [subject, *texts])
+        usable = tuple(one for other in others if (one := cosine(first, other)) is not None)
+        if len(usable) != len(texts):
+            raise JudgeError(f"{embedder.name} gave {len(usable)} usable vectors of {len(texts)}")
+        return usable, used
+
+    async def _ask(
+        self,
+        source: Source | None,
+        kinds: frozenset[Finding],
+        make: Callable[[], Awaitable[Findings]],
+    ) -> None:
+        """Add a source's findings; those of `kinds` that it lacks are absent with the cause."""
+        kinds, why = self._unknown(kinds), _LEFT_OUT
+        if not kinds or source is None:
+            return
+        try:
+            findings = await without_exit(make())
+            # Only now: another source may have added its findings meanwhile.
+            self._findings = self._findings.merged(findings)
+            for kind, detail in misfits(self._findings, self._chunks):
+                wrong = NotScored(Cause.JUDGE_FAILED, detail)
+                self._findings = self._findings.merged(Findings.absent(frozenset({kind}), wrong))
+        except JudgeError as error:
+            why = NotScored(cause_of(error), str(error))
+        except Exception as error:
+            self._incidents.report(f"judge {source.name}", error)
+            # With the traceback, whose message and lines may be the user's own and hold content.
+            _logger.debug("judge %s raised", source.name, exc_info=True)
+            why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
+        self._miss(kinds, why)
+        self._report(kinds, source)
+
+    def _report(self, kinds: frozenset[Finding], source: Source) -> None:
+        """Count findings that the source failed to make; the first failure is logged."""
+        outcomes = [getattr(self._findings, kind) for kind in sorted(kinds)]
+        failed = [one for one in outcomes if isinstance(one, NotScored) and one.cause.is_failure]
+        if failed:
+            host = getattr(source, "host", None)
+            where = f" at {host}" if host else ""
+            detail = f"{failed[0].cause.value}: {failed[0].detail}"
+            self._incidents.count(f"judge {source.name}{where} failed", detail=detail)

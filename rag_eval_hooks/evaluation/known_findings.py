@@ -1,0 +1,141 @@
+"""Findings that are known without a judge, and verdicts that a judge could not give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from rag_eval_hooks.claim_verdict import CUT
+from rag_eval_hooks.findings import (
+    ChunkRelevance,
+    ClaimVerdict,
+    Finding,
+    Findings,
+    Questions,
+    Support,
+    TokenScore,
+    Verdict,
+)
+from rag_eval_hooks.prompts import ABOUT, SPECS
+from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.score import Cause, NotScored
+
+__all__ = ["cut_fields", "from_items", "from_texts", "misfits", "without_cut_verdicts"]
+
+_NOTHING: Final = "no context was retrieved"
+_ON_NOTHING: Final = {
+    Finding.ANSWER_SUPPORT: Support((), reason=_NOTHING),
+    Finding.REFERENCE_SUPPORT: Support((), reason=_NOTHING),
+    Finding.ENTITIES_FOUND: Verdict(False, _NOTHING),
+}
+_RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
+_BEST_RATING: Final = 2
+_CUT_RATING: Final = NotScored(
+    Cause.UNDEFINED, "limits cut the contexts, and what is left does not state all", undecided=True
+)
+
+
+def from_texts(sample: Sample) -> Findings:
+    """Return the findings of a blank answer or reference: no claims, questions or likeness."""
+    known: dict[str, Any] = {}
+    answer, reference = _is_blank(sample.answer), _is_blank(sample.reference)
+    if answer:
+        known |= {"answer_claims": (), "questions": Questions(()), "question_similarity": ()}
+    if reference:
+        known |= {"reference_claims": (), "entities": ()}
+    if answer or reference:
+        known |= {"answer_similarity": 0.0, "token_score": TokenScore(0.0, 0.0, 0.0)}
+    return Findings(**known)
+
+
+def _is_blank(text: str | None) -> bool:
+    return not (text or "").strip()
+
+
+def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
+    """Return a finding about items or chunks that are absent, or of which there are none.
+
+    Returns:
+        The finding, or nothing where it has to be asked for.
+    """
+    items: tuple[str, ...] = ()
+    if kind in ABOUT:
+        base = getattr(findings, ABOUT[kind])
+        if isinstance(base, NotScored):
+            return Findings.absent(frozenset({kind}), base)
+        items = base.texts if isinstance(base, Questions) else base
+        if not items:
+            return _finding(kind, ())
+    if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
+        return Findings()
+    if kind in _RATINGS:
+        # Nothing retrieved answers nothing and grounds nothing: the lowest step of both rubrics.
+        return _finding(kind, (0, 0))
+    return _finding(kind, tuple(_ON_NOTHING[kind] for _ in items))
+
+
+def _finding(kind: Finding, content: Any) -> Findings:
+    return Findings(**{kind.value: content})
+
+
+def misfits(findings: Findings, chunks: Sequence[str]) -> Iterator[tuple[Finding, str]]:
+    """Yield findings whose verdicts are not one per item, or not one per chunk, with the reason.
+
+    A judge can be the user's own code: a verdict too few would be a wrong score.
+    """
+    for kind, verdicts, items in _pairs(findings, chunks):
+        if not isinstance(items, NotScored) and len(verdicts) != len(items):
+            yield kind, f"the judge gave {len(verdicts)} verdicts for {len(items)} items"
+
+
+def _pairs(findings: Findings, chunks: Sequence[str]) -> Iterator[tuple[Finding, Any, Any]]:
+    """Yield verdicts and what they are about, for findings that there are."""
+    for kind in ABOUT.keys() & SPECS.keys() | {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}:
+        verdicts = getattr(findings, kind)
+        if not isinstance(verdicts, NotScored):
+            yield kind, verdicts, getattr(findings, ABOUT[kind]) if kind in ABOUT else chunks
+            for one in verdicts:
+                if isinstance(one, Support):
+                    yield kind, one.by_chunk, chunks
+
+
+def cut_fields(sample: Sample) -> frozenset[Field]:
+    """Return the fields of a sample that limits cut."""
+    names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
+    return frozenset(field for field in Field if field.value in names)
+
+
+def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
+    """Return findings in which no verdict says that a cut text does not state something.
+
+    Such a verdict is unsure. A chunk that is not useful is unsure if that chunk was cut.
+    """
+    fields = cut_fields(sample)
+    if not fields:
+        return findings
+    cut = [f"contexts[{at}].text" in sample.truncated for at in range(len(sample.contexts or ()))]
+    changed: dict[str, Any] = {}
+    for kind, spec in SPECS.items():
+        found = getattr(findings, kind)
+        if isinstance(found, NotScored):
+            continue
+        if kind in ABOUT and fields & {*spec.shows} - {Field.QUESTION}:
+            changed[kind] = tuple(map(_unless_missing, found))
+        elif kind in (Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER):
+            pairs = zip(found, cut, strict=True)
+            changed[kind] = tuple(_unless_useless(one) if is_cut else one for one, is_cut in pairs)
+        elif kind in _RATINGS and Field.CONTEXTS in fields and set(found) - {_BEST_RATING, None}:
+            changed[kind] = _CUT_RATING
+    return replace(findings, **changed)
+
+
+def _unless_missing(one: Support | Verdict) -> Support | Verdict:
+    if isinstance(one, Verdict):
+        return one if one.holds or not one.sure else replace(one, sure=False, reason=CUT)
+    is_missing = one.verdict is ClaimVerdict.NOT_STATED
+    return replace(one, verdict=ClaimVerdict.UNSURE, reason=CUT) if is_missing else one
+
+
+def _unless_useless(one: ChunkRelevance) -> ChunkRelevance:
+    return one if one.useful else replace(one, sure=False, reason=CUT)
