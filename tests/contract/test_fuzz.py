@@ -19,10 +19,8 @@ from rag_eval_hooks.metrics.options import GRAPHRAG_WEIGHTS, WHITEPAPER_WEIGHTS
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause, Score
 from tests.servers.brain import embedding, truthful_reply
-from tests.servers.corruptions import KINDS, corrupted
-from tests.servers.reply_forms import HARMLESS
+from tests.servers.corruptions import HARMLESS, KINDS, corrupted
 from tests.servers.samples import AGREEMENTS, DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY
-from tests.servers.strange_forms import STRANGE_HARMLESS
 from tests.support.judge_task import JudgeTask
 from tests.support.size import size
 
@@ -71,7 +69,9 @@ class Plan:
         """The plan of one run: all corruptions in turn, passing and lasting."""
         draw = random.Random(number)
         passing = (number // len(KINDS)) % 2 == 0
-        return cls(KINDS[number % len(KINDS)], draw.randint(1, calls) if passing else None, draw)
+        return cls(
+            list(KINDS)[number % len(KINDS)], draw.randint(1, calls) if passing else None, draw
+        )
 
 
 class CorruptChat:
@@ -234,7 +234,7 @@ def check(tally: Tally) -> None:
     assert tally.wrong == []
     assert set(tally.counts) == {(kind, lasting) for kind in KINDS for lasting in (0, 1)}
     for (kind, lasting), counts in tally.counts.items():
-        if not lasting or kind in HARMLESS | STRANGE_HARMLESS:
+        if not lasting or kind in HARMLESS:
             assert counts["absent"] == 0, kind
             assert counts["right"] > 0
 

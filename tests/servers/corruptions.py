@@ -1,30 +1,32 @@
 """Random corruptions of a truthful reply, of the kinds that a strict reader can tell.
 
-What nobody could tell is left out: a verdict turned into its contrary, two ids exchanged, a
-digit lost from a rating. Such a reply is not corrupt but wrong.
+Corruptions that nobody could tell are left out: a verdict turned into its contrary, two ids
+exchanged, a digit lost from a rating. Such a reply is not corrupt but wrong.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from tests.servers.reply_forms import FORMS
-from tests.servers.strange_forms import STRANGE
+__all__ = ["HARMLESS", "KINDS", "corrupted"]
 
-__all__ = ["KINDS", "Corruption", "corrupted"]
-
-Reply: TypeAlias = dict[str, Any]
-Node: TypeAlias = dict[str, Any] | list[Any]
+Form: TypeAlias = Callable[[Any, random.Random], str]
 Place: TypeAlias = tuple[Any, Any]
 """A container and a key or position in it."""
 
 _NUMBER_KEYS = ("n", "count", "sentence", "chunk", "score", "value", "rating")
 _ID_KEYS = ("id", "n", "chunk", "sentence")
-_TURNED = {"supported": "contradicted", "not_stated": "contradicted"}
+_MOST = {"rating": 100, "score": 100, "value": 6}
+_WORDS = ("zero", "one", "two", "three", "four", "five")
+_GERMAN = {"supported": "belegt", "contradicted": "widerlegt", "not_stated": "nicht erwähnt"}
+_DIGITS = {ord(str(digit)): 0x660 + digit for digit in range(10)}
+_EXAMPLE = {"id": "a1", "quote": "Some ferries", "reason": "some, not all", "verdict": "not_stated"}
+_ECHO = {bool: "<true or false>", int: "<whole number>", float: "<number>"}
 _FIRST = "\ue000"
 """Marks a key that is written without it: the only way to write a key twice."""
 _PROSE = (
@@ -38,94 +40,123 @@ _PROSE = (
 )
 
 
-class Corruption(StrEnum):
-    """Ways in which a reply is damaged."""
-
-    DROP = "drop"
-    DOUBLE = "double"
-    REORDER = "reorder"
-    RENUMBER = "renumber"
-    CUT = "cut"
-    PROSE = "prose"
-    WRONG_TYPES = "wrong types"
-    OUT_OF_RANGE = "out of range"
-    NAN = "nan"
-    SECOND_JSON = "second json"
-    DUPLICATE_KEYS = "duplicate keys"
-    THOUGHT = "thought"
-    THOUGHT_WITH_DRAFT = "thought with a draft"
-    THOUGHT_UNOPENED = "thought without its beginning"
-    THOUGHT_ENDLESS = "thought without an end"
-    ECHO = "echoed shape"
-    DOTS = "dots"
-    NUMBERS_AS_TEXTS = "numbers as texts"
-    FLOATS = "floats"
-    NULL_REASONS = "null reasons"
-    EXTRA_KEYS = "extra keys"
-    NO_OPTIONS = "absent options"
-    UPPER_VERDICTS = "verdicts in capitals"
-    UNKNOWN_VERDICTS = "unknown verdicts"
-    FORGED_QUOTES = "forged quotes"
-    SHOUTED_QUOTES = "quotes in capitals"
-    SPACED_QUOTES = "quotes with other spaces"
-    NO_CHUNKS = "no chunks"
-    UNKNOWN_CHUNKS = "unknown chunks"
-    ONE_ID = "one id"
-    LISTS_AS_OBJECTS = "lists as objects"
-    GROUPS_AS_TEXTS = "groups as texts"
-    RENAMED_GROUPS = "renamed groups"
-    NESTED = "nested"
-    TRAILING_COMMA = "trailing comma"
-    APOSTROPHES = "apostrophes"
-    COMMENT = "comment"
-    CUT_WITH_DOTS = "cut with dots"
-    FENCE = "fence"
-    FLAGS_AS_TEXTS = "flags as texts"
-    STOPPED_VERDICTS = "verdicts with a full stop"
-    LINE_BREAKS = "line breaks in texts"
-    ENDLESS_NUMBER = "endless number"
-    MARK = "byte order mark"
+def corrupted(kind: str, reply: dict[str, Any], draw: random.Random) -> str:
+    """Return the text of the reply after one corruption of this kind."""
+    return KINDS[kind](json.loads(json.dumps(reply)), draw).replace(_FIRST, "")
 
 
-KINDS = (*(kind.value for kind in Corruption), *STRANGE)
+def _text(tree: Any) -> str:
+    return json.dumps(tree, ensure_ascii=False)
 
 
-def corrupted(kind: str, reply: Reply, draw: random.Random) -> str:
-    """The text of the reply after one corruption of this kind."""
-    tree = json.loads(json.dumps(reply))
-    if (form := FORMS.get(kind) or STRANGE.get(kind)) is not None:
-        return form(tree, draw)
-    if kind in _TEXTS:
-        return _TEXTS[kind](json.dumps(tree, ensure_ascii=False), draw)
-    _TREES[kind](tree, draw)
-    return json.dumps(tree, ensure_ascii=False).replace(_FIRST, "")
+def _changed(node: Any, change: Callable[[str, Any], Any], key: str = "") -> Any:
+    """Return the reply with every value changed by its key, inner ones first."""
+    if isinstance(node, dict):
+        node = {name: _changed(part, change, name) for name, part in node.items()}
+    elif isinstance(node, list):
+        node = [_changed(part, change, key) for part in node]
+    return change(key, node)
 
 
-def _nodes(node: Any) -> Iterator[Node]:
-    """Every object and list of a reply."""
-    if isinstance(node, dict | list):
-        yield node
-        for child in node.values() if isinstance(node, dict) else node:
-            yield from _nodes(child)
+def _each(change: Callable[[str, Any], Any]) -> Form:
+    return lambda tree, _draw: _text(_changed(tree, change))
 
 
-def _places(tree: Reply) -> list[Place]:
-    """Every place in which something stands."""
-    found: list[Place] = []
-    for node in _nodes(tree):
-        found += [(node, k) for k in (node if isinstance(node, dict) else range(len(node)))]
+def _number(make: Callable[[Any], Any]) -> Form:
+    return _each(lambda _key, v: make(v) if type(v) in (int, float) else v)
+
+
+def _string(make: Callable[[str, str], Any]) -> Form:
+    return _each(lambda key, v: make(key, v) if isinstance(v, str) else v)
+
+
+def _objects(change: Callable[[dict[str, Any]], Any]) -> Form:
+    """Return a form in which every element of a list is changed."""
+
+    def rows(_key: str, part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        return [change(row) if isinstance(row, dict) else row for row in part]
+
+    return _each(rows)
+
+
+def _set(key: str, make: Callable[[Any], Any]) -> Form:
+    return _objects(lambda row: row | ({key: make(row[key])} if key in row else {}))
+
+
+def _groups(change: Callable[[str, Any], tuple[str, Any]]) -> Form:
+    return lambda tree, _draw: _text(dict(change(name, part) for name, part in tree.items()))
+
+
+def _keys(tree: Any, rename: Callable[[str], str]) -> Any:
+    return _changed(
+        tree,
+        lambda _key, part: (
+            {rename(k): v for k, v in part.items()} if isinstance(part, dict) else part
+        ),
+    )
+
+
+def _opposite(tree: Any) -> Any:
+    """Return a reply that fits the shape as well, and says the contrary of all of it."""
+    return _changed(tree, _contrary)
+
+
+def _contrary(key: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return False if key == "together" else not value
+    if isinstance(value, dict) and "verdict" in value:
+        holds = value["verdict"] != "supported"
+        verdict = {"verdict": "supported" if holds else "not_stated", "quote": ""}
+        return value | verdict | ({"chunks": [1] if holds else []} if "chunks" in value else {})
+    if key in _MOST and type(value) in (int, float):
+        return _MOST[key] - value if type(value) is int else 1 - value
+    if key.endswith("_ratings"):
+        return 0 if value else 2
+    return f"not: {value}" if key in ("claims", "text") and isinstance(value, str) else value
+
+
+# A place of the reply is changed
+
+
+def _in_place(change: Callable[[Any, random.Random], None]) -> Form:
+    def form(tree: Any, draw: random.Random) -> str:
+        change(tree, draw)
+        return _text(tree)
+
+    return form
+
+
+def _nodes(tree: Any) -> list[Any]:
+    """Return every object and list of a reply."""
+    found: list[Any] = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict | list):
+            found.append(node)
+            waiting += node.values() if isinstance(node, dict) else node
     return found
 
 
-def _lists(tree: Reply) -> list[list[Any]]:
-    """Lists of elements, and of chunks that support a claim alone."""
+def _places(tree: Any) -> list[Place]:
+    return [
+        (node, key)
+        for node in _nodes(tree)
+        for key in (list(node) if isinstance(node, dict) else range(len(node)))
+    ]
+
+
+def _lists(tree: Any) -> list[list[Any]]:
+    """Return lists of elements, and of chunks that support a claim alone."""
     parts = [node["partly"] for node in _nodes(tree) if isinstance(node, dict) and "partly" in node]
     lists = [node for node in _nodes(tree) if isinstance(node, list) and node]
     return [node for node in lists if not any(node is part for part in parts)]
 
 
-def _numbers(tree: Reply) -> list[Place]:
-    """Places of numbers that are within a range, ids and counts included."""
+def _numbers(tree: Any) -> list[Place]:
+    """Return places of numbers that are within a range, ids and counts included."""
     return [
         (node, key)
         for node, key in _places(tree)
@@ -134,29 +165,25 @@ def _numbers(tree: Reply) -> list[Place]:
     ]
 
 
-def _drop(tree: Reply, draw: random.Random) -> None:
-    node, key = draw.choice([place for place in _places(tree) if not _is_one_of_several(*place)])
+def _drop(tree: Any, draw: random.Random) -> None:
+    # Nobody can tell that a chunk beside others, or one claim of several, is missing.
+    places = [(n, k) for n, k in _places(tree) if isinstance(n, dict) or isinstance(n[k], dict)]
+    node, key = draw.choice(places)
     del node[key]
 
 
-def _is_one_of_several(node: Node, key: Any) -> bool:
-    """Whether nobody can tell that it is missing: a chunk beside others, one claim of several."""
-    return isinstance(node, list) and not isinstance(node[key], dict)
-
-
-def _double(tree: Reply, draw: random.Random) -> None:
+def _double(tree: Any, draw: random.Random) -> None:
     """An element stands twice, as it is or turned into its contrary; where none is, a group."""
-    lists = _lists(tree)
-    if not lists:
+    if not (lists := _lists(tree)):
         _duplicate_key(tree, draw)
         return
     rows = draw.choice(lists)
-    twin = _contrary(draw.choice(rows)) if draw.random() < 0.5 else draw.choice(rows)
-    rows.insert(draw.randrange(len(rows) + 1), twin)
+    twin = draw.choice(rows)
+    rows.insert(draw.randrange(len(rows) + 1), draw.choice((twin, _opposite(twin))))
 
 
-def _reorder(tree: Reply, draw: random.Random) -> None:
-    for node in list(_nodes(tree)):
+def _reorder(tree: Any, draw: random.Random) -> None:
+    for node in _nodes(tree):
         if isinstance(node, list):
             draw.shuffle(node)
         else:
@@ -165,7 +192,7 @@ def _reorder(tree: Reply, draw: random.Random) -> None:
             node.update(items)
 
 
-def _renumber(tree: Reply, draw: random.Random) -> None:
+def _renumber(tree: Any, draw: random.Random) -> None:
     """All ids of a list are shifted, or one becomes another's or nobody's."""
     rows = draw.choice(_lists(tree) or [[tree]])
     step = draw.choice((-1, 1, 7))
@@ -189,7 +216,7 @@ def _shifted(row: Any, step: int) -> Any:
     return changed
 
 
-def _wrong_types(tree: Reply, draw: random.Random) -> None:
+def _wrong_types(tree: Any, draw: random.Random) -> None:
     node, key = draw.choice(_places(tree))
     value = node[key]
     others: list[Any] = [None, "yes", [value], {"value": value}, str(value)]
@@ -198,10 +225,9 @@ def _wrong_types(tree: Reply, draw: random.Random) -> None:
     node[key] = draw.choice([other for other in others if type(other) is not type(value)])
 
 
-def _out_of_range(tree: Reply, draw: random.Random) -> None:
+def _out_of_range(tree: Any, draw: random.Random) -> None:
     """A number leaves its range, or comes between two steps; where none is, an id is unknown."""
-    numbers = _numbers(tree)
-    if not numbers:
+    if not (numbers := _numbers(tree)):
         _renumber(tree, draw)
         return
     node, key = draw.choice(numbers)
@@ -209,60 +235,275 @@ def _out_of_range(tree: Reply, draw: random.Random) -> None:
     node[key] = draw.choice([-1, -0.5, 850, 10**6, 10**15, 1e308, -(10**30), *between])
 
 
-def _nan(tree: Reply, draw: random.Random) -> None:
+def _nan(tree: Any, draw: random.Random) -> None:
     node, key = draw.choice(_numbers(tree) or _places(tree))
     node[key] = draw.choice((float("nan"), float("inf"), float("-inf")))
 
 
-def _duplicate_key(tree: Reply, draw: random.Random) -> None:
+def _duplicate_key(tree: Any, draw: random.Random) -> None:
     """A key stands twice, first with another content or last."""
     node = draw.choice([node for node in _nodes(tree) if isinstance(node, dict) and node])
     key = draw.choice(list(node))
-    twin = (_FIRST + key, _contrary(node[key]))
+    twin = (_FIRST + key, _opposite(node[key]))
     items = [twin, *node.items()] if draw.random() < 0.5 else [*node.items(), twin]
     node.clear()
     node.update(items)
 
 
-def _contrary(value: Any) -> Any:
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, dict):
-        turned = {key: _contrary(part) for key, part in value.items()}
-        if value.get("verdict") in _TURNED:
-            turned["verdict"] = _TURNED[value["verdict"]]
-        return turned
-    return value
+def _extra_item(tree: Any, draw: random.Random) -> None:
+    """An item stands there that was not asked for, in a group or as a group."""
+    lists = [part for part in tree.values() if isinstance(part, list) and part]
+    if not lists or draw.random() < 0.3:
+        tree.update({"overall": _opposite(tree), "summary": 3})
+        return
+    rows = draw.choice(lists)
+    row = dict(draw.choice(rows))
+    named = {"id": "a99", "chunk": 77, "sentence": 88}
+    rows.insert(draw.randrange(len(rows) + 1), row | {k: v for k, v in named.items() if k in row})
 
 
-def _cut(text: str, draw: random.Random) -> str:
-    return text[: draw.randrange(len(text))]
+# The text of the reply is changed
 
 
-def _prose(text: str, draw: random.Random) -> str:
-    before, after = draw.choice(_PROSE), draw.choice(_PROSE)
+def _around(tree: Any, draw: random.Random) -> str:
+    before, after, text = draw.choice(_PROSE), draw.choice(_PROSE), _text(tree)
     return draw.choice((f"{before}\n{text}", f"{text}\n{after}", f"{before}\n{text}\n{after}"))
 
 
-def _second_json(text: str, draw: random.Random) -> str:
-    other = draw.choice(
-        (json.dumps(_contrary(json.loads(text))), text, "{}", "[]", '{"answer_support": []}')
-    )
+def _second_json(tree: Any, draw: random.Random) -> str:
+    text = _text(tree)
+    other = draw.choice((_text(_opposite(tree)), text, "{}", "[]", '{"answer_support": []}'))
     return draw.choice((f"{text}\n{other}", f"{other}\n{text}", f"[{other}, {text}]"))
 
 
-_TEXTS: Mapping[str, Callable[[str, random.Random], str]] = {
-    Corruption.CUT: _cut,
-    Corruption.PROSE: _prose,
-    Corruption.SECOND_JSON: _second_json,
+def _begun(tree: Any, draw: random.Random) -> str:
+    """Return the beginning of the contrary reply, cut before a value as often as anywhere."""
+    text = _text(_opposite(tree))
+    places = [match.end() for match in re.finditer(r"[:,\[] ?", text)]
+    return text[: draw.choice(places) if draw.random() < 0.7 else draw.randrange(len(text))]
+
+
+def _parts(tree: Any, draw: random.Random) -> tuple[str, str]:
+    text = _text(tree)
+    at = draw.randrange(1, len(text))
+    return text[:at], text[at:]
+
+
+def _after(start: str, between: str = "", end: str = "") -> Form:
+    """Return a form in which the contrary reply is begun, then the true one stands there whole."""
+    return lambda tree, draw: f"{start}{_begun(tree, draw)}{between}{_text(tree)}{end}"
+
+
+def _begun_twice(tree: Any, draw: random.Random) -> str:
+    """Both are cut, the true one behind its first key: from there on it can be told."""
+    text = _text(tree)
+    return _begun(tree, draw) + text[: draw.randrange(text.index(":") + 1, len(text))]
+
+
+def _overlapping(tree: Any, draw: random.Random) -> str:
+    """The rest is begun with the last object once more."""
+    before, rest = _parts(tree, draw)
+    return before + before[before.rindex("{") :] + rest
+
+
+def _closed(tree: Any, draw: random.Random) -> str:
+    """The reply ends after an element, and is closed there."""
+    text = _text(tree)
+    text = text[: draw.choice([match.end() for match in re.finditer("}", text)] or [len(text)])]
+    unclosed = ""
+    for mark in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
+        unclosed = ("]" if mark == "[" else "}") + unclosed if mark in "[{" else unclosed[1:]
+    return text + unclosed
+
+
+def _merged(tree: Any, draw: random.Random) -> str:
+    """Two streams, the second the contrary, arrive in pieces by turns."""
+    streams, text = [_text(tree), _text(_opposite(tree))], ""
+    most = min(40, len(streams[0]) // 3)
+    while any(streams):
+        for at, stream in enumerate(streams):
+            size = draw.randrange(1, most)
+            text, streams[at] = text + stream[:size], stream[size:]
+    return text
+
+
+def _stuttered(tree: Any, draw: random.Random) -> str:
+    """A piece with the beginning of an object arrives twice."""
+    text = _text(tree)
+    at = draw.choice([match.start() for match in re.finditer(r"\{", text)])
+    return text[: at + 12] + text[at:]
+
+
+def _lines(tree: Any, _draw: random.Random) -> str:
+    rows = [(name, row) for name, part in tree.items() if isinstance(part, list) for row in part]
+    return "\n".join(_text({name: [row]}) for name, row in rows) or _text(tree)
+
+
+def _table(tree: Any) -> str:
+    rows = [(name, _text(part)) for name, part in tree.items()]
+    return "| group | content |\n|---|---|\n" + "\n".join(f"| {a} | {b} |" for a, b in rows)
+
+
+def _twice(tree: Any, draw: random.Random) -> str:
+    """A key stands in one object twice, in two cases or in one, the second with the contrary."""
+    name = draw.choice(list(tree))
+    second = draw.choice((name, name, name.upper(), name.title()))
+    return f"{_text(tree)[:-1]}, {_text({second: _opposite(tree)[name]})[1:]}"
+
+
+# The values of the reply are changed
+
+
+def _echo(_key: str, value: Any) -> Any:
+    is_leaf = not isinstance(value, dict | list)
+    return _ECHO.get(type(value), "<text>") if is_leaf else value
+
+
+def _without_options(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in row.items()
+        if (key, value) not in (("together", False), ("chunks", []))
+    }
+
+
+def _verdict_turned(row: dict[str, Any]) -> dict[str, Any]:
+    """The verdict speaks against the chunks that the same element names."""
+    if "chunks" not in row:
+        return row
+    return row | {"verdict": "contradicted" if row["chunks"] else "supported"}
+
+
+def _worded(value: Any) -> str:
+    is_small = type(value) is int and 0 <= value < len(_WORDS)
+    return _WORDS[value] if is_small else "eighty-five"
+
+
+def _camel(name: str) -> str:
+    return re.sub("_(.)", lambda match: match[1].upper(), name)
+
+
+HARMLESS: Mapping[str, Form] = {
+    "reorder": _in_place(_reorder),
+    "thought": lambda t, _d: f"<think>Is it so {{maybe}}? [1]</think>\n{_text(t)}",
+    "thought with a draft": lambda t, _d: f"<think>{_text(_changed(t, _echo))}</think>{_text(t)}",
+    "thought without its beginning": lambda t, _d: f"It seems right.\n</think>\n{_text(t)}",
+    "numbers as texts": _number(str),
+    "floats": _each(lambda _k, v: float(v) if type(v) is int else v),
+    "null reasons": _each(lambda k, v: None if k == "reason" else v),
+    "extra keys": _objects(lambda row: {"confidence": 0.3, **row, "note": {"score": 7}}),
+    "absent options": _objects(_without_options),
+    "verdicts in capitals": _set("verdict", lambda v: v.upper().replace("_", " ")),
+    "forged quotes": _set("quote", lambda _v: "words that stand nowhere at all"),
+    "quotes in capitals": _set("quote", lambda v: v.upper()),
+    "quotes with other spaces": _set("quote", lambda v: "  \n ".join(v.split())),
+    "prose": _around,
+    "fence": lambda t, _d: f"Here you are:\n```json\n{_text(t)}\n```\nDone [1].",
+    "flags as texts": _each(lambda _k, v: str(v) if isinstance(v, bool) else v),
+    "verdicts with a full stop": _set("verdict", lambda v: f"{v}. "),
+    "line breaks in texts": lambda t, _d: _text(t).replace('"reason": "', '"reason": "\n\t'),
+    "byte order mark": lambda t, _d: f"\ufeff\u200b{_text(t)}",
+    "boxed": lambda t, _d: f"\\boxed{{{_text(t)}}}",
+    "schema before": lambda t, _d: (
+        f"{_text({'type': 'object', 'properties': _opposite(t)})}\n{_text(t)}"
+    ),
+    "second reply in german": lambda t, _d: (
+        f"{_text(t)}\n{_text(_keys(_opposite(t), lambda name: 'antwort_' + name))}"
+    ),
 }
-_TREES: Mapping[str, Callable[[Reply, random.Random], None]] = {
-    Corruption.DROP: _drop,
-    Corruption.DOUBLE: _double,
-    Corruption.REORDER: _reorder,
-    Corruption.RENUMBER: _renumber,
-    Corruption.WRONG_TYPES: _wrong_types,
-    Corruption.OUT_OF_RANGE: _out_of_range,
-    Corruption.NAN: _nan,
-    Corruption.DUPLICATE_KEYS: _duplicate_key,
+"""Corruptions that cost nothing, however often they come."""
+KINDS: Mapping[str, Form] = {
+    **HARMLESS,
+    "drop": _in_place(_drop),
+    "double": _in_place(_double),
+    "renumber": _in_place(_renumber),
+    "cut": lambda t, d: _text(t)[: d.randrange(len(_text(t)))],
+    "wrong types": _in_place(_wrong_types),
+    "out of range": _in_place(_out_of_range),
+    "nan": _in_place(_nan),
+    "second json": _second_json,
+    "duplicate keys": _in_place(_duplicate_key),
+    "thought without an end": lambda t, _d: f"<think>{_text(t)}",
+    "echoed shape": _each(_echo),
+    "dots": _string(lambda k, v: v if k in ("id", "verdict") else "..."),
+    "unknown verdicts": _set("verdict", lambda _v: "partially supported"),
+    "no chunks": _set("chunks", lambda _v: []),
+    "unknown chunks": _set("chunks", lambda v: [*v, 99]),
+    "one id": _set("id", lambda v: v[0] + "1"),
+    "lists as objects": _groups(lambda n, p: (n, {"items": p} if isinstance(p, list) else [p])),
+    "groups as texts": _groups(lambda n, p: (n, _text(p) + " ")),
+    "renamed groups": _groups(lambda n, p: (n.replace("_", ""), p) if "_" in n else (n * 2, p)),
+    "nested": lambda t, _d: _text({"result": t}),
+    "trailing comma": lambda t, _d: _text(t)[:-1] + ",}",
+    "apostrophes": lambda t, _d: _text(t).replace('"', "'"),
+    "comment": lambda t, _d: _text(t).replace("{", "{ // verdicts\n", 1),
+    "cut with dots": lambda t, d: _parts(t, d)[0] + " ...",
+    "endless number": lambda t, _d: re.sub(r": [0-9.]+", ": " + "9" * 5000, _text(t), count=1),
+    "contrary begun, then whole": _after(""),
+    "contrary begun, then whole on a new line": _after("", "\n\n"),
+    "contrary begun, then whole after a comma": _after("", ", "),
+    "contrary begun, then an apology": _after("", "\nSorry, from the start:\n"),
+    "contrary begun in a fence": _after("```json\n", "\n```json\n", "\n```"),
+    "contrary begun in a list": _after("[", "", "]"),
+    "contrary begun, closed later": _after("", "", "}"),
+    "contrary begun, then begun": _begun_twice,
+    "contrary begun, thought, whole": _after("", "<think>No.</think>"),
+    "contrary begun after the whole": lambda t, d: f"{_text(t)}\n{_begun(t, d)}",
+    "contrary as the next turn": lambda t, _d: (
+        f"{_text(t)}\nUser: and now?\nAssistant: {_text(_opposite(t))}"
+    ),
+    "contrary in other thought marks": lambda t, _d: (
+        f"[THINK]{_text(_opposite(t))}[/THINK]{_text(t)}"
+    ),
+    "contrary in a thought that ends twice": lambda t, _d: (
+        f"<think>{_text(_opposite(t))}</think> so </think>{_text(t)}"
+    ),
+    "contrary in a nested fence": lambda t, _d: (
+        f"````md\n```json\n{_text(_opposite(t))}\n```\n````\n```json\n{_text(t)}\n```"
+    ),
+    "begun again whole": lambda t, d: _parts(t, d)[0] + _text(t),
+    "continued with an overlap": _overlapping,
+    "continued after a note": lambda t, d: "\n(continued)\n".join(_parts(t, d)),
+    "continued in a second fence": lambda t, d: (
+        "```json\n" + "\n```\n```json\n".join(_parts(t, d)) + "\n```"
+    ),
+    "closed after an element": _closed,
+    "merged streams": _merged,
+    "stuttered": _stuttered,
+    "one object a line": _lines,
+    "one object a line, contrary last": lambda t, d: (
+        f"{_text(t)}\n{_lines(_opposite(t), d).splitlines()[-1]}"
+    ),
+    "table": lambda t, _d: _table(_keys(t, str.title)),
+    "table of the contrary before": lambda t, _d: f"{_table(_opposite(t))}\n\n{_text(t)}",
+    "yaml": lambda t, _d: "\n".join(f"{n}:\n  - {_text(part)[1:-1]}" for n, part in t.items()),
+    "python": lambda t, _d: repr(t),
+    "html": lambda t, _d: html.escape(_text(t)),
+    "json in a text": lambda t, _d: _text(_text(t)),
+    "tool call": lambda t, _d: _text({"name": "verdicts", "arguments": t}),
+    "curved quotes": lambda t, _d: re.sub(r'"([^"]*)"', r"“\1”", _text(t)),
+    "deeply nested": lambda t, _d: _text(t)[:-1] + ', "x": ' + "[" * 100_000,
+    "keys in capitals": lambda t, _d: _text(_keys(t, str.upper)),
+    "keys in camel case": lambda t, _d: _text(_keys(t, _camel)),
+    "group twice": _twice,
+    "german verdicts": _string(lambda _k, v: _GERMAN.get(v, v)),
+    "yes and no": _each(lambda _k, v: ("no", "yes")[v] if isinstance(v, bool) else v),
+    "numbers as words": _number(_worded),
+    "numbers with a comma": _number(lambda v: f"{v},0"),
+    "numbers as shares": _number(lambda v: f"{v}/100"),
+    "numbers in other digits": _number(lambda v: str(v).translate(_DIGITS)),
+    "ratings up to one": _each(
+        lambda k, v: v / 100 if k in ("rating", "score") and 0 < v < 100 else v
+    ),
+    "ids without a letter": _set("id", lambda v: v[1:] if re.match(r"\w\d", v) else v),
+    "two ids in one": _set("id", lambda _v: "a1, a2"),
+    "item that nobody asked for": _in_place(_extra_item),
+    "verdict against its chunks": _objects(_verdict_turned),
+    "quotes of one word": _set("quote", lambda _v: "and"),
+    "elements as lists": _objects(lambda row: list(row.values())),
+    "worked example before": lambda t, _d: f"{_text({name: [_EXAMPLE] for name in t})}\n{_text(t)}",
+    "server's events": lambda t, _d: (
+        f"data: {_text({'choices': [{'delta': {'content': _text(t)}}]})}"
+    ),
 }
+"""A form by its name: makes the text of a reply."""
