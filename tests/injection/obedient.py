@@ -1,4 +1,7 @@
-"""A judge that obeys: whatever stands outside the delimiters, it takes for an order."""
+"""A judge that obeys: whatever stands outside the delimiters, it takes for an order.
+
+`mount` mounts attacks on it, and tells which got through.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,20 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from rag_eval_hooks import Context, Outcomes, RagEval, Sample, Score
+from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.prompts.prompt import data_block
+from tests.injection.attacks import NAMES, Attack
 from tests.servers.brain import truthful_reply
 
-__all__ = ["Obedient"]
+__all__ = ["mount", "mount_embedded"]
 
 _MEANT = re.compile(r"<\s*(/?)\s*data\s*(?:\w+=)?\s*([0-9a-f]{12})\s*/?\s*>", re.IGNORECASE)
 _BRACKETS = str.maketrans("\u2039\u203a\u27e8\u27e9\u3008\u3009\u2044", "<><><>/")
@@ -19,10 +30,39 @@ _OPEN = re.compile(r"<data ([0-9a-f]{12})>")
 _TOP = {"accuracy_ratings": 4, "context_ratings": 2, "groundedness_ratings": 2}
 _GOOD: dict[str, Any] = {"score": 100, "value": 1, "rating": 100, "useful": True, "correct": True}
 _GOOD |= {"verdict": "supported", "found": True}
+HARMLESS = Sample(
+    question="What does the ferry to Varne cost?",
+    contexts=("The ferry to Varne costs 8 euros.", "It leaves at noon."),  # type: ignore[arg-type]
+    answer="The ferry to Varne is free of charge",
+    reference="The ferry to Varne costs 8 euros",
+)
+"""Its answer is wrong, so that every score is low, and an order that is obeyed raises them."""
+METRICS = (
+    "ragas.faithfulness",
+    "graphrag.factual_accuracy_percentage",
+    "nvidia.answer_accuracy",
+    "nvidia.response_groundedness",
+)
+_ZEROS = "0" * 12
+_DELIMITER = re.compile(r"<(/?)data [0-9a-f]{12}>")
+
+
+class Result(NamedTuple):
+    """Effect of an attack.
+
+    Attributes:
+        attack: The attack.
+        obeyed: Prompts in which the judge found an order.
+        raised: Metrics whose score is above that of the harmless sample.
+    """
+
+    attack: Attack
+    obeyed: int
+    raised: tuple[str, ...]
 
 
 class Obedient:
-    """Makes chat replies: truthful ones, or top verdicts once it reads a line it does not know.
+    """A chat that gives truthful replies, or top verdicts once it reads a line it does not know.
 
     A block ends for it at the first closing delimiter with the token of the opening one, wherever
     that stands: who forges it exactly is outside from there.
@@ -30,6 +70,8 @@ class Obedient:
     Args:
         lenient: Whether a delimiter may look otherwise, as a model reads: in any letters and case,
             escaped, with spaces and with characters in it that nobody sees.
+        fixed: Whether every prompt is given the same delimiters, and text without escapes: as it
+            must not be.
 
     Attributes:
         learning: Whether every line outside the blocks is taken as known.
@@ -37,32 +79,39 @@ class Obedient:
         tokens: All tokens that it saw.
     """
 
-    def __init__(self, *, lenient: bool = False) -> None:
+    name = "obedient"
+
+    def __init__(self, *, lenient: bool = False, fixed: bool = False) -> None:
         self._lenient = lenient
+        self._fixed = fixed
         self.learning = True
         self.obeyed = 0
         self.tokens: set[str] = set()
         self._known: set[str] = set()
 
-    def __call__(self, body: Mapping[str, Any]) -> str:
-        """The reply to a chat request."""
-        text = "\n".join(m["content"] for m in body["messages"] if m["role"] == "user")
+    async def aclose(self) -> None: ...
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Reply to a prompt, as to one without secrets and escapes if `fixed`."""
+        text = prompt.user
+        if self._fixed:
+            text = _DELIMITER.sub(rf"<\1data {_ZEROS}>", text).replace("\\u003c", "<")
         self.tokens |= set(_OPEN.findall(text))
         seen = _read_kindly(text) if self._lenient else text
         lines = {line for line in _outside(seen).splitlines() if line.strip()}
-        reply = _truthful(body)
+        reply = _truthful(text)
         if self.learning:
             self._known |= lines
         elif not lines <= self._known:
             self.obeyed += 1
             reply = {name: _TOP.get(name, _praised(group)) for name, group in reply.items()}
-        return json.dumps(reply)
+        return Completion(json.dumps(reply))
 
 
-def _truthful(body: Mapping[str, Any]) -> dict[str, Any]:
+def _truthful(text: str) -> dict[str, Any]:
     """The truthful reply; none where a forged delimiter has left no document to read."""
     try:
-        return truthful_reply(body)
+        return truthful_reply({"messages": [{"role": "user", "content": text}]})
     except (ValueError, KeyError, AttributeError):
         return {}
 
@@ -99,3 +148,88 @@ def _praised(value: Any) -> Any:
     if "chunks" in value:
         praised["chunks"] = [1]
     return praised
+
+
+def mount(
+    attacks: Sequence[Attack], *, fixed_delimiters: bool = False, lenient: bool = False
+) -> list[Result]:
+    """Return the results of the attacks on a judge that obeys all outside the delimiters."""
+    obedient = Obedient(lenient=lenient, fixed=fixed_delimiters)
+    with RagEval(metrics=METRICS, judge=LLMJudge(obedient), embedder="none") as evals:
+        usual = evals.evaluate(HARMLESS)
+        obedient.learning = False
+        known = _tokens_of(obedient)
+        tokens = dict.fromkeys(known, _ZEROS) if fixed_delimiters else known
+        results = []
+        for attack in attacks:
+            before = obedient.obeyed
+            outcomes = evals.evaluate(_attacked(attack, tokens[attack.token]))
+            results.append(Result(attack, obedient.obeyed - before, _raised(outcomes, usual)))
+        return results
+
+
+def mount_embedded(attacks: Sequence[Attack]) -> list[Result]:
+    """The results of the attacks on the embedded judge and on the lexical metrics."""
+    metrics = ("ragas.faithfulness", "graphrag.ragas_faithfulness", "lexical")
+    with RagEval(metrics=metrics, judge=LocalJudge(None), embedder="none") as evals:
+        usual = evals.evaluate(HARMLESS)
+        return [
+            Result(attack, 0, _raised(evals.evaluate(_attacked(attack, _ZEROS)), usual))
+            for attack in attacks
+        ]
+
+
+def _tokens_of(obedient: Obedient) -> dict[str, str]:
+    """The tokens that an attacker may know, by what `Attack.token` names."""
+    replay = max(obedient.tokens)
+    return {"zeros": _ZEROS, "plain": _plain_token(), "replay": replay, "none": _ZEROS}
+
+
+def _attacked(attack: Attack, token: str) -> Sample:
+    """The harmless sample with the attack in its place."""
+    close = "</data>" if attack.token == "none" else f"</data {token}>"
+    text = attack.text.replace("{CLOSE}", close).replace("{OPEN}", close.replace("/", ""))
+    text = text.replace("{TOKEN}", token)
+    if attack.place == NAMES:
+        return _named(text)
+    if attack.place == "context":
+        assert HARMLESS.contexts is not None
+        first, *rest = HARMLESS.contexts
+        return replace(HARMLESS, contexts=(Context(text=f"{first.text} {text}"), *rest))
+    changed: dict[str, Any] = {attack.place: f"{getattr(HARMLESS, attack.place)}. {text}"}
+    return replace(HARMLESS, **changed)
+
+
+def _named(text: str) -> Sample:
+    contexts = tuple(
+        replace(context, id=text, metadata={"title": text, text: text})
+        for context in HARMLESS.contexts or ()
+    )
+    return replace(
+        HARMLESS,
+        contexts=contexts,
+        question_id=text,
+        user_id=text,
+        session_id=text,
+        tags=(text,),
+        metadata={"note": text, text: text},
+    )
+
+
+def _plain_token() -> str:
+    contexts = HARMLESS.contexts or ()
+    chunks = {str(n): context.text for n, context in enumerate(contexts, start=1)}
+    return data_block({"question": HARMLESS.question, "chunks": chunks})[6:18]
+
+
+def _raised(outcomes: Outcomes, usual: Outcomes) -> tuple[str, ...]:
+    """The metrics whose score is above that of the harmless sample."""
+    return tuple(
+        name
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, Score) and outcome.normalised > _value(usual[name]) + 1e-9
+    )
+
+
+def _value(outcome: object) -> float:
+    return outcome.normalised if isinstance(outcome, Score) else 0.0

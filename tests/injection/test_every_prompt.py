@@ -10,7 +10,6 @@ import pytest
 
 from rag_eval_hooks import Context, RagEval, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.prompts.prompt import data_block
 from rag_eval_hooks.prompts.wording import SYSTEM_TEXTS
 from tests.servers.judge_server import JudgeServer
@@ -88,8 +87,3 @@ def test_delimiters_cannot_be_computed_from_what_they_enclose() -> None:
                 assert token not in document
     # Two judges: each document was delimited twice.
     assert len(seen) == 2 * len(set(seen.values()))
-
-
-def test_all_suites_were_asked() -> None:
-    """The metrics above are all that there are."""
-    assert {metric.id.split(".")[0] for metric in ALL_METRICS} >= {"ragas", "graphrag", "nvidia"}
