@@ -21,8 +21,7 @@ from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import ONE
-from tests.servers.truth import TRUTH, found, spent
+from tests.servers.samples import ONE, TRUTH, found, spent
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]

@@ -40,8 +40,7 @@ from rag_eval_hooks_langchain.langchain_judge import LangChainChat
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.servers.samples import DECOMPOSE, ONE
-from tests.servers.truth import TRUTH, found, spent
+from tests.servers.samples import DECOMPOSE, ONE, TRUTH, found, spent
 from tests.waiting import PATIENCE
 
 KEY = "sk-test-0123456789"

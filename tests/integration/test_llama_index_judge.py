@@ -33,8 +33,7 @@ from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import DECOMPOSE, ONE
-from tests.servers.truth import TRUTH, found, spent
+from tests.servers.samples import DECOMPOSE, ONE, TRUTH, found, spent
 from tests.support.variation import seeds
 
 SECRET = "the-content-of-a-sample"

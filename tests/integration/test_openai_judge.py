@@ -23,8 +23,7 @@ from rag_eval_hooks.score import Cause, NotScored
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.servers.samples import ONE
-from tests.servers.truth import TRUTH, found, is_right_or_absent, spent
+from tests.servers.samples import ONE, TRUTH, found, is_right_or_absent, spent
 from tests.waiting import PATIENCE
 
 KEY = "sk-test-0123456789"

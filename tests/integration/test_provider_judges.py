@@ -15,8 +15,7 @@ from rag_eval_hooks.score import Cause
 from rag_eval_hooks_langchain import LangChainJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.provider_server import AZURE, ProviderServer
-from tests.servers.samples import ONE
-from tests.servers.truth import TRUTH, found, spent
+from tests.servers.samples import ONE, TRUTH, found, spent
 from tests.support.variation import Variation, seeds
 
 KEY = "test-key-0123456789"

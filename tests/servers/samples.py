@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
+from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict
+from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.usage import Usage
 from tests.support.judge_task import JudgeTask
 
 __all__ = [
@@ -16,9 +18,13 @@ __all__ = [
     "ONE",
     "PARTS",
     "RATE",
+    "TRUTH",
     "VERIFY",
     "VERIFY_PARTS",
     "WHOLE_VERIFY",
+    "found",
+    "is_right_or_absent",
+    "spent",
     "verdicts",
 ]
 
@@ -117,3 +123,31 @@ def _bare(item: Support | Verdict | ChunkRelevance) -> object:
     if isinstance(item, Support):
         return item.by_chunk
     return item.holds if isinstance(item, Verdict) else item.useful
+
+
+TRUTH = {
+    Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
+}
+
+
+def found(findings: Findings) -> dict[Finding, object]:
+    """The bare verdicts, or the cause of an absence."""
+    values = {kind: getattr(findings, kind.value) for kind in TRUTH}
+    return {k: v.cause if isinstance(v, NotScored) else verdicts(v) for k, v in values.items()}
+
+
+def is_right_or_absent(values: dict[Finding, object]) -> bool:
+    """Whether each finding of `found` failed, or has right verdicts and open ones (None) only."""
+    return all(
+        value is Cause.JUDGE_FAILED
+        or (
+            isinstance(value, list)
+            and all(one in (None, true) for one, true in zip(value, TRUTH[kind], strict=True))
+        )
+        for kind, value in values.items()
+    )
+
+
+def spent(findings: Findings) -> Usage:
+    """Return the usage of all findings together."""
+    return sum(findings.usage.values(), Usage())

@@ -19,8 +19,7 @@ from rag_eval_hooks.judges.memo import Memo, MemoChat
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.usage import Usage
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import ONE
-from tests.servers.truth import TRUTH, found, spent
+from tests.servers.samples import ONE, TRUTH, found, spent
 
 USED = Usage(calls=1, input_tokens=10, output_tokens=5)
 
