@@ -1,19 +1,19 @@
-"""Laws of reading a model's reply: what fits is taken, nothing is guessed."""
+"""Laws of reading a model's reply: a valid element is taken, nothing is guessed."""
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rag_eval_hooks.findings import Finding, GEval, Questions, Rating
 from rag_eval_hooks.prompts import Ask, Items, Reading, ReplyError
-from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED, EntityList
-from rag_eval_hooks.prompts.reading import parse
+from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED
 from rag_eval_hooks.prompts.reply_json import reply_json
 from tests.servers.brain import prompt_data, truthful_reply
 from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY
@@ -22,6 +22,7 @@ DECOMPOSITION = DECOMPOSE.ask()
 VERIFICATION = WHOLE_VERIFY.ask()
 RATING = RATE.ask()
 ASKS: tuple[Ask, ...] = (DECOMPOSITION, VERIFICATION, RATING)
+Row = dict[str, Any]
 
 
 def truth(ask: Ask) -> dict[str, Any]:
@@ -34,21 +35,27 @@ def read(ask: Ask, reply: object, items: Items | None = None) -> Reading:
     return ask.read(ask.items() if items is None else items, text)
 
 
+def changed(name: str, position: int, **values: Any) -> dict[str, Any]:
+    reply = truth(VERIFICATION)
+    reply[name][position] |= values
+    return reply
+
+
+def grouped(ask: Ask, kind: Finding, group: object) -> Reading:
+    """Read the truth about all groups but one."""
+    return read(ask, {**truth(ask), kind.value: group})
+
+
 @pytest.mark.parametrize("ask", ASKS)
-def test_a_full_reply_settles_every_item(ask: Ask) -> None:
-    """A reply with one valid element per item leaves nothing open."""
+def test_reading_a_full_reply_settles_every_item(ask: Ask) -> None:
     reading = read(ask, truth(ask))
     assert reading.problems == ()
     assert {kind: set(found) for kind, found in reading.values.items()} == {
         kind: set(keys) for kind, keys in ask.items().items()
     }
-
-
-@pytest.mark.parametrize("around", ["{}", "Here you are:\n{}\nThat is all.", "```json\n{}\n```"])
-def test_text_around_one_object_is_passed_over(around: str) -> None:
-    """Prose or a fence around the only object does not change what it says."""
-    text = json.dumps(truth(VERIFICATION))
-    assert read(VERIFICATION, around.replace("{}", text)) == read(VERIFICATION, text)
+    turned = {n: g[::-1] if isinstance(g, list) else g for n, g in reversed(truth(ask).items())}
+    volunteered = {**turned, "faithfulness": 0.85}
+    assert read(ask, volunteered) == reading
 
 
 @pytest.mark.parametrize(
@@ -59,19 +66,20 @@ def test_text_around_one_object_is_passed_over(around: str) -> None:
         "[1, 2]",
         '{"a": 1, "a": 2}',
         '{"b": {"a": 1, "a": 2}}',
+        '{"a": [{"b": 1, "b": 2}], "c',
         '{"a": NaN}',
         '{"a": -Infinity}',
         '{"a": 1,}',
         '{"a": 1 "b": 2}',
         "{'a': 1}",
+        '{"a": ' + "9" * 5_000 + "}",
         '<think>{"a": 1}</think>',
         '<think>{"a": 1}',
         "[" * 100_000,
         '{"a":' * 100_000,
     ],
 )
-def test_what_holds_no_object_is_refused(text: str) -> None:
-    """No object, duplicate keys, NaN and broken JSON are no reply, nor are thoughts."""
+def test_reply_without_a_sound_object_is_refused(text: str) -> None:
     with pytest.raises(ReplyError):
         reply_json(text)
 
@@ -79,6 +87,8 @@ def test_what_holds_no_object_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "around",
     [
+        "Here you are:\n{}\nThat is all.",
+        "```json\n{}\n```",
         '<think>so {maybe} or {"answer_support": []}</think>{}',
         "I think it is supported.</think>\n{}",
         "<THINKING>\nhm\n</THINKING>\n\n```json\n{}\n```",
@@ -89,16 +99,14 @@ def test_what_holds_no_object_is_refused(text: str) -> None:
         '{"note": 1} {}',
     ],
 )
-def test_thoughts_and_drafts_without_verdicts_mean_nothing(around: str) -> None:
-    """Text that a model writes around its verdicts changes none of them."""
+def test_text_and_thoughts_around_a_reply_mean_nothing(around: str) -> None:
     text = json.dumps(truth(VERIFICATION))
     assert read(VERIFICATION, around.replace("{}", text)) == read(VERIFICATION, text)
 
 
 @pytest.mark.parametrize("ask", ASKS)
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_reply_begun_again_within_itself_is_refused(ask: Ask, whole: bool) -> None:
-    """A reply that breaks off before a group and begins again leaves every item open."""
+def test_reply_begun_again_within_itself_is_refused(ask: Ask, whole: bool) -> None:
     text = json.dumps(truth(ask))
     second = text if whole else text[: text.index(":") + 1]
     for name in list(truth(ask))[1:]:
@@ -107,21 +115,7 @@ def test_a_reply_begun_again_within_itself_is_refused(ask: Ask, whole: bool) -> 
             read(ask, begun + second)
 
 
-@pytest.mark.parametrize("rating", [0.25, "0.9", 0.999])
-def test_a_rating_of_another_scale_spoils_all(rating: object) -> None:
-    """A rating between 0 and 1, where 100 is the most, leaves all ratings of its group open."""
-    reply = truth(VERIFICATION)
-    reply["relevance"][1]["rating"] = rating
-    reading = read(VERIFICATION, reply)
-    assert Finding.RELEVANCE not in reading.values
-    assert Finding.RELEVANCE_TO_ANSWER in reading.values
-    graded = truth(RATING)
-    graded["geval"]["completeness"]["score"] = rating
-    assert Finding.GEVAL not in read(RATING, graded).values
-
-
 def contrary(value: Any) -> Any:
-    """Return the value with every truth value turned around."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, dict):
@@ -130,22 +124,18 @@ def contrary(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("ask", ASKS)
-@pytest.mark.parametrize("seed", range(20))
-def test_two_objects_that_differ_leave_the_item_open(ask: Ask, seed: int) -> None:
-    """Of two verdicts on one item none is taken; items on which the objects agree are."""
-    rng = random.Random(seed)
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_objects_that_differ_leave_the_item_open(ask: Ask, order: int) -> None:
     whole = read(ask, truth(ask))
-    kind = rng.choice(list(whole.values))
-    other = {kind.value: truth(ask)[kind.value]}
-    texts = [json.dumps(truth(ask)), json.dumps(contrary(other))]
-    rng.shuffle(texts)
-    reading = read(ask, "\n".join(texts))
-    for name, contents in reading.values.items():
-        assert all(whole.values[name][key] == content for key, content in contents.items())
+    for kind in whole.values:
+        texts = [truth(ask), contrary({kind.value: truth(ask)[kind.value]})]
+        reading = read(ask, "\n".join(map(json.dumps, texts[::order])))
+        for name, contents in reading.values.items():
+            assert contents.items() <= whole.values[name].items()
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_a_reply_cut_anywhere_keeps_its_complete_items(ask: Ask) -> None:
+def test_reply_cut_anywhere_keeps_its_complete_items(ask: Ask) -> None:
     """Items before a cut are taken, the one that it hits is not, and nothing is made up."""
     text = json.dumps(truth(ask))
     whole = read(ask, text)
@@ -155,24 +145,10 @@ def test_a_reply_cut_anywhere_keeps_its_complete_items(ask: Ask) -> None:
         assert reading.cut
         assert not reading.flawed
         for kind, contents in reading.values.items():
-            for key, content in contents.items():
-                assert content == whole.values[kind][key]
+            assert contents.items() <= whole.values[kind].items()
         counts.append(sum(map(len, reading.values.values())))
     assert counts == sorted(counts)
     assert counts[-1] >= sum(map(len, whole.values.values())) - 1
-
-
-def test_the_order_of_elements_means_nothing() -> None:
-    """Verdicts are told apart by id, not by place."""
-    reply = truth(VERIFICATION)
-    turned = {name: group[::-1] for name, group in reversed(reply.items())}
-    assert read(VERIFICATION, turned) == read(VERIFICATION, reply)
-
-
-def changed(name: str, position: int, **values: Any) -> dict[str, Any]:
-    reply = truth(VERIFICATION)
-    reply[name][position] = {**reply[name][position], **values}
-    return reply
 
 
 @pytest.mark.parametrize(
@@ -203,34 +179,25 @@ def changed(name: str, position: int, **values: Any) -> dict[str, Any]:
         ("entities_found", {"found": 0}),
     ],
 )
-def test_an_element_that_does_not_fit_leaves_its_own_item_open(
-    name: str, values: dict[str, Any]
-) -> None:
-    """A wrong type or an impossible value costs one item; its neighbours are taken."""
-    reading = read(
-        VERIFICATION, json.dumps(changed(name, 0, **values)).replace("Infinity", "1e999")
-    )
+def test_element_that_does_not_fit_leaves_its_own_item_open(name: str, values: Row) -> None:
+    text = json.dumps(changed(name, 0, **values)).replace("Infinity", "1e999")
+    reading = read(VERIFICATION, text)
     kind = Finding(name)
     assert set(reading.values[kind]) == set(VERIFICATION.items()[kind][1:])
     assert len(reading.problems) == 1
 
 
-def test_a_missing_element_leaves_its_own_item_open() -> None:
-    """The verdicts that are there stand, though one is missing."""
+def test_missing_or_doubled_element_leaves_its_own_item_open() -> None:
     reply = truth(VERIFICATION)
     del reply["relevance"][1]
-    reading = read(VERIFICATION, reply)
-    assert set(reading.values[Finding.RELEVANCE]) == {"1", "3"}
-    assert reading.problems == ("relevance: 2 is missing",)
-
-
-def test_a_doubled_element_is_no_verdict() -> None:
-    """Of two verdicts on one item neither is taken, even if they agree."""
-    reply = truth(VERIFICATION)
     reply["answer_agreement"].append(reply["answer_agreement"][0])
     reading = read(VERIFICATION, reply)
+    assert set(reading.values[Finding.RELEVANCE]) == {"1", "3"}
     assert set(reading.values[Finding.ANSWER_AGREEMENT]) == {"a2"}
-    assert reading.problems == ("answer_agreement: a1 stands twice",)
+    assert set(reading.problems) == {
+        "relevance: 2 is missing",
+        "answer_agreement: a1 stands twice",
+    }
 
 
 @pytest.mark.parametrize(
@@ -244,32 +211,25 @@ def test_a_doubled_element_is_no_verdict() -> None:
         ("relevance", {"chunk": 0}),
         ("relevance", {"chunk": 4}),
         ("relevance", {"chunk": True}),
+        ("relevance", {"rating": 0.25}),
+        ("relevance", {"rating": "0.9"}),
         ("entities_found", {"id": "e5"}),
     ],
 )
-def test_an_unknown_number_spoils_its_group(name: str, values: dict[str, Any]) -> None:
-    """One id that was not asked for: the model may have renumbered them all."""
+def test_unknown_number_or_other_scale_spoils_its_group(name: str, values: Row) -> None:
+    """The model may have renumbered or rescaled them all."""
     reading = read(VERIFICATION, changed(name, 1, **values))
     assert Finding(name) not in reading.values
     assert len(reading.values) == len(VERIFICATION.items()) - 1
     assert len(reading.problems) == 1
 
 
-def test_a_settled_item_is_unknown_when_asked_again() -> None:
-    """A re-ask for the second claim is not answered by a verdict on the first."""
+def test_settled_item_is_unknown_when_asked_again() -> None:
     reply = {"answer_agreement": truth(VERIFICATION)["answer_agreement"][:1]}
-    reading = VERIFICATION.read({Finding.ANSWER_AGREEMENT: ("a2",)}, json.dumps(reply))
-    assert not reading.values
+    assert not read(VERIFICATION, reply, {Finding.ANSWER_AGREEMENT: ("a2",)}).values
 
 
-def test_what_was_not_asked_is_ignored() -> None:
-    """A group that the judge volunteers, such as a total, changes nothing."""
-    reply = {**truth(VERIFICATION), "faithfulness": 0.85}
-    assert read(VERIFICATION, reply) == read(VERIFICATION, truth(VERIFICATION))
-
-
-def test_a_chunk_alone_is_not_several() -> None:
-    """Chunks support a claim together only where none does alone, and there are several."""
+def test_chunks_support_a_claim_together_only_where_none_does_alone() -> None:
     kind = Finding.ANSWER_SUPPORT
     both = read(VERIFICATION, changed("answer_support", 0, together=True)).values[kind]["a1"]
     assert both.supporting == {1}
@@ -284,31 +244,40 @@ def test_a_chunk_alone_is_not_several() -> None:
     assert set(read(alone, reply).values[kind]) == {"a2"}
 
 
-SAME: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
-    lambda row: row | {"chunks": [str(number) for number in row["chunks"]]},
-    lambda row: row | {"chunks": [float(number) for number in row["chunks"]]},
-    lambda row: row | {"chunks": row["chunks"] * 2},
-    lambda row: row | {"verdict": row["verdict"].upper().replace("_", " ")},
-    lambda row: row | {"confidence": 0.3, "note": None},
-    lambda row: {key: value for key, value in row.items() if key != "together"},
-    lambda row: row if row["chunks"] else {k: v for k, v in row.items() if k != "chunks"},
-    lambda row: row | {"quote": f'"{row["quote"].upper()}."' if row["quote"] else ""},
-    lambda row: row | {"quote": row["quote"].replace(" ", "\n  ")},
-]
+def test_part_of_long_contexts_names_chunks_that_state_a_part() -> None:
+    part = replace(LONG_VERIFY.ask(), shown=(1, 2), partial=True)
+    found = read(part, truth(part)).values[Finding.ANSWER_SUPPORT]["a1"]
+    assert (found.supporting, found.partly, found.together) == (set(), {1, 2}, True)
+    reply = truth(part)
+    reply["answer_support"][1]["partly"] = [3]
+    assert Finding.ANSWER_SUPPORT not in read(part, reply).values
 
 
-@pytest.mark.parametrize("change", SAME)
-def test_what_is_no_guess_is_read(change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Numbers as texts, surplus keys, absent options, other spacing: one can mean but one thing."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: row | {"chunks": [str(number) for number in row["chunks"]]},
+        lambda row: row | {"chunks": [float(number) for number in row["chunks"]]},
+        lambda row: row | {"chunks": row["chunks"] * 2},
+        lambda row: row | {"verdict": row["verdict"].upper().replace("_", " ")},
+        lambda row: row | {"confidence": 0.3, "note": None},
+        lambda row: {key: value for key, value in row.items() if key != "together"},
+        lambda row: row if row["chunks"] else {k: v for k, v in row.items() if k != "chunks"},
+        lambda row: row | {"quote": f'"{row["quote"].upper()}."' if row["quote"] else ""},
+        lambda row: row | {"quote": row["quote"].replace(" ", "\n  ")},
+    ],
+)
+def test_element_with_only_one_meaning_is_read(change: Callable[[Row], Row]) -> None:
+    """Numbers as texts, surplus keys, absent options, other spacing."""
     reply = truth(VERIFICATION)
     reply["answer_support"] = [change(row) for row in reply["answer_support"]]
     reading = read(VERIFICATION, reply)
     assert not reading.problems
-    before = read(VERIFICATION, truth(VERIFICATION)).values[Finding.ANSWER_SUPPORT]
-    found = reading.values[Finding.ANSWER_SUPPORT]
-    assert {key: replace(one, quote="") for key, one in found.items()} == {
-        key: replace(one, quote="") for key, one in before.items()
-    }
+    pairs = [read(VERIFICATION, truth(VERIFICATION)), reading]
+    before, found = (one.values[Finding.ANSWER_SUPPORT] for one in pairs)
+    assert [replace(one, quote="") for one in found.values()] == [
+        replace(one, quote="") for one in before.values()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -316,18 +285,12 @@ def test_what_is_no_guess_is_read(change: Callable[[dict[str, Any]], dict[str, A
     [
         ({"quote": "words that nobody wrote"}, NOT_QUOTED),
         ({"quote": "Records say ... that the moon is round"}, NOT_QUOTED),
-        ({"quote": ""}, NO_QUOTE),
-        ({"quote": "..."}, NO_QUOTE),
-        ({"quote": "<text>"}, NO_QUOTE),
-        ({"quote": None}, NO_QUOTE),
-        ({"reason": ""}, NO_REASON),
-        ({"reason": None}, NO_REASON),
-        ({"reason": "…"}, NO_REASON),
-        ({"reason": "<text>"}, NO_REASON),
+        *(({"quote": empty}, NO_QUOTE) for empty in ("", "...", "<text>", None)),
+        *(({"reason": empty}, NO_REASON) for empty in ("", "…", "<text>", None)),
     ],
 )
-def test_a_verdict_without_its_grounds_is_flawed(values: dict[str, Any], warning: str) -> None:
-    """A quote that stands nowhere, and a missing quote or reason, are worth one more ask."""
+def test_verdict_without_grounds_is_flawed(values: Row, warning: str) -> None:
+    """It is worth one more ask."""
     reading = read(VERIFICATION, changed("answer_support", 0, **values))
     kind = Finding.ANSWER_SUPPORT
     assert set(reading.values[kind]) == {"a2"}
@@ -335,19 +298,21 @@ def test_a_verdict_without_its_grounds_is_flawed(values: dict[str, Any], warning
     assert reading.problems == (f"answer_support: a1: {warning}",)
 
 
-@pytest.mark.parametrize(
-    "ask", [*ASKS, replace(GRADE, wanted=frozenset({Finding.CONTEXT_RATINGS})).ask()]
-)
-def test_an_echo_of_the_shape_is_no_reply(ask: Ask) -> None:
-    """A model that repeats the shape that it was shown has judged nothing."""
+@pytest.mark.parametrize("ask", [*ASKS, GRADE.ask()])
+def test_echo_of_the_shape_is_no_reply(ask: Ask) -> None:
     items = ask.items()
-    if Finding.CONTEXT_RATINGS in ask.kinds:
-        items = dict.fromkeys(items, ("1",))
+    if ask.kinds == GRADE.ask().kinds:
+        items = {Finding.CONTEXT_RATINGS: ("1",)}
     prompt = ask.prompt(items)
     for echo in (prompt.example, json.loads(prompt.user_with_shape.rpartition("shape: ")[2])):
         reading = ask.read(items, json.dumps(echo))
         assert not any(reading.values.values())
         assert not any(reading.flawed.values())
+
+
+def numbered(*rows: tuple[Any, Any], count: int | None = None) -> dict[str, Any]:
+    items = [{"n": n, "text": text} for n, text in rows]
+    return {"items": items, "count": len(items) if count is None else count}
 
 
 @pytest.mark.parametrize(
@@ -357,23 +322,20 @@ def test_an_echo_of_the_shape_is_no_reply(ask: Ask) -> None:
         "none",
         [{"n": 1, "text": "a"}],
         {"items": [{"n": 1, "text": "a"}]},
-        {"items": [{"n": 1, "text": "a"}], "count": 2},
-        {"items": [{"n": 1, "text": "a"}, {"n": 3, "text": "b"}], "count": 2},
-        {"items": [{"n": 1, "text": "a"}, {"n": 1, "text": "b"}], "count": 2},
-        {"items": [{"n": 0, "text": "a"}], "count": 1},
-        {"items": [{"n": 1, "text": " "}], "count": 1},
-        {"items": [{"n": 1, "text": "..."}], "count": 1},
-        {"items": [{"n": 1, "text": "<text>"}], "count": 1},
-        {"items": [{"n": 1, "text": None}], "count": 1},
-        {"items": [{"n": "one", "text": "a"}], "count": 1},
+        numbered((1, "a"), count=2),
+        numbered((1, "a"), (3, "b")),
+        numbered((1, "a"), (1, "b")),
+        numbered((0, "a")),
+        *(numbered((1, text)) for text in (" ", "...", "<text>", None)),
+        numbered(("one", "a")),
         {"items": ["a"], "count": 1},
-        {"items": [], "count": -1},
-        {"items": [{"n": n, "text": str(n)} for n in range(1, 502)], "count": 501},
+        *(numbered(count=count) for count in (-1, 501, 10**12)),
+        numbered(*((n, str(n)) for n in range(1, 502))),
     ],
 )
-def test_an_incomplete_list_is_no_list(group: object) -> None:
+def test_incomplete_list_is_no_list(group: object) -> None:
     """A list whose numbers do not run from 1 to its count is asked for again as a whole."""
-    reading = read(DECOMPOSITION, {**truth(DECOMPOSITION), "entities": group})
+    reading = grouped(DECOMPOSITION, Finding.ENTITIES, group)
     assert set(reading.values) == DECOMPOSE.wanted - {Finding.ENTITIES}
     assert len(reading.problems) == 1
 
@@ -383,52 +345,33 @@ def test_an_incomplete_list_is_no_list(group: object) -> None:
     [
         None,
         {"sentence": 1},
-        {"sentence": 1, "claims": "a"},
-        {"sentence": 1, "claims": ["a", " "]},
-        {"sentence": 1, "claims": ["..."]},
-        {"sentence": 1, "claims": ["<text>"]},
-        {"sentence": 1, "claims": [{"text": "a"}]},
         {"claims": ["a"]},
+        *({"sentence": 1, "claims": claims} for claims in ("a", ["a", " "], ["..."], ["<text>"])),
+        {"sentence": 1, "claims": [{"text": "a"}]},
     ],
 )
-def test_every_sentence_must_appear(row: object) -> None:
-    """A sentence that is left out, or whose claims do not fit, is asked for again alone."""
-    reply = truth(DECOMPOSITION)
-    reply["answer_claims"] = [row, *reply["answer_claims"][1:]]
-    reading = read(DECOMPOSITION, reply)
+def test_sentence_without_valid_claims_is_open(row: object) -> None:
+    rows = [row, *truth(DECOMPOSITION)["answer_claims"][1:]]
+    reading = grouped(DECOMPOSITION, Finding.ANSWER_CLAIMS, rows)
     assert set(reading.values[Finding.ANSWER_CLAIMS]) == {"2"}
     assert len(reading.problems) == 1
-    twice = truth(DECOMPOSITION)
-    twice["answer_claims"] += twice["answer_claims"][:1]
-    assert set(read(DECOMPOSITION, twice).values[Finding.ANSWER_CLAIMS]) == {"2"}
-    unknown = truth(DECOMPOSITION)
-    unknown["answer_claims"] += [{"sentence": 3, "claims": ["a"]}]
-    assert Finding.ANSWER_CLAIMS not in read(DECOMPOSITION, unknown).values
 
 
-def test_a_claim_counts_once() -> None:
+def test_claim_counts_once() -> None:
     """Claims come in the order of the sentences, and a repeated one is one claim."""
     rows = [{"sentence": 2, "claims": ["b", " a "]}, {"sentence": "1", "claims": ["a"]}]
-    reading = read(DECOMPOSITION, {**truth(DECOMPOSITION), "answer_claims": rows})
+    reading = grouped(DECOMPOSITION, Finding.ANSWER_CLAIMS, rows)
     kind = Finding.ANSWER_CLAIMS
     assert DECOMPOSITION.content(kind, reading.values[kind]) == ("a", "b")
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_no_word_of_a_text_is_outside_its_sentences(seed: int) -> None:
-    """The numbered sentences hold every character of the text but white space."""
-    rng = random.Random(seed)
-    parts = [
-        "It opened.",
-        "Why?",
-        "Dr. A. Lee, 3.5 m",
-        "- item",
-        "# Head",
-        "東京。",
-        "```py",
-        "e.g. x",
-    ]
-    text = rng.choice([" ", "\n", "\n\n"]).join(rng.choices(parts, k=rng.randint(1, 12)))
+PIECES = ["It opened.", "Why?", "Dr. A. Lee, 3.5 m", "- item", "# Head", "東京。", "```py", "e.g."]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=12), st.sampled_from(" \n"))
+def test_no_word_of_a_text_is_outside_its_sentences(parts: list[str], between: str) -> None:
+    text = between.join(parts)
     ask = replace(DECOMPOSE, answer=text).ask()
     user = ask.prompt(ask.items()).user
     shown = prompt_data({"messages": [{"role": "user", "content": user}]})["answer"]
@@ -441,32 +384,10 @@ def test_no_word_of_a_text_is_outside_its_sentences(seed: int) -> None:
     [((), True), (("a?", "b?", "c?"), True), (("a?", "b?"), False), (("a?", "a?", "b?"), False)],
 )
 def test_questions_are_three_different_ones_or_none(texts: tuple[str, ...], fits: bool) -> None:
-    """Fewer, more or equal questions are asked for again."""
-    rows = [{"n": n, "text": text} for n, text in enumerate(texts, start=1)]
-    group = {"items": rows, "count": len(rows), "noncommittal": False}
-    reading = read(DECOMPOSITION, {**truth(DECOMPOSITION), "questions": group})
+    group = {**numbered(*enumerate(texts, start=1)), "noncommittal": False}
+    reading = grouped(DECOMPOSITION, Finding.QUESTIONS, group)
     expected = {"whole": Questions(texts, noncommittal=False)} if fits else None
     assert reading.values.get(Finding.QUESTIONS) == expected
-
-
-def test_problems_hold_no_content() -> None:
-    """Problems are told without words of the reply, which may repeat words of the sample."""
-    reply = changed("answer_support", 0, id="SECRET")
-    reply["relevance"][0]["rating"] = "SECRET"
-    reply["entities_found"] = "SECRET"
-    problems = read(VERIFICATION, reply).problems
-    assert len(problems) == 3
-    assert "SECRET" not in " ".join(problems)
-
-
-def test_a_part_speaks_of_its_own_chunks() -> None:
-    """A part of long contexts also names the chunks that state a part of a claim."""
-    part = replace(LONG_VERIFY.ask(), shown=(1, 2), partial=True)
-    sorting = read(part, truth(part)).values[Finding.ANSWER_SUPPORT]["a1"]
-    assert (sorting.supporting, sorting.partly, sorting.together) == (set(), {1, 2}, True)
-    reply = truth(part)
-    reply["answer_support"][1]["partly"] = [3]
-    assert Finding.ANSWER_SUPPORT not in read(part, reply).values
 
 
 @pytest.mark.parametrize(
@@ -478,69 +399,63 @@ def test_a_part_speaks_of_its_own_chunks() -> None:
         {"answer": False, "reference": False},
     ],
 )
-def test_a_stance_is_said_once_for_each_text(rows: object) -> None:
-    """A doubled, mistyped or misplaced stance is not taken, nor is any beside a misplaced one."""
-    reading = read(DECOMPOSITION, {**truth(DECOMPOSITION), "stance": rows})
+def test_stance_is_said_once_for_each_text(rows: object) -> None:
+    reading = grouped(DECOMPOSITION, Finding.STANCE, rows)
     assert not reading.values.get(Finding.STANCE)
     assert reading.problems
 
 
-@pytest.mark.parametrize("value", [0, 0.25, 0.5, 0.75, 1, 1.0, "0.5"])
-def test_direct_relevance_has_five_steps(value: float) -> None:
-    """Each of the five steps is taken as it is."""
-    group = {"reason": "", "value": value}
-    reading = read(RATING, {**truth(RATING), "direct_relevance": group})
-    assert reading.values[Finding.DIRECT_RELEVANCE] == {"whole": float(value)}
+def test_problems_hold_no_content() -> None:
+    reply = changed("answer_support", 0, id="SECRET")
+    reply["relevance"][0]["rating"] = "SECRET"
+    reply["entities_found"] = "SECRET"
+    problems = read(VERIFICATION, reply).problems
+    assert len(problems) == 3
+    assert "SECRET" not in " ".join(problems)
 
 
-@pytest.mark.parametrize("value", [0.3, 0.7499, 2, -0.25, 75, True, "half", None, [0.5]])
-def test_nothing_between_the_steps_is_rounded(value: object) -> None:
-    """A relevance outside its five steps is asked for again."""
-    group = {"reason": "", "value": value}
-    reading = read(RATING, {**truth(RATING), "direct_relevance": group})
-    assert Finding.DIRECT_RELEVANCE not in reading.values
-    assert len(reading.problems) == 1
+STEPS = {Finding.DIRECT_RELEVANCE: (0, 0.25, 0.5, 0.75, 1)}
+STEPS |= dict.fromkeys((Finding.CORRECTNESS, Finding.ALIGNMENT, Finding.ATTITUDE), (1, 2, 3, 4, 5))
 
 
-@pytest.mark.parametrize("kind", [Finding.CORRECTNESS, Finding.ALIGNMENT, Finding.ATTITUDE])
-@pytest.mark.parametrize(("value", "fits"), [(1, True), (5, True), (0, False), (6, False),
-                                             (3.5, False), (4.0, True), (True, False),
-                                             ("4", True), ("b", False), (None, False)])  # fmt: skip
-def test_a_step_is_a_whole_number_from_1_to_5(kind: Finding, value: Any, fits: bool) -> None:
-    """Anything else is asked for again."""
-    group = {"reason": "so", "value": value}
-    reading = read(RATING, {**truth(RATING), kind.value: group})
-    expected = {"whole": Rating(float(value), "so")} if fits else None
-    assert reading.values.get(kind) == expected
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize(
+    "value", [0, 0.25, 1, 1.0, 5, 6, 3.5, 0.3, 0.7499, -0.25, 75, True, "half", None, [0.5]]
+)
+def test_rating_between_the_steps_is_not_rounded(kind: Finding, value: Any) -> None:
+    fits = not isinstance(value, bool | str | list) and value in STEPS[kind]
+    for same in (value, str(value)) if fits else (value,):
+        found = grouped(RATING, kind, {"reason": "so", "value": same}).values.get(kind)
+        step: Any = float(value) if fits else None
+        content = step if kind is Finding.DIRECT_RELEVANCE else fits and Rating(step, "so")
+        assert found == ({"whole": content} if fits else None)
 
 
-def test_a_total_that_the_judge_volunteers_is_ignored() -> None:
-    """Of a GEval only the three criteria count, however many sums stand beside them."""
-    scores = {name: {"reason": name[:3], "score": n} for n, name in enumerate(
-        ("correctness", "completeness", "consistency"))}  # fmt: skip
+CRITERIA = ("correctness", "completeness", "consistency")
+
+
+def test_total_that_the_judge_volunteers_is_ignored() -> None:
+    scores = {name: {"reason": name[:3], "score": n} for n, name in enumerate(CRITERIA)}
     group = {**scores, "final_score": 99, "overall": {"score": 99}}
-    reading = read(RATING, {**truth(RATING), "geval": group, "final_score": 99})
+    reading = grouped(RATING, Finding.GEVAL, group)
     expected = GEval(0, 1, 2, "correctness: cor; completeness: com; consistency: con")
     assert reading.values[Finding.GEVAL] == {"whole": expected}
 
 
 @pytest.mark.parametrize(
-    "consistency",
-    [None, 80, {"score": 101, "reason": ""}, {"score": -1, "reason": ""}, {"score": "good"}, {}],
+    "criterion", [None, 80, {}, *({"score": score} for score in (101, -1, 0.25, "0.9", "good"))]
 )
-def test_a_geval_with_a_bad_criterion_is_none(consistency: object) -> None:
+def test_geval_with_a_bad_criterion_is_none(criterion: object) -> None:
     """Two criteria of three are no GEval, and nothing stands in for the third."""
-    reply = truth(RATING)
-    reply["geval"]["consistency"] = consistency
-    assert Finding.GEVAL not in read(RATING, reply).values
+    for name in CRITERIA:
+        group = {**truth(RATING)["geval"], name: criterion}
+        assert Finding.GEVAL not in grouped(RATING, Finding.GEVAL, group).values
 
 
 @pytest.mark.parametrize("word", ["CORRECT", 1, None])
-def test_a_class_is_said_as_yes_or_no(word: object) -> None:
-    """A classification in any other form is asked for again."""
-    group = {"reason": "", "correct": word}
-    reading = read(RATING, {**truth(RATING), "classification": group})
-    assert Finding.CLASSIFICATION not in reading.values
+def test_class_is_said_as_yes_or_no(word: object) -> None:
+    kind = Finding.CLASSIFICATION
+    assert kind not in grouped(RATING, kind, {"reason": "", "correct": word}).values
 
 
 @pytest.mark.parametrize(
@@ -552,23 +467,13 @@ def test_a_class_is_said_as_yes_or_no(word: object) -> None:
     ],
 )
 @pytest.mark.parametrize("template", ["1", "2"])
-def test_a_grade_is_in_its_set(kind: Finding, steps: set[int], template: str) -> None:
-    """A rating of the set is taken; all else is invalid: nothing is rounded or converted."""
+def test_grade_is_in_its_set(kind: Finding, steps: set[int], template: str) -> None:
     items = {kind: (template,)}
     grading = GRADE.ask()
-    taken = {n for n in range(-1, 6) if read(grading, {kind.value: n}, items).values}
-    assert taken == steps
-    for same in (2.0, "2", " 2 ", "2.0"):
+    assert {n for n in range(-1, 6) if read(grading, {kind.value: n}, items).values} == steps
+    for same in (2, 2.0, "2", " 2 ", "2.0"):
         assert read(grading, {kind.value: same}, items).values == {kind: {template: 2}}
     for wrong in (1.5, "two", "2 of 4", True, None, [2], {"rating": 2}):
         reading = read(grading, {kind.value: wrong}, items)
         assert not reading.values
         assert len(reading.problems) == 1
-    assert read(grading, {kind.value: 2}, items).values == {kind: {template: 2}}
-
-
-@pytest.mark.parametrize("count", [501, 10**12, 1e308])
-def test_a_count_beyond_reason_is_refused_at_once(count: float) -> None:
-    """No list of so many numbers is made: a judge's slip must not take the host's memory."""
-    with pytest.raises(ReplyError, match="count"):
-        parse(EntityList, {"items": [], "count": count})
