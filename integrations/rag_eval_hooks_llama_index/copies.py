@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
@@ -13,11 +15,20 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
-from llama_index.core.schema import BaseComponent, BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import (
+    BaseComponent,
+    BaseNode,
+    MetadataMode,
+    NodeWithScore,
+    QueryBundle,
+    TextNode,
+)
 from llama_index.core.tools import ToolOutput
-from llama_index.core.workflow import Context, Event, Workflow
+from llama_index.core.workflow import Context as WorkflowContext
+from llama_index.core.workflow import Event, Workflow
 
 from rag_eval_hooks.capture import CaptureOptions, Recorder, Run
+from rag_eval_hooks.capture.copied import Message
 from rag_eval_hooks.capture.snapshots import (
     LATE_LEVELS,
     LATE_NODES,
@@ -27,15 +38,40 @@ from rag_eval_hooks.capture.snapshots import (
     Opaque,
     Record,
 )
-from rag_eval_hooks_llama_index.values import is_framework_class
+from rag_eval_hooks.context import scalars
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_llama_index.values import STREAMING, is_framework_class
 
-__all__ = ["Copies"]
+__all__ = ["Copies", "NodeContext", "Reply"]
 
 _FORMS: dict[type, Form] = {}
 """How objects are copied, by their class."""
-_MOST_METADATA = 200
+_MAX_METADATA = 200
 """Entries of a node's metadata that are copied."""
 _OPAQUE = Opaque()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContext(Context):
+    """Copy of a node."""
+
+    # Shallow copy of a node of which a model is shown metadata, too.
+    node: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The text in the form in which a model is shown it."""
+        if self.node is None:
+            return self.text
+        return str(self.node.get_content(metadata_mode=MetadataMode.LLM))
+
+
+@dataclass(slots=True, eq=False)
+class Reply(Message):
+    """Copy of a response of an engine or a synthesizer."""
+
+    sources: Sequence[Any] = ()
+    streams: bool = False
 
 
 class Copies:
@@ -50,35 +86,35 @@ class Copies:
         self._recorder = recorder
         self._options = options
 
-    def of(self, run: Run, value: Any) -> Any:
-        """Return a copy of a value that may change before it is read."""
-        copier = self._copier(run)
-        copy = copier.of(value)
-        return Cut(value) if copier.is_cut or copier.is_shallow else copy
-
-    def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Leave an event to be read later.
+    def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
+        """Copy what an event shows, and leave the copies to be read later.
 
         Args:
             run: The run that the event is about.
             event: The name under which a failure is counted.
-            read: Called with the run and the values.
-            values: Copies, and arguments that nobody changes.
+            read: Called with the run and the copies.
+            shown: Values that may change.
         """
-        self._recorder.defer(run, event, self._read, run, read, values)
+        copies = [self._copy(run, value) for value in shown]
+        self._recorder.defer(run, event, self._read, run, read, copies)
 
-    def _read(self, run: Run, read: Callable[..., None], values: tuple[Any, ...]) -> None:
-        read(run, *[self._whole(run, value) for value in values])
+    def _copy(self, run: Run, value: Any) -> Any:
+        copier = self._copier(run)
+        copy = copier.of(value)
+        return Cut(value) if copier.is_cut or copier.is_shallow else copy
 
-    def _whole(self, run: Run, value: Any) -> Any:
+    def _read(self, run: Run, read: Callable[..., None], copies: Sequence[Any]) -> None:
+        read(run, *[self._whole(run, copy) for copy in copies])
+
+    def _whole(self, run: Run, copy: Any) -> Any:
         """Return a copy of a value that was too large for the request's thread."""
-        if not isinstance(value, Cut):
-            return value
+        if not isinstance(copy, Cut):
+            return copy
         copier = self._copier(run, nodes=LATE_NODES)
-        copy = copier.of(value.value, LATE_LEVELS)
+        whole = copier.of(copy.value, LATE_LEVELS)
         if copier.is_cut:
             run.interaction.left_out.add("contexts")
-        return copy
+        return whole
 
     def _copier(self, run: Run, **limits: int) -> Copier:
         interaction = run.interaction
@@ -100,59 +136,58 @@ def _form_of(kind: type) -> Form | None:
     return _opaque if is_framework_class(kind) else None
 
 
-def _with(value: Any, changes: dict[str, Any]) -> Any:
-    """Return a shallow copy of a model or dataclass with other fields, without validation."""
-    made = object.__new__(type(value))
+def _node(copier: Copier, node: Any, depth: int, score: Any = None) -> Any:
+    copier.room(0, depth)
+    text, metadata = node.get_content(), dict(islice(node.metadata.items(), _MAX_METADATA))
+    copier.of(text)
+    excluded = set(node.excluded_llm_metadata_keys)
+    is_shown_more = isinstance(node, TextNode) and not metadata.keys() <= excluded
+    return NodeContext(
+        text=text,
+        id=node.node_id,
+        score=None if score is None else float(score),
+        metadata={str(key): value for key, value in scalars(metadata).items()},
+        node=_shallow(node, metadata=metadata) if is_shown_more else None,
+    )
+
+
+def _shallow(model: Any, **changes: Any) -> Any:
+    """Return a shallow copy of a model with other fields, without validation."""
+    made = object.__new__(type(model))
     for name in ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
-        if hasattr(type(value), name):
-            object.__setattr__(made, name, getattr(value, name, None))
-    object.__setattr__(made, "__dict__", {**value.__dict__, **changes})
+        object.__setattr__(made, name, getattr(model, name, None))
+    object.__setattr__(made, "__dict__", {**model.__dict__, **changes})
     return made
 
 
-def _node(copier: Copier, node: Any, depth: int) -> Any:
-    copier.room(0, depth)
-    copier.of(node.__dict__.get("text"))
-    metadata = node.metadata
-    if len(metadata) > _MOST_METADATA:
-        metadata = dict(list(metadata.items())[:_MOST_METADATA])
-    excluded = list(node.excluded_llm_metadata_keys)
-    changes = {"metadata": dict(metadata), "excluded_llm_metadata_keys": excluded}
-    return copier.remember(node, _with(node, changes))
-
-
 def _scored_node(copier: Copier, found: Any, depth: int) -> Any:
-    return _with(found, {"node": copier.of(found.node, depth)})
+    return _node(copier, found.node, depth, found.score)
 
 
 def _response(copier: Copier, response: Any, depth: int) -> Any:
     """Copy text and sources; a stream stays with the application."""
-    held = response.__dict__
-    kept = ("response", "response_txt", "source_nodes")
-    changes = {name: copier.of(held[name], depth - 1) for name in kept if name in held}
-    return _with(response, {**dict.fromkeys(held), **changes})
+    held, streams = response.__dict__, isinstance(response, STREAMING)
+    text = held.get("response_txt" if streams else "response")
+    sources = copier.of(held.get("source_nodes"), depth - 1)
+    sources = sources if isinstance(sources, list | tuple) else ()
+    return Reply("assistant", copier.of(text, depth - 1), sources=sources, streams=streams)
 
 
 def _tool_output(copier: Copier, output: Any, depth: int) -> Any:
     raw = copier.of(output.raw_output, depth - 1)
-    return copier.remember(output, _with(output, {"raw_output": raw, "raw_input": {}}))
+    text = copier.of(output.content or "")
+    return Message("tool", text, artifact=raw, failed=output.is_error)
+
+
+def _message(copier: Copier, message: Any, _: int) -> Any:
+    text = copier.of(message.content or "")
+    return Message(str(getattr(message.role, "value", message.role)), text)
 
 
 def _event(copier: Copier, event: Any, depth: int) -> Any:
     declared, free = event.__dict__, event.items()
     held = copier.mapping(event, [*declared.items(), *free], len(declared) + len(free), depth)
     return Record(type(event), held, frozenset(held)) if type(held) is dict else held
-
-
-def _message(copier: Copier, message: Any, _: int) -> Any:
-    for block in message.blocks:
-        if type(text := getattr(block, "text", None)) is str:
-            copier.of(text)
-    return message
-
-
-def _itself(_: Copier, value: Any, __: int) -> Any:
-    return value
 
 
 def _opaque(_: Copier, __: Any, ___: int) -> Any:
@@ -172,6 +207,8 @@ _KNOWN: tuple[tuple[type | tuple[type, ...], Form], ...] = (
     (ToolOutput, _tool_output),
     (Event, _event),
     (ChatMessage, _message),
-    ((QueryBundle, ChatResponse, CompletionResponse), _itself),
-    ((BaseComponent, Context, Workflow), _opaque),
+    (QueryBundle, lambda copier, query, _: Message("user", copier.of(query.query_str))),
+    (ChatResponse, lambda copier, reply, depth: _message(copier, reply.message, depth)),
+    (CompletionResponse, lambda copier, reply, _: Message("assistant", copier.of(reply.text))),
+    ((BaseComponent, WorkflowContext, Workflow), _opaque),
 )

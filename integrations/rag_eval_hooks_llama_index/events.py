@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, cast
 
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
@@ -14,11 +15,12 @@ from opentelemetry.trace import Span
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run, RunKind
+from rag_eval_hooks.capture.copied import entries, named
+from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import facts, values
-from rag_eval_hooks_llama_index.copies import Copies
-from rag_eval_hooks_llama_index.document_search import typed
+from rag_eval_hooks_llama_index.copies import Copies, Reply
 from rag_eval_hooks_llama_index.documents import Documents, Ended, is_written_by_framework
 from rag_eval_hooks_llama_index.parents import SpanParents
 from rag_eval_hooks_llama_index.roles import Role, described, name_of
@@ -157,22 +159,18 @@ class Events:
         if role is Role.WORKFLOW:
             arguments = {k: v for k, v in arguments.items() if k not in _OF_WORKFLOWS}
         if role is Role.TOOL and self._recorder.span_content:
-            self._defer(run, "arguments", self._read_tool_arguments, dict(arguments))
+            self._copies.defer(run, "arguments", self._read_tool_arguments, dict(arguments))
         if run.outermost:
             chosen = self._call("question", run, arguments)
             declared = start_fields(instance) if role is Role.WORKFLOW else None
-            self._defer(run, "enter", self._read_input, dict(arguments), chosen, declared)
+            self._copies.defer(run, "enter", self._read_input, dict(arguments), chosen, declared)
         elif role in (Role.RETRIEVAL, Role.ENGINE):
             read = functools.partial(self._read_query, role)
-            self._defer(run, "enter", read, dict(arguments))
+            self._copies.defer(run, "enter", read, dict(arguments))
         if run.parent is not None and self._parents.may_resume(run.parent):
             event, state = arguments.get("ev"), state_of(arguments)
             chosen = self._call("question", run.parent, {**live_fields(event), **state})
-            self._defer(run, "step", self._read_step, event, state, chosen)
-
-    def _defer(self, run: Run, event: str, read: Any, *shown: Any) -> None:
-        """Copy what an event shows, and read the copies off the request's thread."""
-        self._copies.defer(run, event, read, *[self._copies.of(run, value) for value in shown])
+            self._copies.defer(run, "step", self._read_step, event, state, chosen)
 
     def _call(self, name: str, run: Run, value: Any) -> Any:
         """Return what a function of the application chooses; it gets the live objects."""
@@ -188,7 +186,7 @@ class Events:
     def _chosen(self, name: str, run: Run, value: Any, called: Any) -> Any:
         """Return what the application chose: by the name of a key, or by its function."""
         choice: Choice = getattr(self._options_of(run), name)
-        return values.named(value, choice) if isinstance(choice, str) else called
+        return named(value, choice, values.LEVELS) if isinstance(choice, str) else called
 
     def _read_tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
         self._recorder.for_span(run, arguments=facts.arguments_text(given))
@@ -196,7 +194,7 @@ class Events:
     def _read_query(self, role: Role, run: Run, given: Mapping[str, Any]) -> None:
         asked = values.question_of(given)
         if role is Role.RETRIEVAL:
-            if asked is None and len(texts := list(values.texts_in(given))) == 1:
+            if asked is None and len(texts := values.texts_in(given)) == 1:
                 asked = texts[0]
             self._recorder.question(run, asked)
         elif not run.interaction.root.query:
@@ -206,7 +204,7 @@ class Events:
         self, run: Run, given: Mapping[str, Any], called: Any, declared: tuple[str, ...] | None
     ) -> None:
         chosen = values.question_of(self._chosen("question", run, given, called))
-        texts = list(values.texts_in(given))
+        texts = values.texts_in(given)
         asked = values.question_of(given) if chosen is None else chosen
         if asked is None and len(texts) == 1:
             asked = texts[0]
@@ -220,7 +218,7 @@ class Events:
         if flow is None or flow.query or flow.interaction.asked:
             return
         options = self._options_of(flow)
-        left = {**(values.values_by_name(event) or {}), **state}
+        left = {**(entries(event) or {}), **state}
         chosen = values.question_of(self._chosen("question", flow, left, called))
         self._resumed.step(run, event, state, chosen, options)
 
@@ -274,7 +272,7 @@ class Events:
         is_own_tool = role is Role.TOOL and is_written_by_framework(instance)
         answer = self._call("answer", run, given) if run.outermost and not streams else None
         read = functools.partial(self._read_result, (role, method, is_own_tool), streams)
-        self._defer(
+        self._copies.defer(
             run,
             "exit",
             read,
@@ -326,7 +324,7 @@ class Events:
         chosen = self._chosen("contexts", run, result, called)
         if chosen is None:
             return
-        contexts = typed(chosen)
+        contexts = contexts_in(chosen)
         if contexts is None:
             self._incidents.report("choice contexts", TypeError())
         else:
@@ -335,10 +333,10 @@ class Events:
     def _note_answer(self, run: Run, result: Any, called: Any) -> None:
         chosen = values.answer_of(self._chosen("answer", run, result, called))
         text = values.answer_of(result) if chosen is None else chosen
-        unknown = text is None and isinstance(result, values.STREAMING)
+        unknown = text is None and isinstance(result, Reply) and result.streams
         self._recorder.answer(run, text, unknown=unknown)
         if text is None and not unknown:
-            self._recorder.alternatives(run, list(values.texts_in(result)), None)
+            self._recorder.alternatives(run, values.texts_in(result), None)
 
     @host_edge
     def span_drop(self, span_id: str, error: BaseException | None) -> None:
@@ -367,7 +365,7 @@ class Events:
                 run.kind = RunKind.MODEL
                 is_chat = isinstance(event, LLMChatStartEvent)
                 given = event.messages if is_chat else event.prompt
-                self._defer(run, "model called", self._read_prompt, given)
+                self._copies.defer(run, "model called", self._read_prompt, given)
                 run.facts = facts.model_facts(event.model_dict)
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture model called", error)
@@ -379,8 +377,8 @@ class Events:
         elif isinstance(given, str):
             self._recorder.prompt(run, (given,))
         else:
-            self._recorder.prompt(run, values.message_texts(given))
-            self._recorder.for_span(run, roles=[message.role.value for message in given])
+            self._recorder.prompt(run, tuple(message.text for message in given))
+            self._recorder.for_span(run, roles=[message.role for message in given])
 
     @host_edge
     def model_replied(self, event: Any) -> None:
@@ -396,9 +394,11 @@ class Events:
             self._recorder.lost(run.id)
             return
         try:
-            if isinstance(response, values.REPLIES):
-                self._recorder.answer(run, values.answer_of(response) or None)
-                self._copies.defer(run, "model replied", self._read_reply, response)
+            if isinstance(response, ChatResponse | CompletionResponse):
+                is_chat = isinstance(response, ChatResponse)
+                text = response.message.content if is_chat else response.text
+                self._recorder.answer(run, text or None)
+                self._recorder.defer(run, "model replied", self._read_reply, run, response)
             else:
                 self._recorder.lost(run.id)
         finally:

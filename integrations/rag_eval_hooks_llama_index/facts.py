@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.copied import Message
 from rag_eval_hooks.capture.records import Facts, Run, RunKind
 from rag_eval_hooks.capture.snapshots import Opaque, Record
+from rag_eval_hooks.sample import Context
 
 __all__ = [
     "INPUT_TOKENS",
@@ -104,12 +106,16 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
 
 def result_text(result: Any) -> str | None:
     """Return a copy of a tool's result as text."""
-    return None if isinstance(result, Opaque) else str(result)
+    if isinstance(result, Opaque):
+        return None
+    return result.text if isinstance(result, Message) else str(result)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Opaque):
         return None
+    if isinstance(value, Message | Context):
+        return value.text
     return value.held if isinstance(value, Record) else str(value)
 
 

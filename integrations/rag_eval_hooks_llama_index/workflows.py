@@ -6,31 +6,25 @@ store of its context, and in the events that its steps are given again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
-from llama_index.core.tools import ToolOutput
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.workflow import Context, Event, StartEvent
 
 from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run
 from rag_eval_hooks.capture.bounded import remember
+from rag_eval_hooks.capture.copied import Message, entries
+from rag_eval_hooks.capture.replies import rows_in
+from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.sample import Context as Passage
-from rag_eval_hooks_llama_index.document_search import candidates_in
-from rag_eval_hooks_llama_index.values import (
-    is_a,
-    items_of,
-    question_of,
-    texts_in,
-    values_by_name,
-)
+from rag_eval_hooks_llama_index.documents import document_lists
+from rag_eval_hooks_llama_index.values import LEVELS, question_of, texts_in
 
 __all__ = ["ResumedWorkflows", "is_given_input", "live_fields", "start_fields", "state_of"]
 
 _MAX_WORKFLOWS = 1_000
 """Workflows whose names of questions are remembered."""
-_LEVELS = 6
-"""Levels of nested values that are looked into."""
 
 
 class ResumedWorkflows:
@@ -44,9 +38,9 @@ class ResumedWorkflows:
         self._recorder = recorder
         self._names: dict[str, tuple[str, ...]] = {}
 
-    def begins(self, run: Run, given: Mapping[str, Any], declared: tuple[str, ...]) -> None:
+    def begins(self, run: Run, given: Mapping[str, Any], declared: Sequence[str]) -> None:
         """Note the names in the input of a workflow, or in the event that it declares for it."""
-        held = values_by_name(given.get("start_event") or given.get("kwargs")) or {}
+        held = entries(given.get("start_event") or given.get("kwargs")) or {}
         names = [name for name, text in held.items() if text and text == run.query]
         if found := (*names, *declared):
             remember(self._names, run.name, found, _MAX_WORKFLOWS)
@@ -69,20 +63,21 @@ class ResumedWorkflows:
             options: Of the workflow.
         """
         root = step.interaction.root
-        left = {**(values_by_name(event) or {}), **state}
+        left = {**(entries(event) or {}), **state}
         # The name under which the first run was asked comes first.
         names = (left.get(name) for name in self._names.get(root.name, ()))
         texts = [text for text in (chosen, *names) if isinstance(text, str)]
         asked = texts[0] if texts else question_of(left)
-        if asked is None and is_a(event, StartEvent):
-            asked = next(texts_in(event), None)
+        if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
+            asked = next(iter(texts_in(event)), None)
         if not asked:
             return
         self._recorder.question(root, asked)
-        for found in candidates_in(left, options.document_keys, _LEVELS):
-            if texts_left := [one for one in found.contexts if asked not in one.text]:
-                origin = Origin.GIVEN if found.sure else Origin.STEP
-                self._recorder.documents(step, texts_left, origin)
+        found = [(Origin.GIVEN, contexts) for contexts in document_lists(left, options)]
+        found += [(Origin.STEP, rows) for value in left.values() for rows in rows_in(value)]
+        for origin, contexts in found:
+            if passages := [one for one in contexts if asked not in one.text]:
+                self._recorder.documents(step, passages, origin)
         for text in _tool_texts(state):
             self._recorder.documents(step, [Passage(text=text)], Origin.TEXT)
 
@@ -138,13 +133,13 @@ def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: kept.value for name, kept in held.items() if isinstance(kept, _Kept)}
 
 
-def _tool_texts(value: Any, levels: int = _LEVELS) -> Iterator[str]:
+def _tool_texts(value: Any, levels: int = LEVELS) -> Iterator[str]:
     """Yield what tools said before, as an agent's store keeps it."""
-    if isinstance(value, ToolOutput):
-        yield str(value.content or "")
-    elif isinstance(value, ChatMessage):
-        if value.role == MessageRole.TOOL:
-            yield value.content or ""
+    if isinstance(value, Message):
+        if value.role == "tool":
+            yield value.text
     elif levels:
-        for part in items_of(value):
+        held = entries(value)
+        parts = value if isinstance(value, list | tuple) else ()
+        for part in parts if held is None else held.values():
             yield from _tool_texts(part, levels - 1)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 
 from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import CaptureOptions
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.document_search import candidates_in
+from rag_eval_hooks_llama_index.documents import document_lists
 
 
 def test_handler_copied_deeply_is_the_same_handler() -> None:
@@ -62,8 +63,9 @@ def test_documents_of_an_application_package_are_read_whatever_its_name(
 
     Found.__module__ = f"{package}.{module}"
     text = "The ferry to Skarn leaves at nine from the north quay."
-    (found,) = candidates_in(Record(Found, {"documents": [text]}, frozenset({"documents"})), None)
-    assert [context.text for context in found.contexts] == [text]
+    copied = Record(Found, {"documents": [text]}, frozenset({"documents"}))
+    (found,) = document_lists(copied, CaptureOptions())
+    assert [context.text for context in found] == [text]
 
 
 class Told:

@@ -130,7 +130,7 @@ class Unreadable(TextNode):
 
 @pytest.mark.parametrize("given", [Unwritable(held=object()), [NodeWithScore(node=Unreadable())]])
 def test_what_cannot_be_read_does_not_stay_open(world: World, given: Any) -> None:
-    """A result that raises when it is read is counted, and its interaction ends all the same."""
+    """A result that cannot be copied is counted, and its interaction ends all the same."""
     dispatcher = get_dispatcher("tests")
 
     @dispatcher.span
@@ -142,8 +142,8 @@ def test_what_cannot_be_read_does_not_stay_open(world: World, given: Any) -> Non
     assert len(world.evals.recorder) == 0
     (sample,) = samples(world)
     assert (sample.question, sample.answer, sample.status) == (QUESTION, None, Status.OK)
-    (name,) = world.evals.stats().incidents
-    assert name.startswith("capture exit: ")
+    raises = isinstance(given, list)
+    assert list(world.evals.stats().incidents) == ["capture exit: ValueError"] * raises
 
 
 def test_openinference_beside_us(world: World) -> None:
