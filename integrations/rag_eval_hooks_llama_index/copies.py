@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -42,7 +42,7 @@ from rag_eval_hooks.context import scalars
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index.values import STREAMING, is_framework_class
 
-__all__ = ["Copies", "NodeContext", "Reply"]
+__all__ = ["Copies", "NodeContext", "Reply", "plain"]
 
 _FORMS: dict[type, Form] = {}
 """How objects are copied, by their class."""
@@ -64,6 +64,14 @@ class NodeContext(Context):
         if self.node is None:
             return self.text
         return str(self.node.get_content(metadata_mode=MetadataMode.LLM))
+
+
+def plain(contexts: Iterable[Context]) -> list[Context]:
+    """Return contexts without the copies of nodes."""
+    return [
+        Context(text=one.text, id=one.id, score=one.score, metadata=one.metadata)
+        for one in contexts
+    ]
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ from rag_eval_hooks.capture.rewriting import replace_rewritten, without_rewritte
 from rag_eval_hooks.capture.rows import lone_row
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_llama_index.copies import NodeContext, Reply
+from rag_eval_hooks_llama_index.copies import NodeContext, Reply, plain
 from rag_eval_hooks_llama_index.roles import Role
 from rag_eval_hooks_llama_index.values import DOCUMENT_KEYS, is_of_framework
 
@@ -78,11 +78,7 @@ class Documents:
             for place, context in enumerate(contexts)
             if isinstance(context, NodeContext) and context.node is not None
         }
-        plain = [
-            Context(text=one.text, id=one.id, score=one.score, metadata=one.metadata)
-            for one in contexts
-        ]
-        self._recorder.documents(run, plain, origin, shown=shown)
+        self._recorder.documents(run, plain(contexts), origin, shown=shown)
 
     def _note_retrieved(self, run: Run, nodes: list[NodeContext] | None) -> None:
         if nodes is None:
@@ -148,7 +144,7 @@ class Documents:
             for contexts in _distinctive(value, options):
                 if new := [context for context in contexts if hash(context.text) not in known]:
                     known.update(hash(context.text) for context in new)
-                    self._recorder.documents(run, new, Origin.STEP)
+                    self._recorder.documents(run, plain(new), Origin.STEP)
 
     def _note_tool(self, run: Run, call: Ended, options: CaptureOptions) -> None:
         """Note the text of a tool, which may have searched by means that no event shows."""
@@ -163,7 +159,7 @@ class Documents:
         is_record = is_of_framework(rest) or lone_row(output.artifact) is not None
         found = [] if is_record else _distinctive(rest, options)
         for contexts in found or rows_in(output.text):
-            self._recorder.documents(run, contexts, Origin.TEXT, named=names is not None)
+            self._recorder.documents(run, plain(contexts), Origin.TEXT, named=names is not None)
 
 
 def document_lists(value: Any, options: CaptureOptions) -> Lists:

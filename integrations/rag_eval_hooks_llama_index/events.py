@@ -15,18 +15,15 @@ from opentelemetry.trace import Span
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run, RunKind
-from rag_eval_hooks.capture.copied import entries, named
-from rag_eval_hooks.capture.documents import contexts_in
-from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import facts, values
-from rag_eval_hooks_llama_index.copies import Copies, Reply
-from rag_eval_hooks_llama_index.documents import Documents, Ended, is_written_by_framework
+from rag_eval_hooks_llama_index.copies import Copies
+from rag_eval_hooks_llama_index.documents import is_written_by_framework
 from rag_eval_hooks_llama_index.parents import SpanParents
+from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.roles import Role, described, name_of
 from rag_eval_hooks_llama_index.streams import StreamedAnswers
 from rag_eval_hooks_llama_index.workflows import (
-    ResumedWorkflows,
     is_given_input,
     live_fields,
     start_fields,
@@ -57,21 +54,14 @@ class Events:
     """
 
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
-        self._options = options
         self._recorder = recorder = evals.recorder
         self._incidents = evals.incidents
         self._instrumentors = evals.instrumentors
         self._copies = Copies(recorder, options)
         self._answers = StreamedAnswers(recorder, watch_streams=watch_streams)
         self._parents = SpanParents(recorder, self._answers.streams)
-        self._documents = Documents(recorder)
-        self._resumed = ResumedWorkflows(recorder)
+        self._reader = Reader(recorder, evals.incidents, options)
         self.current = self._parents.current
-
-    def _options_of(self, run: Run | None) -> CaptureOptions:
-        """Return the options for a run: one opened by hand may have options of its own."""
-        own = None if run is None else run.interaction.options
-        return self._options if own is None else own.over(self._options)
 
     # A call begins.
 
@@ -129,7 +119,7 @@ class Events:
         """Return whether a call without a parent may be a request, or part of one by hand."""
         if self._parents.ignores(span_id, parent_id, arguments, instance):
             return False
-        wanted = self._options_of(self._recorder.around(None)).root
+        wanted = self._reader.options_of(self._recorder.around(None)).root
         if wanted is not None:
             return wanted == name
         return not self._parents.began_unseen(span_id, parent_id, arguments)
@@ -159,22 +149,22 @@ class Events:
         if role is Role.WORKFLOW:
             arguments = {k: v for k, v in arguments.items() if k not in _OF_WORKFLOWS}
         if role is Role.TOOL and self._recorder.span_content:
-            self._copies.defer(run, "arguments", self._read_tool_arguments, dict(arguments))
+            self._copies.defer(run, "arguments", self._reader.tool_arguments, dict(arguments))
         if run.outermost:
             chosen = self._call("question", run, arguments)
             declared = start_fields(instance) if role is Role.WORKFLOW else None
-            self._copies.defer(run, "enter", self._read_input, dict(arguments), chosen, declared)
+            self._copies.defer(run, "enter", self._reader.input, dict(arguments), chosen, declared)
         elif role in (Role.RETRIEVAL, Role.ENGINE):
-            read = functools.partial(self._read_query, role)
+            read = functools.partial(self._reader.query, role)
             self._copies.defer(run, "enter", read, dict(arguments))
         if run.parent is not None and self._parents.may_resume(run.parent):
             event, state = arguments.get("ev"), state_of(arguments)
             chosen = self._call("question", run.parent, {**live_fields(event), **state})
-            self._copies.defer(run, "step", self._read_step, event, state, chosen)
+            self._copies.defer(run, "step", self._reader.step, event, state, chosen)
 
     def _call(self, name: str, run: Run, value: Any) -> Any:
         """Return what a function of the application chooses; it gets the live objects."""
-        choice: Choice = getattr(self._options_of(run), name)
+        choice: Choice = getattr(self._reader.options_of(run), name)
         if not callable(choice):
             return None
         try:
@@ -182,45 +172,6 @@ class Events:
         except Exception as error:  # noqa: BLE001 - the host's edge: a function of its own
             self._incidents.report(f"choice {name}", error)
             return None
-
-    def _chosen(self, name: str, run: Run, value: Any, called: Any) -> Any:
-        """Return what the application chose: by the name of a key, or by its function."""
-        choice: Choice = getattr(self._options_of(run), name)
-        return named(value, choice, values.LEVELS) if isinstance(choice, str) else called
-
-    def _read_tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
-        self._recorder.for_span(run, arguments=facts.arguments_text(given))
-
-    def _read_query(self, role: Role, run: Run, given: Mapping[str, Any]) -> None:
-        asked = values.question_of(given)
-        if role is Role.RETRIEVAL:
-            if asked is None and len(texts := values.texts_in(given)) == 1:
-                asked = texts[0]
-            self._recorder.question(run, asked)
-        elif not run.interaction.root.query:
-            self._recorder.question(run, asked)
-
-    def _read_input(
-        self, run: Run, given: Mapping[str, Any], called: Any, declared: tuple[str, ...] | None
-    ) -> None:
-        chosen = values.question_of(self._chosen("question", run, given, called))
-        texts = values.texts_in(given)
-        asked = values.question_of(given) if chosen is None else chosen
-        if asked is None and len(texts) == 1:
-            asked = texts[0]
-        self._recorder.asked(run, texts)
-        self._recorder.question(run, asked)
-        if declared is not None:
-            self._resumed.begins(run, given, declared)
-
-    def _read_step(self, run: Run, event: Any, state: Mapping[str, Any], called: Any) -> None:
-        flow = run.parent
-        if flow is None or flow.query or flow.interaction.asked:
-            return
-        options = self._options_of(flow)
-        left = {**(entries(event) or {}), **state}
-        chosen = values.question_of(self._chosen("question", flow, left, called))
-        self._resumed.step(run, event, state, chosen, options)
 
     # A call ends.
 
@@ -271,7 +222,7 @@ class Events:
     ) -> None:
         is_own_tool = role is Role.TOOL and is_written_by_framework(instance)
         answer = self._call("answer", run, given) if run.outermost and not streams else None
-        read = functools.partial(self._read_result, (role, method, is_own_tool), streams)
+        read = functools.partial(self._reader.result, (role, method, is_own_tool), streams)
         self._copies.defer(
             run,
             "exit",
@@ -293,50 +244,6 @@ class Events:
             self._replied(str(run.id), given)
         if role is Role.WRITER:
             self._recorder.settle(run)
-
-    def _read_result(
-        self,
-        how: tuple[Role, str, bool],
-        streams: bool,
-        run: Run,
-        result: Any,
-        given: Any,
-        state: Any,
-        contexts: Any,
-        answer: Any,
-    ) -> None:
-        call = Ended(*how, result, given, state)
-        if run.parent is None and _is_no_question(run):
-            run.interaction.lists = []
-            return
-        if call.role is Role.TOOL and self._recorder.span_content:
-            self._recorder.for_span(run, result=facts.result_text(result))
-        self._note_choice(run, result, contexts)
-        self._documents.note(run, call, self._options_of(run))
-        if streams or call.role is Role.WRITER:
-            return
-        if run.outermost:
-            self._note_answer(run, result, answer)
-        elif call.role is Role.ENGINE:
-            self._recorder.answer(run, values.answer_of(result))
-
-    def _note_choice(self, run: Run, result: Any, called: Any) -> None:
-        chosen = self._chosen("contexts", run, result, called)
-        if chosen is None:
-            return
-        contexts = contexts_in(chosen)
-        if contexts is None:
-            self._incidents.report("choice contexts", TypeError())
-        else:
-            self._recorder.choose(run, contexts)
-
-    def _note_answer(self, run: Run, result: Any, called: Any) -> None:
-        chosen = values.answer_of(self._chosen("answer", run, result, called))
-        text = values.answer_of(result) if chosen is None else chosen
-        unknown = text is None and isinstance(result, Reply) and result.streams
-        self._recorder.answer(run, text, unknown=unknown)
-        if text is None and not unknown:
-            self._recorder.alternatives(run, values.texts_in(result), None)
 
     @host_edge
     def span_drop(self, span_id: str, error: BaseException | None) -> None:
@@ -365,20 +272,11 @@ class Events:
                 run.kind = RunKind.MODEL
                 is_chat = isinstance(event, LLMChatStartEvent)
                 given = event.messages if is_chat else event.prompt
-                self._copies.defer(run, "model called", self._read_prompt, given)
+                self._copies.defer(run, "model called", self._reader.prompt, given)
                 run.facts = facts.model_facts(event.model_dict)
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture model called", error)
             self._recorder.lost(event.span_id)
-
-    def _read_prompt(self, run: Run, given: Any) -> None:
-        if isinstance(given, Opaque):
-            run.interaction.left_out.add("prompt")
-        elif isinstance(given, str):
-            self._recorder.prompt(run, (given,))
-        else:
-            self._recorder.prompt(run, tuple(message.text for message in given))
-            self._recorder.for_span(run, roles=[message.role for message in given])
 
     @host_edge
     def model_replied(self, event: Any) -> None:
@@ -395,19 +293,16 @@ class Events:
             return
         try:
             if isinstance(response, ChatResponse | CompletionResponse):
-                is_chat = isinstance(response, ChatResponse)
-                text = response.message.content if is_chat else response.text
+                if isinstance(response, CompletionResponse):
+                    text: str | None = response.text
+                else:
+                    text = response.message.content
                 self._recorder.answer(run, text or None)
-                self._recorder.defer(run, "model replied", self._read_reply, run, response)
+                self._recorder.defer(run, "model replied", self._reader.reply, run, response)
             else:
                 self._recorder.lost(run.id)
         finally:
             self._recorder.end(run)
-
-    def _read_reply(self, run: Run, response: Any) -> None:
-        calls = facts.tool_calls_of(response)
-        self._recorder.reply(run, facts.reply_facts(response), [one["arguments"] for one in calls])
-        self._recorder.for_span(run, tool_calls=calls)
 
     @host_edge
     def model_failed(self, event: Any) -> None:
@@ -422,13 +317,6 @@ class Events:
         if run is None and span_id is not None and not self._parents.is_part(span_id):
             self._parents.began_unseen(span_id, span_id, {})
         return run
-
-
-def _is_no_question(root: Run) -> bool:
-    """Return whether a root was asked nothing, and neither retriever nor model was: preparation."""
-    asked = root.query or root.interaction.asked
-    kinds = {run.kind for run in root.interaction.runs}
-    return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
 
 
 def _openinference_span(root: Run) -> tuple[bool, Span | None]:

@@ -18,6 +18,7 @@ from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.replies import rows_in
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.sample import Context as Passage
+from rag_eval_hooks_llama_index.copies import plain
 from rag_eval_hooks_llama_index.documents import document_lists
 from rag_eval_hooks_llama_index.values import LEVELS, question_of, texts_in
 
@@ -77,7 +78,7 @@ class ResumedWorkflows:
         found += [(Origin.STEP, rows) for value in left.values() for rows in rows_in(value)]
         for origin, contexts in found:
             if passages := [one for one in contexts if asked not in one.text]:
-                self._recorder.documents(step, passages, origin)
+                self._recorder.documents(step, plain(passages), origin)
         for text in _tool_texts(state):
             self._recorder.documents(step, [Passage(text=text)], Origin.TEXT)
 
