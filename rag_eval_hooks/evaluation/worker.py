@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
@@ -176,7 +177,9 @@ class Worker:
             call.give_up(RuntimeError(CLOSED))
             raise RuntimeError(CLOSED)
         if not self._start():
-            self._give_up(RuntimeError("The system has no thread left."))
+            with self._lock, suppress(ValueError):
+                self._calls.remove(call)
+                call.give_up(RuntimeError("The system has no thread left."))
         return call.future
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ class Intake:
             # The span of another instrumentor waits for the decision.
             if not self._pipeline.watch() or span.is_foreign:
                 self.tick()
-            elif len(self._waiting) > _MOST_WAITING:
+            else:
                 self._relieve()
         except Exception as error:  # noqa: BLE001 - the host's edge: span processors are the user's
             self._incidents.report("capture", error)
@@ -97,6 +97,7 @@ class Intake:
         """Queue a request that was sampled out when it started, and that retrieved. O(1)."""
         self._waiting.append((functools.partial(_sampled_out, left), None))
         self._pipeline.watch()
+        self._relieve()
 
     def drain(self) -> None:
         """Submit all requests, and wait for those that other threads are submitting.
@@ -127,11 +128,11 @@ class Intake:
 
     def _relieve(self) -> None:
         """Keep the queue from growing; a thread that submits may hang in a rule."""
-        if not self._submitting:
-            self._submit_next()
-            self._submit_next()
-        elif len(self._waiting) > _MOST_STUCK:
+        if len(self._waiting) > _MOST_STUCK and self._submitting:
             self._submit_next(refusal="queue_full")
+        elif len(self._waiting) > _MOST_WAITING and not self._submitting:
+            self._submit_next()
+            self._submit_next()
 
     def _submit_next(self, refusal: str | None = None) -> bool:
         """Submit or refuse the oldest request; return False if none waits."""
@@ -144,9 +145,8 @@ class Intake:
             except IndexError:
                 return False
             request = make()
-            if interaction is not None and interaction.status is Status.OK:
-                has_question = question_of(interaction)[0].strip()
-                refusal = refusal or (None if has_question else "no_question")
+            if refusal is None and interaction is not None and interaction.status is Status.OK:
+                refusal = None if question_of(interaction)[0].strip() else "no_question"
             if refusal is None:
                 self._pipeline.submit(request)
             else:

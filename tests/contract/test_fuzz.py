@@ -52,13 +52,7 @@ RUNS = size(500, 3_000)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which replies are corrupted, and how.
-
-    Attributes:
-        kind: The corruption.
-        call: The only call that it hits, counted from 1; None for all.
-        draw: Where chance comes from.
-    """
+    """Which replies are corrupted, and how: one call, counted from 1, or all for None."""
 
     kind: str
     call: int | None
@@ -66,7 +60,6 @@ class Plan:
 
     @classmethod
     def at(cls, number: int, calls: int) -> Plan:
-        """The plan of one run: all corruptions in turn, passing and lasting."""
         draw = random.Random(number)
         passing = (number // len(KINDS)) % 2 == 0
         return cls(
@@ -110,13 +103,7 @@ class WordEmbedder:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the results of corruptions.
-
-    Attributes:
-        counts: By corruption and whether it was lasting: right, absent, wrong and calls.
-        wrong: What was wrong, for the reader of a failing test.
-        seen: Findings or metrics that were looked at.
-    """
+    """Verdicts by corruption and by whether it was lasting, those that are wrong, and all names."""
 
     counts: dict[tuple[str, bool], Counter[str]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -131,7 +118,6 @@ class Tally:
 
 
 def bare(content: Any) -> Any:
-    """A finding's content without the judge's words, which may be lost."""
     if is_dataclass(content) and not isinstance(content, type):
         names = [f.name for f in fields(content) if f.name not in ("reason", "quote", "warning")]
         return {name: bare(getattr(content, name)) for name in names}
@@ -139,7 +125,6 @@ def bare(content: Any) -> Any:
 
 
 def judged(kind: Finding, found: Any, true: Any) -> str:
-    """Return whether a finding is right, absent with its cause, or wrong."""
     if isinstance(found, NotScored):
         return "absent" if found.cause is Cause.JUDGE_FAILED and found.detail else "wrong"
     if kind in GRADE.wanted and None in found and found != (None, None):
@@ -167,7 +152,6 @@ async def ask(task: JudgeTask, chat: CorruptChat, options: Mapping[str, Any]) ->
 
 
 async def over_findings(runs: int) -> Tally:
-    """Every run: one task by one option, with one corruption."""
     tally = Tally()
     truth: dict[tuple[str, int], tuple[Findings, int]] = {}
     for number in range(runs):
@@ -186,7 +170,6 @@ async def over_findings(runs: int) -> Tally:
 
 
 def over_metrics(runs: int) -> Tally:
-    """Every run: all metrics of one sample, with one corruption."""
     tally = Tally()
     chat = CorruptChat()
     judge = LLMJudge(chat, **OPTIONS[0])
@@ -202,7 +185,6 @@ def over_metrics(runs: int) -> Tally:
 
 
 def scored(name: str, outcome: Outcome, found: Outcomes, true: Outcomes) -> str:
-    """Return whether an outcome is right, absent with its cause, or wrong."""
     right = true[name]
     if isinstance(right, NotScored):
         return "right" if outcome == right else "wrong"
@@ -220,7 +202,6 @@ def scored(name: str, outcome: Outcome, found: Outcomes, true: Outcomes) -> str:
 
 
 def also_right(name: str, right: Score, found: Outcomes, true: Outcomes) -> list[float]:
-    """Values by the parts that are there: one rating of two, some parts of a composite."""
     if name.startswith("nvidia."):
         most = max(right.explanation["steps"])
         return [row["rating"] / most for row in right.explanation["ratings"]]
@@ -240,14 +221,12 @@ def check(tally: Tally) -> None:
 
 
 async def test_no_corruption_makes_a_wrong_finding() -> None:
-    """A finding from corrupt replies is the true one, or absent as `judge_failed`."""
     tally = await over_findings(RUNS)
     assert tally.seen == {kind.value for kind in PARTS}
     check(tally)
 
 
 def test_no_corruption_makes_a_wrong_score() -> None:
-    """A score from corrupt replies is the true one, or absent as `judge_failed`."""
     tally = over_metrics(RUNS)
     assert {name.partition(".")[0] for name in tally.seen} > {"ragas", "graphrag", "whitepaper"}
     check(tally)

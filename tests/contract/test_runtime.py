@@ -148,7 +148,6 @@ def test_intake_that_two_threads_empty_at_once_loses_and_raises_nothing(
 
 
 def test_samples_wait_for_descriptors_and_need_no_further_sample(tmp_path: Path) -> None:
-    """Without descriptors at the first sample there is one line, and the timer tries again."""
     pytest.importorskip("resource")
     script = """
         import os, resource, time

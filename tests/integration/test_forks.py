@@ -94,7 +94,6 @@ def test_writes_of_a_forked_child_are_kept(kind: str, tmp_path: Path) -> None:
 
 
 def run(folder: Path, code: str) -> str:
-    """Return what a script prints, run as its own process."""
     return run_script(folder, code, quiet=False)
 
 

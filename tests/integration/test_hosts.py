@@ -54,14 +54,12 @@ LISTENING = r"(?:Listening at:|running on) http://127\.0\.0\.1:(\d+)"
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpCollector]:
-    """Receives what the application's processes export."""
     with OtlpCollector() as collector:
         monkeypatch.setenv("COLLECTOR", collector.url)
         yield collector
 
 
 def scored_spans(collector: OtlpCollector) -> int:
-    """Return the number of RAG spans; each must have its score."""
     spans = [s for s in collector.received if s.name.startswith("invoke_workflow")]
     assert all(SCORE in {item.key for item in span.attributes} for span in spans)
     return len({span.span_id for span in spans})
@@ -103,7 +101,6 @@ def serve(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def port_of(folder: Path) -> int:
-    """Return the port that the server has taken, once it tells so."""
     told = folder / "stderr"
     until(lambda: re.search(LISTENING, told.read_text()), "the server's start")
     return int(re.findall(LISTENING, told.read_text())[-1])
@@ -140,7 +137,6 @@ def application(environ, start_response):
 def test_gunicorn_worker_evaluates_each_request_it_serves(
     tmp_path: Path, collector: OtlpCollector, worker: str, preload: bool
 ) -> None:
-    """SIGTERM to the master loses no result and no span."""
     pytest.importorskip("gunicorn")
     pytest.importorskip("gevent" if worker == "gevent" else "gunicorn")
     write(tmp_path, WSGI)

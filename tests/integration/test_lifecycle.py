@@ -28,7 +28,6 @@ def make(latency, **config):
 
 
 def run(folder: Path, script: str) -> None:
-    """Run a script as its own process; one that does not end fails."""
     run_script(folder, script, prelude=PRELUDE)
 
 
@@ -38,7 +37,6 @@ def results(folder: Path) -> list[dict[str, Any]]:
 
 
 def rag_spans(folder: Path) -> list[dict[str, Any]]:
-    """Attributes of the RAG spans in the trace file, with the span's id."""
     found = []
     for line in (folder / "traces.jsonl").read_text().splitlines():
         for resource in json.loads(line)["resourceSpans"]:

@@ -71,7 +71,6 @@ def test_wait_does_not_end_with_a_later_request() -> None:
     explained=st.integers(1, 2),
 )
 def test_memory_of_explanations_is_bounded(traces: list[str], shared: bool, explained: int) -> None:
-    """Ids are forgotten with their requests, in a trace without end and in many traces."""
     books = Books(explained)
     known: list[tuple[str, str]] = []
     for number, key in enumerate(traces):
@@ -98,7 +97,6 @@ VERSIONS = st.text(max_size=20)
 def test_judge_failure_counts_as_partial_by_the_score_alone(
     version: str, judged: bool, cause: Cause
 ) -> None:
-    """Whatever version judged a score, a judged score beside a failed one is a scored sample."""
     score = Score(
         value=1.0, normalised=1.0, annotator_kind=AnnotatorKind.CODE, judged=judged, version=version
     )

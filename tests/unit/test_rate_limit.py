@@ -32,7 +32,6 @@ def admitted_at(limits: dict[str, int], times: list[float]) -> list[float]:
 
 
 def most_in(times: list[float], span: float) -> int:
-    """The most that any window of this length holds, one end of it excluded."""
     return max((sum(t <= other < t + span for other in times) for t in times), default=0)
 
 
