@@ -378,7 +378,7 @@ class RagEval:
         Returns:
             Whether it will be evaluated; False after `shutdown`.
         """
-        return self._pipeline.take(request)
+        return self._pipeline.submit(request)
 
 
 def _sample_of(sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> Sample:

@@ -220,6 +220,9 @@ class Pipeline:
         return ending is None
 
     def _decide(self, request: Request) -> Ending | None:
+        if request.is_final and request.decision is not None:
+            request.decision = request.decision.limited_to(self.parts.scorer.metric_ids)
+            return None
         selection = self.parts.selection
         decision = request.decision = selection.decide(request)
         if decision is None:
@@ -231,7 +234,7 @@ class Pipeline:
             return Ending.dropped(refusal)
         size = request.size
         reason = self.worker.reserve(size)
-        if reason in (None, QUEUE_FULL) and not request.is_recovered:
+        if reason in (None, QUEUE_FULL) and not (request.is_recovered or request.is_final):
             share = self._queued.count(admitted=reason is None)
             if share is not None and share < 1.0 and request.decision is not None:
                 request.decision = request.decision.admitted(share)
@@ -243,19 +246,6 @@ class Pipeline:
                 raise
             reason = self.worker.put(self._requests, request, size)
         return None if reason is None else Ending.dropped(reason)
-
-    def take(self, request: Request) -> bool:
-        """Queue a request that another process decided about; see `RagEval.take`."""
-        if not self.watch():
-            return False
-        assert request.decision is not None
-        request.decision = request.decision.limited_to(self.parts.scorer.metric_ids)
-        self._observers.accepted(request)
-        # Its batch bounds how many there are.
-        reason = self.worker.put(self._requests, request, request.size, reserved=False)
-        if reason is not None:
-            self._observers.settle(request, Ending.dropped(reason))
-        return reason is None
 
     def refuse(self, reason: str, request: Request | None = None) -> None:
         """Count a request that is not decided, and end its span; None if it could not be read."""
