@@ -97,11 +97,7 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return how many more items may wait of those that can wait elsewhere.
-
-        They get half of the queue, by number and by text: the rest is for items without another
-        place.
-        """
+        """Return how many more items may wait that can wait elsewhere: half of the queue."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
@@ -133,17 +129,10 @@ class Worker:
             self.waiting_chars -= size
 
     def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
-        """Queue an item.
+        """Queue an item of `size` characters; return None, or `shutdown` if the worker stopped.
 
-        Args:
-            handler: What to do with it.
-            item: The item.
-            size: Characters that it keeps in memory, as reserved.
-            reserved: Whether it has a slot. An item without one was promised before: it is queued
-                even if the queue is full, and after `close`.
-
-        Returns:
-            None if it is queued, else `shutdown`.
+        An item without a reserved slot was promised before: it is queued even if the queue is
+        full, and after `close`.
         """
         with self._lock:
             if reserved:
@@ -187,11 +176,7 @@ class Worker:
         self._closed = True
 
     def stop(self, timeout: float) -> None:
-        """End the thread: cancel work in flight and end what was never started.
-
-        Args:
-            timeout: Seconds to wait for the thread.
-        """
+        """Cancel work in flight, end the waiting items, and wait so many seconds for the thread."""
         with self._lock:
             self._closed = self._stopping = True
             left = list(self._queue)
@@ -204,7 +189,7 @@ class Worker:
             thread.join(timeout)
 
     def revive(self) -> None:
-        """Make sure that waiting items are worked on. Called by a timer."""
+        """Make sure that waiting items are worked on; called by a timer."""
         if not (self._queue or self._calls):
             return
         self._start()
@@ -299,10 +284,7 @@ class Worker:
             task.add_done_callback(lambda _: wake.set())
 
     async def _work_off(self) -> None:
-        """Work on items until none waits.
-
-        One task for many items: a task for each costs more than a small metric.
-        """
+        """Work on items until none waits: a task for each costs more than a small metric."""
         loop = asyncio.get_running_loop()
         yield_at = loop.time() + _LONGEST_TURN
         while (item := self._next()) is not None:
@@ -325,11 +307,6 @@ class Worker:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop.
-
-    Raises:
-        OSError: The process has too few file descriptors.
-    """
     # asyncio prints a traceback when a half-made loop is deleted.
     with selectors.DefaultSelector():
         for end in socket.socketpair():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import fmean, stdev
@@ -15,7 +16,6 @@ from rag_eval_hooks import (
     AskedMetric,
     ConfigError,
     Metric,
-    NotScored,
     RagEval,
     RagEvalConfig,
     Sample,
@@ -83,18 +83,66 @@ def test_every_outcome_tells_its_own_probability(make: Make) -> None:
     assert {r.outcomes[WORDS].probability for r in memory.results} == {1.0}
 
 
-def test_rules_see_the_request(make: Make) -> None:
-    rules = [
-        {"tags": ["beta"], "rate": 1.0, "name": "beta"},
-        {"metadata": {"user_id": "u1"}, "rate": 1.0, "name": "user"},
-        {"latency_above": 3.0, "rate": 1.0, "name": "slow"},
-    ]
-    evals = make(sample_rate=0.0, rules=rules)
-    told: list[dict[str, Any]] = [{"tags": ["beta"]}, {"user_id": "u1"}, {"latency": 3.5}, {}]
-    assert [evals.offer(quay(**fields)) for fields in told] == [True, True, True, False]
+SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
+RULES = [
+    {"tags": ["beta"], "rate": 1.0, "name": "beta"},
+    {"metadata": {"user_id": "u1"}, "rate": 1.0, "name": "user"},
+    {"latency_above": 3.0, "rate": 1.0, "name": "slow"},
+    {"error": "Timeout", "rate": 1.0},
+]
+DONT_KNOW = {"dont_know": True, "then": "ragas"}
+TIMED_OUT = {"status": Status.ERROR, "error_type": "ReadTimeout"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "offered"),
+    [
+        (
+            {"rules": RULES},
+            [
+                ({"tags": ["beta"]}, "rule:beta"),
+                ({"user_id": "u1"}, "rule:user"),
+                ({"latency": 3.5}, "rule:slow"),
+                (TIMED_OUT, "rule:4"),
+                ({}, "sampled_out"),
+                ({"status": Status.ERROR, "error_type": "KeyError"}, None),
+            ],
+        ),
+        (
+            {"tail": [SUSPECT, DONT_KNOW]},
+            [
+                ({"answer": WRONG}, f"tail:{WORDS}"),
+                ({"answer": "I don't know.", "reference": None}, "tail:dont_know"),
+                ({}, "sampled_out"),
+            ],
+        ),
+        ({"sample_rate": 1.0, "rate_limit": {"minute": 2}}, [({}, "ratio")] * 5),
+        (
+            {"tail": [SUSPECT], "rate_limit": {"minute": 2}},
+            [({"answer": WRONG}, f"tail:{WORDS}"), ({}, "sampled_out")] * 3,
+        ),
+    ],
+)
+def test_each_request_is_decided_by_its_rule(
+    settings: dict[str, Any], offered: list[tuple[dict[str, Any], str | None]], make: Make
+) -> None:
+    """A chosen sample is certain to be judged; one past the rate limit is dropped."""
+    memory = MemorySink()
+    evals = make(None, [memory], **({"sample_rate": 0.0} | settings))
+    for fields, _ in offered:
+        evals.offer(quay(**fields))
     evals.flush(300)
-    names = ("rule:beta", "rule:user", "rule:slow", "sampled_out")
-    assert evals.stats().decisions == dict.fromkeys(names, 1)
+    stats, limited = evals.stats(), "rate_limit" in settings
+    reasons = Counter(reason for _, reason in offered if reason is not None)
+    chosen = [reason for _, reason in offered if reason not in (None, "sampled_out")]
+    beyond = len(chosen[2:]) if limited else 0
+    assert stats.decisions == reasons | ({"rate_limit": beyond} if beyond else {})
+    assert stats.dropped.get("rate_limit", 0) == beyond
+    assert sorted(r.reason for r in memory.results) == sorted(chosen[:2] if limited else chosen)
+    for result in memory.results:
+        outcome = result.outcomes[FAITH]
+        assert (outcome.probability, outcome.probability_estimated) == (1.0, limited)
+        assert result.sample.answer is None or result.sample.status is Status.OK
 
 
 def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
@@ -112,17 +160,6 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
     assert evals.stats().decisions == {"rule:1": 1, "sampled_out": 1}
 
 
-def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(None, [memory], rules=[{"error": "Timeout", "rate": 1.0}])
-    assert not evals.offer(quay(status=Status.ERROR, error_type="KeyError"))
-    assert evals.offer(quay(status=Status.ERROR, error_type="ReadTimeout"))
-    evals.flush(300)
-    assert evals.stats().dropped == {"error": 1}
-    assert memory.results[0].sample.answer is None
-    assert all(isinstance(o, NotScored) for o in memory.results[0].outcomes.values())
-
-
 def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
     class Broken:
         def __str__(self) -> str:
@@ -133,19 +170,6 @@ def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
     evals.flush(300)
     stats = evals.stats()
     assert (stats.scored, stats.incidents) == (1, {"rules: RuntimeError": 1})
-
-
-SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
-
-
-def test_every_dont_know_is_evaluated(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(None, [memory], sample_rate=0.0, tail=[{"dont_know": True, "then": "ragas"}])
-    for answer in ("I don't know.", RIGHT, None):
-        evals.offer(quay(answer=answer))
-    evals.flush(300)
-    assert [r.sample.answer for r in memory.results] == ["I don't know."]
-    assert memory.results[0].outcomes[FAITH].reason == "tail:dont_know"
 
 
 def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
@@ -171,9 +195,14 @@ def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
     assert cheap.keys() == scored - {"whitepaper.weighted_score"}
 
 
+async def _ask(_sample: Sample) -> Score:
+    return UNIT.score(0.0)
+
+
 @pytest.mark.parametrize(
     ("rule", "field"),
     [
+        ({"then": ["all"], "metric": "my.own", "below": 0.5}, "tail[0].metric"),
         ({"then": ["ragas"]}, "tail[0]"),
         ({"then": ["ragas"], "metric": WORDS}, "tail[0]"),
         ({"then": ["ragas"], "dont_know": True, "thumbs_down": True}, "tail[0]"),
@@ -186,32 +215,10 @@ def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
     ],
 )
 def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str) -> None:
+    own = AskedMetric(id="my.own", ask=_ask, needs=frozenset())
     with pytest.raises(ConfigError) as caught:
-        RagEval(METRICS, ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
+        RagEval([*METRICS, own], ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
     assert caught.value.field == field
-
-
-def test_a_metric_that_asks_somebody_is_no_condition() -> None:
-    async def ask(_sample: Sample) -> Score:
-        return UNIT.score(0.0)
-
-    own = AskedMetric(id="my.own", ask=ask, needs=frozenset())
-    rule = {"metric": "my.own", "below": 0.5, "then": ["all"]}
-    with pytest.raises(ConfigError) as caught:
-        RagEval([own], ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
-    assert caught.value.field == "tail[0].metric"
-
-
-def test_the_rate_limit_drops_and_counts(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(None, [memory], rate_limit={"minute": 5})
-    assert sum(evals.offer(quay()) for _ in range(50)) == 5
-    evals.flush(300)
-    stats = evals.stats()
-    assert (stats.scored, stats.dropped) == (5, {"rate_limit": 45})
-    outcome = memory.results[-1].outcomes[WORDS]
-    assert outcome.probability_estimated
-    assert outcome.probability == 1.0
 
 
 @pytest.mark.parametrize("tail", [[], [SUSPECT]])
@@ -239,15 +246,6 @@ def test_a_full_queue_enters_the_probability(make: Make, tail: list[Any]) -> Non
     assert not estimated[0]
     assert estimated[first]
     assert not estimated[-1]
-
-
-def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:
-    evals = make(sample_rate=0.0, tail=[SUSPECT], rate_limit={"minute": 2})
-    for answer in (RIGHT, WRONG, RIGHT, WRONG, WRONG, WRONG):
-        evals.offer(quay(answer=answer))
-    evals.flush(300)
-    stats = evals.stats()
-    assert (stats.scored, stats.sampled_out, stats.dropped) == (2, 2, {"rate_limit": 2})
 
 
 def _value(sample: Sample, _findings: Findings) -> Score:
