@@ -38,8 +38,9 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 ROW_KEY: Final = "dataset_row"
 """Key of the metadata that holds number and digest of a sample's row."""
 _TEXT_KEYS: Final = ("text", "page_content", "content", "page")
-_MOST_METADATA: Final = 300
-"""Characters of a value that is taken for metadata."""
+_LONG: Final = 300
+"""Characters from which a value is a text and no metadata."""
+_BATCH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,9 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
         if field not in COLUMNS:
             raise ConfigError("map", field, "one of " + ", ".join(COLUMNS))
     for number, values in enumerate(_read(path)):
-        if not number and isinstance(values, Mapping):
-            _check(mapped, values)
+        for field, column in mapped.items() if not number and isinstance(values, Mapping) else ():
+            if _at(values, column) is None and column.partition(".")[0] not in values:
+                raise ConfigError("map", f"{field}={column}", "a column of " + ", ".join(values))
         yield _row(number, values, mapped)
 
 
@@ -88,35 +90,29 @@ def count_rows(path: Path) -> int | None:
     return None
 
 
-def _check(mapped: Mapping[str, str], values: Mapping[str, Any]) -> None:
-    for field, column in mapped.items():
-        if _at(values, column) is None and column.partition(".")[0] not in values:
-            raise ConfigError("map", f"{field}={column}", "a column of " + ", ".join(values))
-
-
 def _row(number: int, values: object, mapped: Mapping[str, str]) -> DataRow:
     text = json.dumps(values, sort_keys=True, default=str, ensure_ascii=False)
     data = text.encode("utf-8", "replace")
     digest = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) or 1
-    if not isinstance(values, Mapping):
-        return DataRow(number, digest, error=f"row {number + 1}: wants a JSON object")
     try:
         return DataRow(number, digest, _sample(values, mapped, f"{number}-{digest:016x}"))
     except (TypeError, ValueError) as error:
         return DataRow(number, digest, error=f"row {number + 1}: {error}")
 
 
-def _sample(values: Mapping[str, Any], mapped: Mapping[str, str], key: str) -> Sample:
+def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
+    if not isinstance(values, Mapping):
+        raise TypeError("A row must be a JSON object.")
     names = _names(values, mapped)
     found = {field: _at(values, name) for field, name in names.items()}
     if not isinstance(found.get("question"), str) or not found["question"].strip():
         known = ", ".join(map(str, values)) or "none"
-        raise TypeError(f"question: no column has one; columns are {known}; say --map question=...")
+        raise TypeError(f"No column has a question; columns are {known}; say --map question=...")
     used = {name.partition(".")[0] for name in names.values()}
     identity = found.get("question_id")
     return Sample(
         question=found["question"],
-        contexts=_contexts(found.get("contexts")),  # type: ignore[arg-type]
+        contexts=_contexts(found.get("contexts")),
         answer=_text("answer", found.get("answer")),
         reference=_text("reference", found.get("reference")),
         question_id=None if identity is None else str(identity),
@@ -125,71 +121,59 @@ def _sample(values: Mapping[str, Any], mapped: Mapping[str, str], key: str) -> S
 
 
 def _names(values: Mapping[str, Any], mapped: Mapping[str, str]) -> dict[str, str]:
-    names = {
-        field: mapped.get(field)
-        or next((name for name in known if _at(values, name) is not None), "")
+    """Return the column of each field."""
+    found = {
+        field: next((name for name in known if _at(values, name) is not None), "")
         for field, known in COLUMNS.items()
-    }
-    if "outputs" in values and "reference_outputs" not in values and not names["reference"]:
-        # An example of LangSmith: its outputs are what is expected, not what was answered.
-        names["reference"], names["answer"] = names["answer"], mapped.get("answer", "")
-    return {field: name for field, name in names.items() if name}
+    } | dict(mapped)
+    if "outputs" in values and "reference_outputs" not in values and not found["reference"]:
+        # An example of LangSmith: its outputs are expected, and nothing was answered yet.
+        found["reference"], found["answer"] = found["answer"], mapped.get("answer", "")
+    return {field: name for field, name in found.items() if name}
 
 
 def _at(values: Mapping[str, Any], name: str) -> Any:
     if name in values:
-        return _known(values[name])
+        # The missing value of a table is NaN, which differs from itself.
+        return values[name] if values[name] == values[name] else None
     first, _, rest = name.partition(".")
     inner = values.get(first)
     return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
-
-
-def _known(value: Any) -> Any:
-    """Return a value; None for the missing one of a table, which differs from itself."""
-    return None if isinstance(value, float) and value != value else value
 
 
 def _text(field: str, value: Any) -> str | None:
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return str(value[0])
     if value is not None and not isinstance(value, str | int | float):
-        raise TypeError(f"{field}: got {type(value).__name__}; wants a text")
+        raise TypeError(f"{field} must be a text, not {type(value).__name__}.")
     return None if value is None else str(value)
 
 
-def _contexts(value: Any) -> list[Context] | None:
+def _contexts(value: Any) -> tuple[Context, ...] | None:
     if isinstance(value, str):
         value = _listed(value)
-    if value is None:
-        return None
-    if not isinstance(value, Iterable):
-        raise TypeError(f"contexts: got {type(value).__name__}; wants texts")
-    return [_context(each) for each in value]
+    if value is not None and not isinstance(value, Iterable):
+        raise TypeError(f"contexts must be texts, not {type(value).__name__}.")
+    return None if value is None else tuple(map(_context, value))
 
 
 def _listed(text: str) -> list[Any]:
     """Return the list that a cell of a table holds as text, or the text itself as the only one."""
-    if not text.strip():
-        return []
     for parse in (json.loads, ast.literal_eval):
-        try:
-            value = parse(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if isinstance(value, list):
-            return value
-    return [text]
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            if isinstance(value := parse(text), list):
+                return value
+    return [text] if text.strip() else []
 
 
 def _context(value: Any) -> Context:
     if isinstance(value, str):
         return Context(text=value)
-    if not isinstance(value, Mapping):
-        raise TypeError(f"contexts: got {type(value).__name__}; wants texts or objects with text")
-    inner = value.get("node", value)
+    inner = value.get("node", value) if isinstance(value, Mapping) else {}
     text = next((inner[key] for key in _TEXT_KEYS if isinstance(inner.get(key), str)), None)
     if text is None:
-        raise TypeError(f"contexts: got {', '.join(map(str, value))}; wants texts")
+        got = ", ".join(map(str, inner)) or type(value).__name__
+        raise TypeError(f"contexts must be texts or objects with a text, not {got}.")
     identity, score = inner.get("id") or inner.get("id_"), value.get("score")
     return Context(
         text=text,
@@ -200,58 +184,34 @@ def _context(value: Any) -> Context:
 
 
 def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
-    nested = [values.get(name) for name in ("labels", "metadata")]
     free = {str(key): value for key, value in values.items() if key not in used}
-    for inner in nested:
+    for inner in (values.get("labels"), values.get("metadata")):
         free |= inner if isinstance(inner, Mapping) else {}
     return {
         key: value
         for key, value in free.items()
-        if isinstance(_known(value), str | int | float | bool) and len(str(value)) < _MOST_METADATA
+        if isinstance(value, str | int | float) and value == value and len(str(value)) < _LONG
     }
 
 
 def _read(path: Path) -> Iterator[Any]:
+    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    read = _of_folder if path.is_dir() else _READERS.get(kind)
+    if read is None:
+        wants = "a .jsonl, .csv or .parquet file, or a folder of `datasets`"
+        raise ConfigError("data", str(path), wants)
     try:
-        yield from _values(path)
+        yield from read(path)
     except ConfigError:
         raise
     except (OSError, ValueError, csv.Error) as error:
         raise ConfigError("data", str(path), f"a file that can be read; {error}") from error
 
 
-def _values(path: Path) -> Iterator[Any]:
-    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if path.is_dir():
-        yield from _of_folder(path)
-    elif kind in (".jsonl", ".ndjson", ".json"):
-        yield from _of_lines(path)
-    elif kind == ".csv":
-        with _opened(path) as file:
-            yield from _of_csv(file)
-    elif kind == ".parquet":
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path) as table:
-            for batch in table.iter_batches(batch_size=200):
-                yield from batch.to_pylist()
-    else:
-        wants = "a .jsonl, .csv or .parquet file, or a folder of `datasets`"
-        raise ConfigError("data", str(path), wants)
-
-
-def _of_csv(file: IO[str]) -> Iterator[dict[str, str]]:
-    reader = csv.DictReader(file)
-    while True:
-        # The limit is one of the whole process: each row gives it back.
-        limit = csv.field_size_limit(sys.maxsize)
-        try:
-            row = next(reader, None)
-        finally:
-            csv.field_size_limit(limit)
-        if row is None:
-            return
-        yield row
+def _opened(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _of_lines(path: Path) -> Iterator[Any]:
@@ -264,6 +224,29 @@ def _of_lines(path: Path) -> Iterator[Any]:
                     yield None
 
 
+def _of_csv(path: Path) -> Iterator[dict[str, str]]:
+    with _opened(path) as file:
+        reader = csv.DictReader(file)
+        while True:
+            # The limit is one of the whole process: each row gives it back.
+            limit = csv.field_size_limit(sys.maxsize)
+            try:
+                row = next(reader, None)
+            finally:
+                csv.field_size_limit(limit)
+            if row is None:
+                return
+            yield row
+
+
+def _of_parquet(path: Path) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as table:
+        for batch in table.iter_batches(batch_size=_BATCH):
+            yield from batch.to_pylist()
+
+
 def _of_folder(path: Path) -> Iterator[Any]:
     files = sorted(path.rglob("*.arrow"))
     if not files:
@@ -273,11 +256,14 @@ def _of_folder(path: Path) -> Iterator[Any]:
     for file in files:
         with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
             for batch in stream:
-                for start in range(0, batch.num_rows, 200):
-                    yield from batch.slice(start, 200).to_pylist()
+                for start in range(0, batch.num_rows, _BATCH):
+                    yield from batch.slice(start, _BATCH).to_pylist()
 
 
-def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+_READERS: Final = {
+    ".jsonl": _of_lines,
+    ".ndjson": _of_lines,
+    ".json": _of_lines,
+    ".csv": _of_csv,
+    ".parquet": _of_parquet,
+}

@@ -126,7 +126,7 @@ def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
     assert done.code == 1
     assert "5 rows evaluated" in done.out
     assert "2 cannot be read" in done.out
-    assert "row 6: question" in done.err
+    assert "row 6: No column has a question" in done.err
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])

@@ -163,11 +163,11 @@ def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
     ("row", "words"),
     [
         ({"prompt": Q}, "columns are prompt; say --map question"),
-        ({"question": " "}, "no column has one"),
-        ({"question": Q, "contexts": 7}, "contexts: got int"),
-        ({"question": Q, "contexts": [{"title": "x"}]}, "contexts: got title"),
-        ({"question": Q, "answer": {"deep": 1}}, "answer: got dict"),
-        (["a list"], "wants a JSON object"),
+        ({"question": " "}, "No column has a question"),
+        ({"question": Q, "contexts": 7}, "contexts must be texts, not int"),
+        ({"question": Q, "contexts": [{"title": "x"}]}, "objects with a text, not title"),
+        ({"question": Q, "answer": {"deep": 1}}, "answer must be a text, not dict"),
+        (["a list"], "must be a JSON object"),
     ],
 )
 def test_a_row_that_is_no_sample_is_named(tmp_path: Path, row: Any, words: str) -> None:
