@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.sources import merged
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 KEY = "sk-secret"
+TAIL = (TailSettings(dont_know=True, then=("r",)),)
+HEADERS = {"v": "2024-06-01", "x": "y=z"}
 
 
 @pytest.fixture(autouse=True)
@@ -28,17 +33,14 @@ def _file(text: str) -> str:
     return "settings.toml"
 
 
-def test_settings_without_sources_are_the_defaults() -> None:
-    config = RagEvalConfig()
-    assert (config.judge, config.sample_rate, config.metrics) == ("local", 1.0, ())
-
-
 def test_arguments_win_over_variables_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_EVAL_SAMPLE_RATE", "0.2")
     monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
     path = _file("sample_rate = 0.1\nqueue_size = 7\njudge_timeout = 9\n")
     config = RagEvalConfig(config_file=path, sample_rate=0.3)
     assert (config.sample_rate, config.queue_size, config.judge_timeout) == (0.3, 8, 9)
+    own = RagEval(judge=ScriptedJudge(), config=config, queue_size=9).config
+    assert (own.sample_rate, own.queue_size, own.judge_timeout) == (0.3, 9, 9)
     assert merged(RagEvalConfig, {"sample_rate": 0.3}, path)[1] == {
         "sample_rate": "argument",
         "queue_size": "variable RAG_EVAL_QUEUE_SIZE",
@@ -102,6 +104,13 @@ def test_an_empty_variable_is_an_unset_one(name: str, monkeypatch: pytest.Monkey
         ("BUDGET", "calls_per_day=5,path=b.db", {"calls_per_day": 5.0, "path": "b.db"}),
         ("SPOOL", "none", None),
         ("CAPTURE_CONTENT", "true", True),
+        ("JUDGE_HEADERS", "v=2024-06-01, x=y=z", {k: SecretStr(v) for k, v in HEADERS.items()}),
+        ("RULES", '[{"tags": "b", "rate": 1}]', (RuleSettings(tags=("b",), rate=1),)),
+        (
+            "TAIL",
+            '[{"dont_know": true, "then": "r"}]',
+            TAIL,
+        ),
     ],
 )
 def test_variables_hold_lists_and_mappings_as_text(
@@ -111,34 +120,14 @@ def test_variables_hold_lists_and_mappings_as_text(
     assert getattr(RagEvalConfig(), name.lower()) == value
 
 
-def test_secrets_in_a_variable_may_hold_equals_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAG_EVAL_JUDGE_HEADERS", "api-version=2024-06-01, x=y=z")
-    headers = RagEvalConfig().judge_headers
-    values = {name: value.get_secret_value() for name, value in headers.items()}
-    assert values == {"api-version": "2024-06-01", "x": "y=z"}
-
-
-def test_tables_in_a_variable_are_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAG_EVAL_RULES", '[{"tags": "beta", "rate": 1}]')
-    monkeypatch.setenv("RAG_EVAL_TAIL", '[{"dont_know": true, "then": ["ragas"]}]')
-    from_variables = RagEvalConfig()
-    for name in ("RULES", "TAIL"):
-        monkeypatch.delenv(f"RAG_EVAL_{name}")
-    path = _file(
-        '[[rules]]\ntags = ["beta"]\nrate = 1.0\n[[tail]]\ndont_know = true\nthen = "ragas"\n'
-    )
-    assert RagEvalConfig(config_file=path) == from_variables
-
-
 @given(st.text(min_size=1).filter(lambda text: "\n" not in text))
 def test_a_string_where_a_list_is_wanted_is_one_item(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "settings.toml")
+        path.write_text('sinks = "jsonl:a,b"\nredact = "email"\n')
+        config = RagEvalConfig(config_file=path)
+    assert (config.sinks, config.redact) == (("jsonl:a,b",), ("email",))
     assert RagEvalConfig(sinks=text, metrics=text) == RagEvalConfig(sinks=[text], metrics=(text,))
-
-
-def test_a_string_in_the_file_is_one_item() -> None:
-    path = _file('metrics = "ragas"\nsinks = "jsonl:a,b"\nredact = "email"\n')
-    config = RagEvalConfig(config_file=path)
-    assert (config.metrics, config.sinks, config.redact) == (("ragas",), ("jsonl:a,b",), ("email",))
 
 
 def test_variables_of_openai_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,12 +255,6 @@ def test_a_misspelled_setting_stops_with_a_suggestion(name: str, data: st.DataOb
             RagEval()
 
 
-def test_an_unlike_variable_stops_without_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAG_EVAL_DATASET", "golden.csv")
-    with pytest.raises(ConfigError, match=r"RAG_EVAL_DATASET is .*docs/configuration\.md"):
-        RagEvalConfig()
-
-
 @pytest.mark.parametrize(
     "name", ["SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "DB_PORT_80_TCP_ADDR"]
 )
@@ -310,31 +293,21 @@ def test_secrets_are_never_printed() -> None:
     assert "jsonl:scores.jsonl" in repr(config)
 
 
-def test_settings_are_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        RagEvalConfig().sample_rate = 0.5  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
         ({"metrics": ["ragas.faithfulnes"]}, "metrics"),
         ({"metrics": []}, "metrics"),
-        ({"metrics": 7}, "metrics"),
         ({"judge": "gpt-4o"}, "judge"),
         ({"judge": object()}, "judge"),
+        ({"judge": ScriptedJudge}, "judge"),
         ({"judge": "openai:gpt-4o-mini"}, "judge_api_key"),
         ({"sinks": ["csv:x"]}, "sinks"),
         ({"sinks": ["jsonl:/no/such/folder/x.jsonl"]}, "sinks"),
         ({"sinks": [3]}, "sinks"),
-        ({"sinks": 3}, "sinks"),
         ({"sinks": [MemorySink]}, "sinks"),
-        ({"judge": ScriptedJudge}, "judge"),
-        ({"judge": "openai: "}, "judge"),
         ({"config": {"sample_rate": 1}}, "config"),
-        ({"embedder": "minilm"}, "embedder"),
         ({"embedder": 5}, "embedder"),
-        ({"token_scorer": "rouge"}, "token_scorer"),
         ({"token_scorer": object()}, "token_scorer"),
         ({"sample_rate": -1}, "sample_rate"),
         ({"queue_sise": 5}, "queue_sise"),
@@ -346,16 +319,6 @@ def test_constructor_with_an_unusable_argument_raises(
     with pytest.raises(ConfigError) as caught:
         RagEval(**arguments)
     assert caught.value.field == field
-
-
-def test_keywords_win_over_the_config_object_over_variables(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
-    monkeypatch.setenv("RAG_EVAL_SAMPLE_TIMEOUT", "9")
-    config = RagEvalConfig(queue_size=5, max_text_chars=6)
-    chosen = RagEval(judge=ScriptedJudge(), config=config, max_text_chars=7).config
-    assert (chosen.queue_size, chosen.max_text_chars, chosen.sample_timeout) == (5, 7, 9.0)
 
 
 def test_one_sink_needs_no_list(tmp_path: Path) -> None:
