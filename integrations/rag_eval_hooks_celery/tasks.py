@@ -27,15 +27,9 @@ _MOST_TRIES: Final = 3
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
-    """Return the settings of this process as a worker has them, and its fleet.
-
-    A worker evaluates, and all workers share the budget by Redis.
-    """
+    """Return the settings of this process as a worker, which evaluates, and its fleet."""
     config = RagEvalConfig(evaluator="thread")
-    fleet = fleet_of(config)
-    if config.budget and config.budget_path is None:
-        config = config.model_copy(update={"budget_path": fleet.backend})
-    return config, fleet
+    return config, fleet_of(config)
 
 
 _config, _fleet = worker_settings()

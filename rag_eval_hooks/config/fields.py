@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
+from typing_extensions import is_typeddict
 
 __all__ = [
     "ONE_OR_MORE",
@@ -28,6 +29,7 @@ __all__ = [
     "Switch",
     "Url",
     "expected_by",
+    "is_mapping",
     "is_secret",
     "setting",
     "types_in",
@@ -103,6 +105,11 @@ def expected_by(field: FieldInfo) -> str:
     """Return the values that a setting accepts, in words."""
     words = [each.text for each in field.metadata if isinstance(each, Expected)]
     return words[-1] if words else "a value of another type"
+
+
+def is_mapping(field: FieldInfo) -> bool:
+    """Return whether a setting holds values by name."""
+    return typing.get_origin(field.annotation) is dict or is_typeddict(field.annotation)
 
 
 def is_secret(field: FieldInfo, value: object) -> bool:

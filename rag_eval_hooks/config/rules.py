@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+# pydantic does not take the standard library's before Python 3.12.
+from typing_extensions import TypedDict
 
 from rag_eval_hooks.config.fields import Count, Expected, Names, Number, Pattern, Rate
 
@@ -114,23 +117,19 @@ RateLimits: TypeAlias = dict[
 ]
 
 
-def _budget(value: object) -> object:
-    """Tell the path, which is text, from the limits, which are numbers."""
-    if not isinstance(value, dict):
-        return value
-    limit = TypeAdapter(Annotated[Number, Field(ge=0)])
-    return {
-        name: each if name == "path" and isinstance(each, str) else limit.validate_python(each)
-        for name, each in value.items()
-    }
+_Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
-Budgets: TypeAlias = Annotated[
-    dict[
-        Annotated[
-            str, Field(pattern=r"^((calls|tokens|cost)_per_(hour|day)|calls_per_second|path)$")
-        ],
-        str | float,
-    ],
-    BeforeValidator(_budget),
-]
+class Budgets(TypedDict, total=False):
+    """Limits of judge calls, and the file by which processes share them."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    calls_per_second: _Limit
+    calls_per_hour: _Limit
+    calls_per_day: _Limit
+    tokens_per_hour: _Limit
+    tokens_per_day: _Limit
+    cost_per_hour: _Limit
+    cost_per_day: _Limit
+    path: str

@@ -7,7 +7,6 @@ that other software reads too (`OPENAI_API_KEY`, `OPENAI_BASE_URL`,
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Unpack
 
@@ -30,6 +29,7 @@ from rag_eval_hooks.config.fields import (
     Switch,
     Url,
     expected_by,
+    is_mapping,
     is_secret,
     setting,
     types_in,
@@ -216,22 +216,8 @@ class RagEvalConfig(BaseSettings):
     @property
     def budget_limits(self) -> dict[str, float]:
         """Limits by unit and period, such as `calls_per_hour`."""
-        return {
-            name: limit
-            for name, limit in self.budget.items()
-            if isinstance(limit, float) and name != "calls_per_second"
-        }
-
-    @property
-    def calls_per_second(self) -> float | None:
-        """Calls in a second, or None without a limit."""
-        rate = self.budget.get("calls_per_second")
-        return rate if isinstance(rate, float) and rate > 0 else None
-
-    @property
-    def budget_path(self) -> str | None:
-        """Path of the file by which processes share the budget."""
-        return next((path for path in self.budget.values() if isinstance(path, str)), None)
+        given: dict[str, Any] = {**self.budget}
+        return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}
 
 
 def _config_error(
@@ -257,7 +243,7 @@ def _config_error(
             field = table.model_fields[str(inner[1])]
     raised = first.get("ctx", {}).get("error", "")
     expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
-    if isinstance(value, str) and typing.get_origin(field.annotation) is dict:
+    if isinstance(value, str) and is_mapping(field):
         expected += "; as text, name=value pairs, separated by commas"
     shown = "**********" if is_secret(field, value) else value
     return ConfigError(path, shown, expected, source=origins[str(name)])

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
+from rag_eval_hooks.config.fields import is_mapping
 from rag_eval_hooks.errors import ConfigError, nearest
 
 __all__ = [
@@ -97,7 +98,7 @@ def from_text(field: FieldInfo, text: str) -> object:
     Text of another form is returned as it is, and refused with the setting's own words.
     """
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
-    if kind is dict:
+    if is_mapping(field):
         pairs = [part.partition("=") for part in text.split(",") if part.strip()]
         if all(name.strip() and equals for name, equals, _ in pairs):
             return {name.strip(): value.strip() for name, _, value in pairs}

@@ -41,7 +41,7 @@ def test_manifests_name_what_exists(
         monkeypatch.setenv(name, value)
     config = RagEvalConfig()
     assert config.metrics == ("ragas",)
-    assert config.calls_per_second == 100.0
+    assert config.budget["calls_per_second"] == 100.0
     deployment, scaled = documents["Deployment"], documents["ScaledObject"]["spec"]
     assert scaled["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

@@ -238,7 +238,8 @@ def budget_of(
         ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
             folder does not exist.
     """
-    if not config.budget_limits and config.calls_per_second is None:
+    rate, shared = config.budget.get("calls_per_second") or None, config.budget.get("path")
+    if not config.budget_limits and rate is None:
         return None
     price = embedding_price = None
     if any(name.startswith("cost") for name in config.budget_limits):
@@ -246,15 +247,15 @@ def budget_of(
             price = _price(config, judge.name)
         if isinstance(embedder, MeteredEmbedder):
             embedding_price = _price(config, embedder.name)
-    path = None if config.budget_path is None else Path(config.budget_path).absolute()
+    path = None if shared is None else Path(shared).absolute()
     if path is not None and not may_be_file(path):
-        raise ConfigError("budget.path", config.budget_path, "a file in a folder that exists")
+        raise ConfigError("budget.path", shared, "a file in a folder that exists")
     return Budget(
         config.budget_limits,
         path,
         price=price,
         embedding_price=embedding_price,
-        rate=config.calls_per_second,
+        rate=rate,
         incidents=incidents,
     )
 
