@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from rag_eval_hooks.claim_verdict import ClaimVerdict, Support, Verdict
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Unavailable
 from rag_eval_hooks.usage import Usage, total_by_key
 
 __all__ = [
+    "CUT",
     "EMBEDDED",
     "TOKEN_SCORED",
+    "UNREAD",
     "ChunkRelevance",
     "ClaimVerdict",
     "Finding",
@@ -68,13 +69,7 @@ TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
 
 
 class Maker(NamedTuple):
-    """A judge that made a finding.
-
-    Attributes:
-        name: Name of the judge.
-        kind: Kind of annotator.
-        screening: Whether its verdicts are good for finding bad answers, not for deciding.
-    """
+    """A judge that made a finding; `screening` where it finds bad answers but does not decide."""
 
     name: str
     kind: AnnotatorKind
@@ -86,15 +81,110 @@ class Maker(NamedTuple):
         return cls(judge.name, judge.annotator_kind, bool(getattr(judge, "screening", False)))
 
 
+CUT: Final = "limits cut the text"
+"""Reason of a verdict that is unsure because what is not stated may stand in what was cut."""
+UNREAD: Final = "the judge gave no readable verdict"
+"""Reason of a verdict that is unsure because the reply about its item could not be read."""
+
+
+class ClaimVerdict(StrEnum):
+    """Verdict on one claim by the contexts."""
+
+    SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
+    """A chunk states the contrary."""
+    NOT_STATED = "not_stated"
+    """No chunk states it, and none the contrary."""
+    UNSURE = "unsure"
+    """The judge cannot tell. Counts neither for nor against the answer."""
+
+
 @dataclass(frozen=True, slots=True)
-class ChunkRelevance:
-    """Usefulness of one chunk for the question.
+class Support:
+    """Support of one claim by the chunks.
 
     Attributes:
-        useful: The verdict.
-        rating: Degree from 0 to 100.
+        by_chunk: One flag per chunk, in the order of the sample's contexts: this chunk alone
+            supports the claim.
+        together: Several chunks support it together though none does alone.
         reason: The judge's words.
-        sure: False if the judge cannot tell; `useful` and `rating` mean nothing then.
+        verdict: By default `supported` if a chunk, or several together, support the claim, else
+            `not_stated`.
+        quote: Words of a chunk that decide it; empty if none do.
+        probability: Calibrated probability in [0, 1] that the claim is supported; None for a
+            judge that gives none, such as a language model.
+        warning: Reason not to trust the verdict blindly, or empty.
+        judge: Name of the judge that gave it, where there are several; else empty.
+        sent_on: Probability with which a cascade sends such a verdict on to its second judge.
+
+    Raises:
+        ValueError: `verdict` contradicts the flags, or `probability` is outside [0, 1].
+    """
+
+    by_chunk: tuple[bool, ...]
+    together: bool = False
+    reason: str = ""
+    verdict: ClaimVerdict = None  # type: ignore[assignment] # derived below
+    quote: str = ""
+    probability: float | None = None
+    warning: str = ""
+    judge: str = ""
+    sent_on: float | None = None
+
+    def __post_init__(self) -> None:
+        """Derive a verdict that is not given, and refuse one that contradicts the flags."""
+        supported = self.together or any(self.by_chunk)
+        default = ClaimVerdict.SUPPORTED if supported else ClaimVerdict.NOT_STATED
+        verdict = ClaimVerdict(self.verdict or default)
+        if (verdict is ClaimVerdict.SUPPORTED) != supported:
+            wants = "supported if and only if a chunk, or several together, support the claim"
+            raise ValueError(f"verdict: got {verdict.value!r}; wants {wants}")
+        _require_probability(self.probability)
+        object.__setattr__(self, "verdict", verdict)
+
+    @property
+    def supported(self) -> bool:
+        """True if the contexts support the claim."""
+        return self.verdict is ClaimVerdict.SUPPORTED
+
+    @property
+    def sure(self) -> bool:
+        """False if the judge cannot tell."""
+        return self.verdict is not ClaimVerdict.UNSURE
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One yes or no with its reason; the other fields are those of `Support`.
+
+    Where `sure` is False the judge cannot tell, and `holds` means nothing.
+
+    Raises:
+        ValueError: `probability` is outside [0, 1].
+    """
+
+    holds: bool
+    reason: str = ""
+    sure: bool = True
+    probability: float | None = None
+    judge: str = ""
+    sent_on: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no probability."""
+        _require_probability(self.probability)
+
+
+def _require_probability(value: float | None) -> None:
+    if value is not None and not 0.0 <= value <= 1.0:
+        raise ValueError(f"probability: got {value!r}; wants a number in [0, 1]")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRelevance:
+    """Usefulness of one chunk for the question, with a rating from 0 to 100.
+
+    Where `sure` is False the judge cannot tell, and `useful` and `rating` mean nothing.
     """
 
     useful: bool
@@ -105,11 +195,9 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Questions that the answer would answer.
+    """Three different questions that the answer would answer, or none if it states nothing.
 
-    Attributes:
-        texts: Three different questions, or none when the answer states nothing.
-        noncommittal: The answer evades the question.
+    `noncommittal` is True for an answer that evades the question.
     """
 
     texts: tuple[str, ...]
@@ -118,12 +206,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """Indistinct texts, which neither state nor deny anything that can be checked.
-
-    Attributes:
-        answer: Whether the answer is indistinct.
-        reference: Whether the reference is; False where there is none.
-    """
+    """Which of answer and reference neither state nor deny anything that can be checked."""
 
     answer: bool
     reference: bool = False

@@ -6,9 +6,11 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
+
+from pydantic import TypeAdapter
 
 from rag_eval_hooks.usage import Usage
 
@@ -229,7 +231,8 @@ def _digest(parts: list[Any]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-_NAMES: Final = {kind: frozenset(f.name for f in fields(kind)) for kind in (Score, NotScored)}
+_SCORE: Final = TypeAdapter(Score)
+_NOT_SCORED: Final = TypeAdapter(NotScored)
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
@@ -237,44 +240,22 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
     A field at its default is left out, but for the kind of annotator.
     """
-    values = _changed(outcome)
     if isinstance(outcome, NotScored):
+        values = _NOT_SCORED.dump_python(outcome, exclude_defaults=True)
         return {"not_scored": values.pop("cause"), **values}
+    values = _SCORE.dump_python(outcome, exclude_defaults=True)
     return {**values, "annotator_kind": outcome.annotator_kind}
 
 
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of what `outcome_to_dict` gave; unknown keys are ignored.
+    """Return the outcome of the plain form of `outcome_to_dict`; unknown keys are ignored.
 
     Raises:
-        ValueError: A value is out of range, or a cause is unknown.
-        TypeError: A field is missing or has the wrong type.
+        ValueError: A field is missing, or a value is out of range or of the wrong type.
     """
-    values = dict(data)
-    if "not_scored" in values:
-        values["cause"] = values.pop("not_scored")
-    kind = NotScored if "cause" in values else Score
-    values = {key: value for key, value in values.items() if key in _NAMES[kind]}
-    values["usage"] = Usage(**values.get("usage", {}))
-    if kind is NotScored:
-        return NotScored(**{**values, "cause": Cause(values["cause"])})
-    values["annotator_kind"] = AnnotatorKind(values.get("annotator_kind", AnnotatorKind.CODE))
-    values["warnings"] = tuple(values.get("warnings", ()))
-    return Score(**values)
-
-
-def _changed(value: Score | NotScored | Usage) -> dict[str, Any]:
-    """Return the fields that are not at their defaults, as plain types."""
-    plain = {}
-    for one in fields(value):
-        own = getattr(value, one.name)
-        default = one.default if one.default_factory is MISSING else one.default_factory()
-        if own != default:
-            plain[one.name] = _plain(own)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Usage):
-        return _changed(value)
-    return dict(value) if isinstance(value, Mapping) else value
+    values = {key: value for key, value in data.items() if key != "not_scored"}
+    if "not_scored" in data:
+        values["cause"] = data["not_scored"]
+    adapter: TypeAdapter[Any] = _NOT_SCORED if "cause" in values else _SCORE
+    outcome: Outcome = adapter.validate_python(values)
+    return outcome

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rag_eval_hooks.claim_verdict import CUT
 from rag_eval_hooks.findings import (
+    CUT,
     ChunkRelevance,
     ClaimVerdict,
     Finding,

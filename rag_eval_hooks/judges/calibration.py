@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.claim_verdict import ClaimVerdict, Support
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import ClaimVerdict, Support
 
 __all__ = [
     "LEAST_AUROC",

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from rag_eval_hooks.claim_verdict import CUT, UNREAD
 from rag_eval_hooks.findings import (
+    CUT,
+    UNREAD,
     ChunkRelevance,
     ClaimVerdict,
     Findings,

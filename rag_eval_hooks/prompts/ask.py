@@ -9,8 +9,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel, create_model
 
-from rag_eval_hooks.claim_verdict import UNREAD, ClaimVerdict
-from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Stance, Support, Verdict
+from rag_eval_hooks.findings import (
+    UNREAD,
+    ChunkRelevance,
+    ClaimVerdict,
+    Finding,
+    Findings,
+    Stance,
+    Support,
+    Verdict,
+)
 from rag_eval_hooks.prompts.elements import (
     ChunkSupport,
     RelevanceElement,

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.claim_verdict import UNREAD
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
-from rag_eval_hooks.findings import Finding, GEval, Rating, Stance, Verdict
+from rag_eval_hooks.findings import UNREAD, Finding, GEval, Rating, Stance, Verdict
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, ReplyError

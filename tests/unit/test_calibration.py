@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from rag_eval_hooks import findings
-from rag_eval_hooks.claim_verdict import ClaimVerdict
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.findings import Finding
+from rag_eval_hooks.findings import ClaimVerdict, Finding
 from rag_eval_hooks.judges.calibration import (
     Calibration,
     agreement,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.claim_verdict import ClaimVerdict, Support
+from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.minilm import Judged
 from rag_eval_hooks.judges.heuristic.passages import Window
 from rag_eval_hooks.judges.heuristic.support import Reading

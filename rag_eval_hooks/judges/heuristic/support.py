@@ -11,7 +11,7 @@ from importlib.resources import files
 from operator import mul
 from typing import Final, TypeAlias
 
-from rag_eval_hooks.claim_verdict import ClaimVerdict, Support
+from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, resembles
 from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Window, best_window
 from rag_eval_hooks.judges.heuristic.sentence import BREAKS, PLACEHOLDER, Claim, Sentence
