@@ -226,13 +226,15 @@ class _Search:
         seen = in_prompt_order(placed)
         if any(p.is_distinctive for p in placed):
             seen = _with_short_texts(seen, lists)
-        known = {fold(context.text) for context in seen}
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
+        if not sources:
+            return seen
+        known = {fold(context.text) for context in seen}
         missing = [p for p in sources if not any(text in known for _, text in p.forms)]
         shown = Prompts(self._calls.others).place(missing)
         added = [shown[p].context for p in missing if p in shown]
         short = [p.context for p in missing if not p.is_distinctive]
-        return _once((*seen, *added, *short)) if missing else seen
+        return _once((*seen, *added, *short))
 
     def _guesses(self, origin: Origin) -> list[Passage]:
         """Return texts of steps that may have been retrieved where no surer text was shown.

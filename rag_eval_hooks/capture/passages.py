@@ -97,7 +97,8 @@ class Prompts:
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
     ) -> None:
         self.texts = texts
-        self._question = question
+        starts = [text.rfind(question) if question else -1 for text in texts]
+        self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
         self._offsets: dict[int, dict[str, int]] = {}
 
@@ -130,13 +131,10 @@ class Prompts:
 
     def _find(self, number: int, text: str) -> int:
         """Return where a text stands behind the question, else before it; never within it."""
-        prompt = self.texts[number]
-        first = self._first(number, text)
-        asked = prompt.rfind(self._question) if self._question and first >= 0 else -1
-        end = asked + len(self._question)
-        if asked < 0 or first >= end:
+        first, (asked, end) = self._first(number, text), self._asked[number]
+        if first < 0 or first >= end:
             return first
-        behind = prompt.find(text, end)
+        behind = self.texts[number].find(text, end)
         is_within = asked <= first and first + len(text) <= end
         return -1 if behind < 0 and is_within else max(behind, first)
 
