@@ -55,7 +55,6 @@ class Endings:
     A handler attached to a sub-chain never sees the runs around it. If a parent's end event does
     arrive, its start event was lost, and its children are not requests of their own: roots with
     such a parent are held back until that is known.
-
     """
 
     def __init__(
@@ -92,15 +91,9 @@ class Endings:
         return len(self._ended) > _MANY
 
     def decide(self, most: int | None = None) -> None:
-        """Read the ended roots, and report those that are interactions.
-
-        Args:
-            most: How many, or None for all.
-        """
-        left = len(self._ended) if most is None else most
+        """Read ended roots, all or at most some, and report those that are interactions."""
         with contextlib.suppress(IndexError):
-            while left:
-                left -= 1
+            for _ in range(len(self._ended) if most is None else most):
                 interaction = self._ended.popleft()
                 try:
                     self._decide(interaction)
@@ -110,41 +103,36 @@ class Endings:
 
     def _decide(self, interaction: Interaction) -> None:
         interaction.read()
-        is_manual = interaction.root.kind is RunKind.MANUAL
-        for request in () if is_manual else split_requests(interaction):
+        for request in split_requests(interaction):
             self._decide(request)
         interaction.snapshots = Snapshots()
         for run in interaction.runs:
             run.state = None
         _mark_unfinished(interaction)
-        retrieved = interaction.retrieves
         if interaction.resumable:
             self._suspensions.reduce(interaction)
         if interaction.unseen is not None:
             self._held.append(interaction)
         else:
-            self._report(interaction, retrieved)
+            self._report(interaction)
 
-    def _report(self, interaction: Interaction, retrieved: bool | None) -> None:
+    def _report(self, interaction: Interaction) -> None:
         is_manual = interaction.root.kind is RunKind.MANUAL
-        if not interaction.is_readable or is_manual:
+        if not interaction.is_readable or is_manual or self._is_request(interaction):
             self._on_end(interaction)
-        elif _asks_nothing(interaction):
-            return
-        elif is_step(interaction):
+        elif not _asks_nothing(interaction):
             self._pass_over(interaction)
-        elif retrieved or (
-            retrieved is None
-            and has_retrieved(interaction, answer_of(interaction))
-            # A retrieval outside of it has what its steps hold undivided and with metadata.
-            and not (
-                interaction.framework in self._by_hand.everywhere
-                and self._by_hand.was_shown(interaction)
-            )
-        ):
-            self._on_end(interaction)
-        else:
-            self._pass_over(interaction)
+
+    def _is_request(self, interaction: Interaction) -> bool:
+        if is_step(interaction) or _asks_nothing(interaction):
+            return False
+        if interaction.retrieves is not None:
+            return interaction.retrieves
+        if not has_retrieved(interaction, answer_of(interaction)):
+            return False
+        # A retrieval outside of it has the texts of its steps undivided and with metadata.
+        is_joined = interaction.framework in self._by_hand.everywhere
+        return not (is_joined and self._by_hand.was_shown(interaction))
 
     def _pass_over(self, interaction: Interaction) -> None:
         self._by_hand.add(interaction)
@@ -171,10 +159,7 @@ class Endings:
     def name_parent(self, root: Run, parent_id: Hashable, held: Callable[[], object]) -> None:
         """Note the parent that a root names, and whose start was never reported.
 
-        Args:
-            root: The root.
-            parent_id: The key of its parent.
-            held: Returns None when nothing could report the end of the parent any more.
+        `held` returns None when nothing could report the end of the parent any more.
         """
         root.interaction.unseen = self._parents.setdefault(parent_id, UnseenParent(held))
 
@@ -190,9 +175,8 @@ class Endings:
     def decide_held(self, before: float | None) -> None:
         """Report the roots that wait for no end any more.
 
-        Args:
-            before: Nanoseconds since the epoch. Roots that ended before wait no longer, and are
-                marked as maybe parts of something. None for all.
+        Roots that ended before a time wait no longer, and are marked as maybe parts of something;
+        with None all.
         """
         for _ in range(len(self._held)):
             interaction = self._held.popleft()
@@ -207,7 +191,7 @@ class Endings:
                 continue
             if not is_gone:
                 interaction.left_out.update(_ALL_PARTS)
-            self._report(interaction, interaction.retrieves)
+            self._report(interaction)
 
 
 def _unreadable() -> Interaction:

@@ -25,12 +25,9 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 
 
 class OtherInstrumentors:
-    """Notes on interactions what other instrumentors make of them.
+    """Notes on interactions which spans other instrumentors write of them.
 
-    Args:
-        mode: The setting `spans`; only `auto`, `sampled` and `none` ask for it.
-        spans: Where their spans become known to processors of ours.
-        incidents: Where exceptions of a look-up are counted.
+    Only the modes `auto`, `sampled` and `none` of the setting `spans` ask for it.
 
     Attributes:
         can_wait: Whether their spans can wait for scores. Where none can, ours stands beside
@@ -50,10 +47,6 @@ class OtherInstrumentors:
 
         By then the root's start has reached every handler, whichever comes first. Looks again at
         every retrieval while no span is found: frameworks do not show all handlers everywhere.
-
-        Args:
-            run: A run that begins.
-            find: The framework's look-up.
         """
         interaction = run.interaction
         if not self._wanted or not _to_be_looked_at(run, interaction.others):

@@ -19,6 +19,8 @@ def split_requests(interaction: Interaction) -> list[Interaction]:
         interaction: One whose root is about to end.
     """
     root, runs = interaction.root, interaction.runs
+    if root.kind is RunKind.MANUAL:
+        return []
     requests = [run for run in runs[1:] if _is_request(run)]
     requests = [run for run in requests if not any(map(_is_request, run.ancestors()))]
     if root.query or root.text is not None or len(requests) < 2 or interaction.chosen is not None:
