@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from langchain_core.documents import Document
@@ -41,29 +42,31 @@ def _document(copier: Copier, document: Any, depth: int) -> Any:
     text, last = document.page_content, copier.known(document)
     if last is not None and last.text is text:
         return last
-    copier.room(0, depth)
     metadata = document.metadata
-    if len(metadata) > _MAX_METADATA:
-        metadata = dict(list(metadata.items())[:_MAX_METADATA])
+    most = copier.room(min(len(metadata), _MAX_METADATA), depth)
+    if len(metadata) > most:
+        metadata = dict(islice(metadata.items(), most))
     held = scalars(metadata)
     copy = Context(text=copier.of(text), id=document.id, score=score_in(held), metadata=held)
     return copier.remember(document, copy)
 
 
 def _message(copier: Copier, message: Any, depth: int) -> Any:
-    content, last = copier.of(message.content, depth - 1), copier.known(message)
+    # Pydantic is slow to say that it has no such field.
+    held = message.__dict__
+    content, last = copier.of(held.get("content", ""), depth - 1), copier.known(message)
     if last is not None and last.content is content:
         return last
     copier.room(0, depth)
-    kind = message.type.removesuffix("MessageChunk").lower()
+    kind = held.get("type", "").removesuffix("MessageChunk").lower()
     copy = Message(
-        role=str(getattr(message, "role", None) or _ROLES.get(kind, kind)),
+        role=str(held.get("role") or _ROLES.get(kind, kind)),
         content=content,
-        name=message.name,
-        calls=getattr(message, "tool_calls", None) or (),
-        call_id=getattr(message, "tool_call_id", None),
-        artifact=copier.of(getattr(message, "artifact", None), depth - 1),
-        failed=getattr(message, "status", None) == "error",
+        name=held.get("name"),
+        calls=held.get("tool_calls") or (),
+        call_id=held.get("tool_call_id"),
+        artifact=copier.of(held.get("artifact"), depth - 1),
+        failed=held.get("status") == "error",
     )
     return copier.remember(message, copy)
 

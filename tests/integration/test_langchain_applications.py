@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypedDict
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from langchain_core.documents import Document
@@ -13,11 +12,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import StructuredTool
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import Chat, store
 from tests.matrix.world import World
 from tests.support.langchain_requests import line
@@ -142,29 +140,6 @@ def test_a_report_is_the_text_that_holds_what_several_models_said(world: World, 
 
 
 @varied
-def test_a_draft_that_was_passed_is_the_answer_and_not_its_critique(
-    world: World, seed: int
-) -> None:
-    """Of several texts of models that saw the documents, the one that the last step wrote."""
-    drawn = Variation(seed)
-    question, passage = drawn.question(), drawn.passage()
-    draft, critique = drawn.sentence(), f"{drawn.word()}: {drawn.sentence()}"
-    keys = {part: drawn.name() for part in ("asked", "found", "draft", "critique", "final")}
-
-    def node(key: str, make: Callable[[State], Any]) -> Callable[[State], State]:
-        return lambda state: {**state, keys[key]: make(state)}
-
-    steps = [
-        node("found", lambda state: [Document(passage)]),
-        node("draft", lambda state: say(draft, passage, question)),
-        node("critique", lambda state: say(critique, passage, state[keys["draft"]])),
-        node("final", lambda state: state[keys["draft"]]),
-    ]
-    line(dict, steps).invoke({keys["asked"]: question}, config(world))
-    assert only(world) == (question, [passage], draft)
-
-
-@varied
 @pytest.mark.parametrize("beside", [True, False], ids=["beside other texts", "alone"])
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_resumed_graph_has_the_question_of_its_first_run(
@@ -247,49 +222,6 @@ def test_texts_shown_to_a_model_that_did_not_answer_are_no_contexts(
     chain.invoke(question, config(world))
     stats = world.evals.stats()
     assert (world.seen(), stats.offered, stats.without_retrieval) == ([], 0, 1)
-
-
-@varied
-@pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
-@pytest.mark.parametrize("artifact", [True, False])
-def test_memories_are_contexts_and_receipts_are_none(
-    world: World, artifact: bool, seed: int
-) -> None:
-    """Items of a store, or their JSON, are read for their content; a bare id is not."""
-    drawn = Variation(seed)
-    question, memory, answer = drawn.question(), drawn.passage(), answer_of(drawn)
-    store = pytest.importorskip("langgraph.store.memory").InMemoryStore()
-    store.put(("memories",), drawn.name(), {drawn.name(): memory})
-    done, name = drawn.word()[:12], drawn.name()
-
-    def search(query: str) -> Any:
-        items = store.search(("memories",))
-        text = json.dumps([item.dict() for item in items], ensure_ascii=False, default=str)
-        return (text, items) if artifact else text
-
-    form: Any = "content_and_artifact" if artifact else "content"
-    tools = [
-        StructuredTool.from_function(
-            search, name=name, description="Searches.", response_format=form
-        ),
-        StructuredTool.from_function(
-            lambda content: f"{done} {UUID(int=drawn.chance.getrandbits(128))}",
-            name=f"{name}2",
-            description="Writes.",
-        ),
-    ]
-    calls = [(name, {"query": "x"}), (f"{name}2", {"content": drawn.sentence()})]
-    steps = iter(calls)
-
-    def reply(messages: list[BaseMessage]) -> Any:
-        if (call := next(steps, None)) is None:
-            return answer
-        picked = {"name": call[0], "args": call[1], "id": f"c{len(messages)}"}
-        return AIMessage("", tool_calls=[picked])
-
-    made = agent(Chat(reply=reply), tools)
-    made.invoke({"messages": [HumanMessage(question)]}, config(world))
-    assert only(world) == (question, [memory], answer)
 
 
 @varied

@@ -19,7 +19,6 @@ from rag_eval_hooks import Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
-from tests.matrix.langchain import interrupts
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
     ASKED,
@@ -121,21 +120,6 @@ def test_keys_choose_question_contexts_and_answer(way: str, world: World) -> Non
         ["One.", "Two."],
         "Yes.",
     )
-
-
-def test_a_function_reads_contexts_in_any_step_as_a_key_does(world: World) -> None:
-    """Contexts that only an inner step gave are chosen by name or function, without an incident."""
-
-    def search(question: str) -> dict[str, Any]:
-        return {"notes": ["One.", "Two."], "asked": question}
-
-    chain: Any = RunnableLambda(search) | RunnableLambda(lambda found: f"Say {found['asked']}")
-    for choice in ("notes", lambda found: found["notes"]):
-        chain.invoke(QUESTION, config(world, contexts=choice))
-    for seen in world.seen():
-        assert (texts(seen.sample), seen.sample.context_source) == (["One.", "Two."], "chosen")
-    assert len(world.seen()) == 2
-    assert not world.evals.stats().incidents
 
 
 class Hit:
@@ -299,20 +283,6 @@ def test_an_interaction_opened_inside_a_run_is_part_of_it(world: World) -> None:
     sample = only(world)
     assert (sample.question, sample.answer) == (QUESTION, "An answer without a model.")
     assert (texts(sample), sample.metadata["k"]) == ([PASSAGES[0]], 1)
-
-
-@needs_graphs
-def test_interrupts_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more than may wait gives up the oldest; an interrupt without a thread waits for none."""
-    monkeypatch.setattr(limits, "OPEN_INTERACTIONS", 3)
-    world = World()
-    app = interrupts.approving()
-    for number in range(5):
-        told = {**config(world), "configurable": {"thread_id": f"t{number}"}}
-        app.invoke({ASKED: f"{QUESTION} {number}"}, told)
-    assert [s.sample.question[-1] for s in world.seen()] == ["0", "1"]
-    assert world.evals.stats().dropped == {"interrupted": 2}
-    world.close()
 
 
 def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,18 +29,17 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
 from langsmith import Client
 
-from rag_eval_hooks import Outcomes, RagEval, Sample
+from rag_eval_hooks import RagEval
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler
 from rag_eval_hooks_langchain.langchain_judge import LangChainChat
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.servers.samples import DECOMPOSE, ONE, TRUTH, found, spent
+from tests.servers.samples import DECOMPOSE, ONE, TRUTH, found
 from tests.waiting import PATIENCE
 
 KEY = "sk-test-0123456789"
@@ -173,33 +172,6 @@ async def test_a_model_whose_structured_output_knows_no_methods_calls_a_tool() -
     assert found(await verified(Older())) == TRUTH
 
 
-@pytest.mark.parametrize(
-    ("abilities", "formats"),
-    [
-        ({}, ["json_schema", "json_schema"]),
-        ({"json_schema": False}, ["json_schema", "tool", "tool"]),
-        (
-            {"json_schema": False, "tools": False},
-            ["json_schema", "tool", "json_object", "json_object"],
-        ),
-        (
-            {"json_schema": False, "tools": False, "json_object": False},
-            ["json_schema", "tool", "json_object", None, None],
-        ),
-    ],
-)
-async def test_the_way_to_ask_is_learned_once(
-    abilities: dict[str, bool], formats: list[str | None]
-) -> None:
-    """Structured output, tool call, JSON mode, text: the first that the model takes stays."""
-    with JudgeServer(**abilities) as server:  # type: ignore[arg-type]
-        judge = LangChainJudge(openai_model(server))
-        first = await ONE.by(judge)
-        assert found(first) == found(await ONE.by(judge)) == TRUTH
-        assert [call.format for call in server.calls()] == formats
-        assert spent(first).calls == pytest.approx(len(formats) - 1)
-
-
 async def test_openai_models_are_asked_by_a_strict_schema() -> None:
     """The endpoint itself holds the reply to the schema for models that support it."""
     with JudgeServer() as server:
@@ -284,36 +256,10 @@ async def test_langchain_judge_leaves_retries_to_its_model(kind: FaultKind) -> N
         assert len(server.calls()) == 2
 
 
-@pytest.mark.parametrize("abilities", [{}, {"json_schema": False}])
-async def test_of_a_reply_at_the_token_limit_what_is_complete_counts(
-    abilities: dict[str, bool],
-) -> None:
-    """After a reply that was cut off only the rest is asked for, and each call counts."""
-    fault = Fault(kind=FaultKind.LENGTH, calls=frozenset({1}))
-    with JudgeServer(faults=[fault], **abilities) as server:  # type: ignore[arg-type]
-        findings = await verified(openai_model(server))
-        assert found(findings) == TRUTH
-        assert spent(findings).calls == pytest.approx(len(server.calls()))
-
-
 async def test_a_model_that_blocks_neither_holds_up_the_loop_nor_its_own_time_out() -> None:
     """A model that is not async runs beside the loop, and no longer than it may."""
     findings = await verified(Plain(pause=600.0), timeout=0.2, retries=0)
     assert set(found(findings).values()) == {Cause.TIMEOUT}
-
-
-async def test_calls_are_quiet_where_the_evaluator_is() -> None:
-    """The mark that keeps judge calls out of the application's traces reaches the model."""
-    marks: list[bool] = []
-
-    class Marked(Native):
-        def _message(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
-            marks.append(is_suppressed())
-            return super()._message(messages, kwargs)
-
-    with suppressed():
-        await verified(Marked())
-    assert marks == [True]
 
 
 class Store(BaseRetriever):
@@ -343,32 +289,6 @@ async def test_a_judge_that_retrieves_is_not_captured_by_a_global_handler() -> N
         await chain.ainvoke("q")
         assert await asyncio.to_thread(evals.flush, PATIENCE)
         assert asked
-        assert evals.stats().offered == 1
-    finally:
-        _configure_hooks.pop()
-        evals.shutdown(1)
-
-
-async def test_a_sink_that_retrieves_is_not_captured_by_a_global_handler() -> None:
-    """Runs of a sink are not captured: they would be evaluated and given to the sink again."""
-    retriever = Store()
-    delivered: list[str] = []
-
-    def sink(sample: Sample, _outcomes: Outcomes) -> None:
-        chain.invoke("by the sink")
-        delivered.append(sample.question)
-
-    chain = retriever | RunnableLambda(
-        lambda documents: f"Written here: {documents[0].page_content}"
-    )
-    evals = RagEval(metrics=["lexical.source_citation"], embedder="none", sinks=[sink])
-    handler = RagEvalCallbackHandler(evals)
-    everywhere: ContextVar[Any] = ContextVar("everywhere", default=handler)
-    register_configure_hook(everywhere, inheritable=True)
-    try:
-        await chain.ainvoke("q")
-        assert await asyncio.to_thread(evals.flush, PATIENCE)
-        assert delivered == ["q"]
         assert evals.stats().offered == 1
     finally:
         _configure_hooks.pop()

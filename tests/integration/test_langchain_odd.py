@@ -216,19 +216,3 @@ def test_a_long_history_is_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert texts(seen.sample) == found
     assert seen.sample.truncated == ()
     world.close()
-
-
-@needs_agents
-def test_without_room_for_documents_the_contexts_are_not_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Retrieved documents of which nothing could be kept are no empty retrieval."""
-    monkeypatch.setattr(limits, "INTERACTION_CHARS", 1000)
-    world = World()
-    model, look, _ = looking(1)
-    long = HumanMessage("An earlier question. " * 100)
-    agent(model, [look]).invoke({"messages": [long, HumanMessage(QUESTION)]}, config(world))
-    (seen,) = world.seen()
-    assert texts(seen.sample) is None
-    assert "contexts" in seen.sample.cut_parts
-    world.close()

@@ -188,36 +188,6 @@ class Fixed(BaseRetriever):
         return self.documents
 
 
-@needs_agents
-@varied
-def test_notes_files_and_thoughts_of_an_agent_are_no_find(world: World, seed: int) -> None:
-    """Beside documents, what tools repeat of the model's words, or report, is no context."""
-    drawn = Variation(seed)
-    passages, thought, reply = drawn.passages(2), drawn.passage(), drawn.sentence()
-    documents = [Document(text, id=drawn.name()) for text in passages]
-    retriever = Fixed(documents=documents)
-    look, think, write = drawn.name(), drawn.name(), drawn.name()
-    tools = [
-        search_tool(look, lambda query: str([d.page_content for d in retriever.invoke(query)])),
-        search_tool(think, lambda query: f"Reflection recorded: {query}"),
-        search_tool(write, lambda query: f"Updated file /{drawn.name()}.md for you."),
-    ]
-    calls = [(think, {"query": thought}), (look, {"query": "x"}), (write, {"query": thought})]
-    sample = run_agent(world, tools, calls, drawn.question(), reply)
-    assert texts(sample) == passages
-
-
-@needs_agents
-@varied
-def test_a_thought_alone_is_no_retrieval(world: World, seed: int) -> None:
-    """A request whose only tool repeats what the model said is no RAG request."""
-    drawn = Variation(seed)
-    thought, name = drawn.passage(), drawn.name()
-    tools = [search_tool(name, lambda query: f"Noted: {query}")]
-    with pytest.raises(ValueError, match="not enough values"):
-        run_agent(world, tools, [(name, {"query": thought})], drawn.question(), drawn.sentence())
-
-
 @varied
 @pytest.mark.parametrize("form", ["rows", "triples"])
 def test_rows_that_only_a_steps_input_holds_are_candidates(
