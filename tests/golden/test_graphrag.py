@@ -37,70 +37,47 @@ def chunks(*useful: bool) -> tuple[ChunkRelevance, ...]:
 # Composite
 
 
-def local_search() -> Findings:
-    return RELEVANT.merged(
-        Findings(
-            answer_claims=("x",),
-            answer_support=support("x--"),
-            reference_claims=("y",),
-            reference_support=support("-x-"),
-            relevance=NO_FINDING,
-        )
+def claims(answer: str, reference: str) -> Findings:
+    return Findings(
+        answer_claims=("x",),
+        answer_support=support(answer),
+        reference_claims=("y",),
+        reference_support=support(reference),
     )
 
 
-def test_a_part_without_a_value_is_left_out_and_the_weights_grow() -> None:
-    """100, no precision, 100 and 83.27 give 93.73."""
-    outcome = measure("graphrag.ragas_score", SAMPLE, local_search())
+LOCAL_SEARCH = RELEVANT.merged(claims("x--", "-x-")).merged(Findings(relevance=NO_FINDING))
+
+
+@pytest.mark.parametrize("absent", [NO_FINDING, FAILED])
+def test_part_without_a_value_is_left_out_and_the_weights_grow(absent: NotScored) -> None:
+    """100, no precision, 100 and 83.27 give 93.73, as the document leaves out NaN."""
+    outcome = measure(
+        "graphrag.ragas_score", SAMPLE, LOCAL_SEARCH.merged(Findings(relevance=absent))
+    )
     assert value(outcome) == pytest.approx(93.73, abs=0.005)
     assert isinstance(outcome, Score)
+    assert outcome.warnings == (f"without context_precision ({absent.cause.value})",)
+    metric = "graphrag.ragas_context_precision"
     assert outcome.explanation["left_out"] == [
-        {
-            "part": "context_precision",
-            "metric": "graphrag.ragas_context_precision",
-            "cause": "missing_input",
-        }
+        {"part": "context_precision", "metric": metric, "cause": absent.cause.value}
     ]
     shares = [row["share"] for row in outcome.explanation["parts"]]
     assert shares == pytest.approx([0.375, 0.25, 0.375])
 
 
 def test_zeros_are_values_in_the_composite() -> None:
-    """0, 0, 0 and 83.27 give 24.98."""
-    findings = RELEVANT.merged(
-        Findings(
-            answer_claims=("x",),
-            answer_support=support("---"),
-            reference_claims=("y",),
-            reference_support=support("---"),
-            relevance=chunks(False, False, False),
-        )
-    )
-    outcome = measure("graphrag.ragas_score", SAMPLE, findings)
+    """0, 0, 0 and 83.27 give 24.98; only 82.29 gives 82.29; nothing gives nothing."""
+    name = "graphrag.ragas_score"
+    zeros = claims("---", "---").merged(Findings(relevance=chunks(False, False, False)))
+    outcome = measure(name, SAMPLE, RELEVANT.merged(zeros))
     assert value(outcome) == pytest.approx(24.98, abs=0.005)
-
-
-def test_one_part_alone_is_the_composite() -> None:
-    """Without retrieval only answer relevance is left: 82.29 gives 82.29."""
-    sample = Sample(question="q", answer="a")
-    findings = Findings(questions=QUESTIONS, question_similarity=(0.8229, 0.8229, 0.8229))
-    assert value(measure("graphrag.ragas_score", sample, findings)) == pytest.approx(82.29)
-
-
-def test_a_failed_part_is_left_out_with_a_warning() -> None:
-    """As the document leaves out NaN: its worked local search has no precision, and 93.73."""
-    findings = local_search().merged(Findings(relevance=FAILED))
-    outcome = measure("graphrag.ragas_score", SAMPLE, findings)
-    assert isinstance(outcome, Score)
-    assert round(outcome.value, 2) == 93.73
-    assert outcome.warnings == ("without context_precision (judge_failed)",)
-
-
-def test_a_composite_of_nothing_is_undefined() -> None:
-    """No part, no score."""
-    outcome = measure("graphrag.ragas_score", Sample(question="q"))
-    assert isinstance(outcome, NotScored)
-    assert outcome.cause is Cause.UNDEFINED
+    alone = Findings(questions=QUESTIONS, question_similarity=(0.8229,) * 3)
+    outcome = measure(name, Sample(question="q", answer="a"), alone)
+    assert value(outcome) == pytest.approx(82.29)
+    nothing = measure(name, Sample(question="q"))
+    assert isinstance(nothing, NotScored)
+    assert nothing.cause is Cause.UNDEFINED
 
 
 def test_weights_can_be_chosen() -> None:
@@ -108,12 +85,7 @@ def test_weights_can_be_chosen() -> None:
     weights = {"faithfulness": 1.0, "context_recall": 3.0}
     options = MetricOptions(graphrag_weights=weights)
     metric = next(m for m in build(options) if m.id == "graphrag.ragas_score")
-    findings = Findings(
-        answer_claims=("x",),
-        answer_support=support("---"),
-        reference_claims=("y",),
-        reference_support=support("x--"),
-    )
+    findings = claims("---", "x--")
     assert value(measure(metric, SAMPLE, findings)) == pytest.approx(75.0)
     assert asked(metric, SAMPLE, findings) == {
         Finding.ANSWER_CLAIMS,

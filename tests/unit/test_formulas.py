@@ -1,4 +1,4 @@
-"""The arithmetic."""
+"""The arithmetic of all suites."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.metrics.formulas import average_precision, cosine, mean, share
+from rag_eval_hooks import Sample, Score
+from rag_eval_hooks.findings import Findings, Stance, Support
+from rag_eval_hooks.metrics.formulas import (
+    average_precision,
+    cosine,
+    grade,
+    mean,
+    mean_rating,
+    one_to_five,
+    share,
+    weighted_mean,
+)
+from tests.golden.measure import measure
 
-flags = st.lists(st.booleans())
-floats = st.floats(-1e6, 1e6)
+FLAGS = st.lists(st.booleans())
+VECTORS = st.lists(
+    st.floats(-1e6, 1e6) | st.sampled_from([1e-300, 1e200, math.nan, math.inf]),
+    min_size=3,
+    max_size=3,
+)
+PARTS = "abcde"
+VALUES = st.dictionaries(st.sampled_from(PARTS), st.floats(0, 100))
+WEIGHTS = st.fixed_dictionaries({name: st.floats(0, 10) for name in PARTS})
 
 
-@given(flags)
-def test_share_is_a_share(values: list[bool]) -> None:
-    """A share lies in [0, 1], and is absent for no items."""
-    value = share(values)
-    assert (value is None) == (not values)
-    assert value is None or 0 <= value <= 1
-
-
-@given(flags)
-def test_share_ignores_order(values: list[bool]) -> None:
-    """A share is the same in every order."""
-    shuffled = sorted(values)
-    assert share(values) == share(shuffled)
-
-
-@given(st.lists(st.booleans(), min_size=1))
-def test_average_precision_range(relevant: list[bool]) -> None:
-    """Average precision is 0 without relevant items, else above 0 and at most 1."""
-    value = average_precision(relevant)
-    assert value is not None
-    assert (value == 0) == (not any(relevant))
-    assert 0 <= value <= 1
+@given(FLAGS)
+def test_share_and_precision_lie_between_0_and_1(flags: list[bool]) -> None:
+    """Both are absent for no items; a share ignores the order."""
+    assert share(flags) == share(sorted(flags))
+    for value in (share(flags), average_precision(flags)):
+        assert (value is None) == (not flags)
+        assert value is None or (0 <= value <= 1 and (value == 0) == (not any(flags)))
 
 
 @given(st.lists(st.booleans(), min_size=2), st.data())
 def test_average_precision_rises_when_a_relevant_item_moves_up(
     relevant: list[bool], data: st.DataObject
 ) -> None:
-    """Swapping a relevant item with the irrelevant one above it never lowers the value."""
     place = data.draw(st.integers(1, len(relevant) - 1))
     if relevant[place] and not relevant[place - 1]:
         better = list(relevant)
@@ -51,33 +54,99 @@ def test_average_precision_rises_when_a_relevant_item_moves_up(
 
 
 def test_average_precision_of_known_rankings() -> None:
-    """First of three is 1, last of three is a third, first and last is the mean of 1 and 2/3."""
     assert average_precision([True, False, False]) == 1.0
     assert average_precision([False, False, True]) == pytest.approx(1 / 3)
     assert average_precision([True, False, True]) == pytest.approx((1 + 2 / 3) / 2)
-    assert average_precision([]) is None
 
 
-@given(st.lists(floats, min_size=1))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1))
 def test_mean_lies_between_its_values(values: list[float]) -> None:
-    """A mean lies between the least and the greatest value."""
     value = mean(values)
     assert value is not None
     assert min(values) - 1e-6 <= value <= max(values) + 1e-6
 
 
-@given(st.lists(floats, min_size=3, max_size=3), st.lists(floats, min_size=3, max_size=3))
-def test_cosine_is_symmetric_and_bounded(left: list[float], right: list[float]) -> None:
-    """A cosine is the same both ways, lies in [-1, 1], and is absent without a direction."""
+@given(VECTORS, VECTORS)
+def test_cosine_is_symmetric_and_finite_or_absent(left: list[float], right: list[float]) -> None:
     value = cosine(left, right)
     assert value == cosine(right, left)
-    assert value is None or (-1 <= value <= 1 and math.isfinite(value))
+    assert value is None or -1 <= value <= 1
+    assert value is None or all(map(math.isfinite, [*left, *right]))
 
 
 def test_cosine_of_known_vectors() -> None:
-    """Equal directions give 1, opposite -1, a zero vector none, unequal lengths an error."""
     assert cosine([1, 2], [2, 4]) == pytest.approx(1)
     assert cosine([1, 0], [-3, 0]) == pytest.approx(-1)
     assert cosine([0, 0], [1, 0]) is None
     with pytest.raises(ValueError, match=r"shorter|longer"):
         cosine([1], [1, 2])
+
+
+@given(VALUES, WEIGHTS, st.floats(0.01, 100))
+def test_weighted_mean_lies_among_the_weighed_parts(
+    parts: dict[str, float], weights: dict[str, float], factor: float
+) -> None:
+    """It is absent without any, and only the ratio of the weights counts."""
+    weights = {name: round(weight, 3) for name, weight in weights.items()}
+    value = weighted_mean(parts, weights)
+    counted = [part for name, part in parts.items() if weights[name] > 0]
+    assert (value is None) == (not counted)
+    assert value is None or min(counted) <= value <= max(counted)
+    scaled = weighted_mean(parts, {name: weight * factor for name, weight in weights.items()})
+    assert scaled == (None if value is None else pytest.approx(value, abs=1e-6))
+
+
+@given(st.dictionaries(st.sampled_from(PARTS), st.floats(0, 100), min_size=2), st.data())
+def test_missing_part_is_as_one_without_weight(
+    parts: dict[str, float], data: st.DataObject
+) -> None:
+    lost = data.draw(st.sampled_from(sorted(parts)))
+    rest = {name: value for name, value in parts.items() if name != lost}
+    even = dict.fromkeys(PARTS, 1.0)
+    assert weighted_mean(rest, even) == weighted_mean(parts, {**even, lost: 0.0})
+
+
+@given(st.floats(0, 100), st.floats(0, 100))
+def test_higher_value_never_has_a_worse_grade(one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert grade(high) <= grade(low)
+    assert grade(low) in "ABCDE"
+    assert (one_to_five(0), one_to_five(1)) == (1, 5)
+    assert one_to_five(low / 100) <= one_to_five(high / 100)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-5, 9)), max_size=4))
+def test_invalid_ratings_change_nothing(ratings: list[int | None]) -> None:
+    steps = (0, 2, 4)
+    valid = [rating for rating in ratings if rating in steps]
+    value = mean_rating(ratings, steps)
+    assert value == mean_rating(valid, steps)
+    assert (value is None) == (not valid)
+    assert value is None or 0 <= value <= 1
+
+
+SAMPLE = Sample(question="q", contexts=("a", "b"), answer="a", reference="r")  # type: ignore[arg-type]
+CLAIM_METRICS = ("graphrag.ragas_faithfulness", "whitepaper.faithfulness", "ragas.faithfulness")
+
+
+def normalised(metric: str, verdicts: list[bool]) -> float:
+    findings = Findings(
+        answer_claims=tuple(map(str, range(len(verdicts)))),
+        answer_support=tuple(Support((verdict, False)) for verdict in verdicts),
+        stance=Stance(answer=False),
+    )
+    outcome = measure(metric, SAMPLE, findings)
+    assert isinstance(outcome, Score)
+    return outcome.normalised
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6))
+def test_faithfulness_is_one_share_in_three_suites(verdicts: list[bool]) -> None:
+    """A supported claim more never lowers it, an unsupported one never raises it."""
+    shuffled = sorted(verdicts)
+    values = [normalised(metric, verdicts) for metric in CLAIM_METRICS]
+    assert values == [pytest.approx(share(verdicts))] * len(CLAIM_METRICS)
+    for metric, value in zip(CLAIM_METRICS, values, strict=True):
+        assert normalised(metric, shuffled) == pytest.approx(value)
+        assert normalised(metric, [*verdicts, True]) >= value
+        assert normalised(metric, [*verdicts, False]) <= value
