@@ -11,7 +11,7 @@ from llama_index.core.tools import FunctionTool
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index.agents import NO_AGENTS, NO_TOOL_THREADS
+from tests.matrix.llama_index.agents import NO_TOOL_THREADS
 from tests.matrix.llama_index.combined import sub_questions
 from tests.matrix.llama_index.engines import joined
 from tests.matrix.llama_index.flows import own_workflow
@@ -158,7 +158,7 @@ PIPELINES = {
         joined([True, True]),
     ),
     "workflow": Pipeline(workflow),
-    **({} if NO_AGENTS else {"agent": Pipeline(agent, answer=SAID)}),
+    "agent": Pipeline(agent, answer=SAID),
 }
 
 

@@ -20,7 +20,7 @@ from llama_index.core.query_engine import CustomQueryEngine
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
-from tests.matrix.llama_index.agents import NO_AGENTS, retriever_tool
+from tests.matrix.llama_index.agents import retriever_tool
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import FERRIES, Scripted, index, pick
 from tests.matrix.world import World
@@ -175,7 +175,7 @@ def asks(made: Any, number: int) -> Any:
     async def by_agent() -> None:
         await made["agent"](number).run(user_msg=question)
 
-    kinds = [streamed, called, chatted, *([] if NO_AGENTS else [by_agent])]
+    kinds = [streamed, called, chatted, by_agent]
     return kinds[number % len(kinds)]()
 
 

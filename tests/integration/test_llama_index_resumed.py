@@ -25,7 +25,6 @@ from llama_index.core.workflow import (
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index.agents import NO_AGENTS
 from tests.matrix.llama_index.kit import pick
 from tests.matrix.llama_index.variants import Corpus, answered, in_turn, says
 from tests.matrix.world import World
@@ -189,7 +188,6 @@ def test_a_workflow_goes_on_from_a_stored_context(seed: int, way: str, elsewhere
     assert parts(last.sample) == (question, kept, answer, "ok")
 
 
-@pytest.mark.skipif(NO_AGENTS is not None, reason=str(NO_AGENTS))
 @pytest.mark.parametrize("seed", seeds(size(2, 10)))
 def test_an_agent_goes_on_from_a_stored_context(seed: int) -> None:
     """Finds of an agent's tools before an interrupt are its context, in another process, too."""

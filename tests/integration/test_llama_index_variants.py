@@ -17,16 +17,13 @@ from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_llama_index import SuiteEvaluator, enable
-from tests.matrix.llama_index.beside import BESIDE
-from tests.matrix.llama_index.drawn import wrong_in
+from tests.matrix.llama_index.drawn import DRAWN, wrong_in
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION
-from tests.matrix.llama_index.nested_engines import NESTED
-from tests.matrix.llama_index.tutorials import TUTORIALS
-from tests.matrix.llama_index.variants import VARIANTS, answered
+from tests.matrix.llama_index.variants import answered
 from tests.matrix.world import World
 from tests.support.size import size
-from tests.support.variation import Variation, run_seed, seeds
+from tests.support.variation import Variation, seeds
 
 pytest_plugins = ["tests.matrix.llama_index.fixtures"]
 pytestmark = [
@@ -36,17 +33,10 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("seed", seeds(size(5, 20)))
-@pytest.mark.parametrize("name", VARIANTS | NESTED | BESIDE)
+@pytest.mark.parametrize("name", DRAWN)
 def test_what_is_captured_is_right(name: str, seed: int) -> None:
     """Question, contexts and answer are right, one sample a question and none for preparation."""
     assert wrong_in(name, seed) == {}
-
-
-@pytest.mark.parametrize("offset", range(size(1, 10)))
-@pytest.mark.parametrize("name", TUTORIALS)
-def test_applications_of_tutorials_are_right(name: str, offset: int) -> None:
-    """Under names, texts and languages that each run draws anew."""
-    assert wrong_in(name, run_seed() + offset) == {}
 
 
 @pytest.mark.parametrize("seed", seeds(5))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core import __version__
+from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 
@@ -36,13 +37,6 @@ from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
 __all__ = ["SHAPES"]
-
-try:
-    from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
-
-    NO_AGENTS = None
-except ImportError:
-    NO_AGENTS = "agents as workflows came with llama-index-core 0.12.6"
 
 _LINKED = (0, 14, 22)
 NO_TOOL_THREADS = (
@@ -154,7 +148,6 @@ def streamed() -> Shape:
                 spans=RETRIEVER_SPANS,
             )
         ],
-        missing=NO_AGENTS,
     )
 
 
@@ -188,7 +181,6 @@ def cancelled() -> Shape:
                 spans=None,
             )
         ],
-        missing=NO_AGENTS,
     )
 
 
@@ -297,7 +289,6 @@ def retrieves_nothing() -> Shape:
         ways=("run",),
         run=traced(body),
         expected=lambda way: [],
-        missing=NO_AGENTS,
     )
 
 
@@ -312,7 +303,6 @@ def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
             answer=said,
             spans=ENGINE_SPANS,
             ways=ways,
-            missing=NO_AGENTS,
         ),
         shape(
             GROUP,
@@ -322,7 +312,6 @@ def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
             answer=said,
             spans=RETRIEVER_SPANS,
             ways=ways,
-            missing=NO_AGENTS,
         ),
     )
 

@@ -85,7 +85,4 @@ def instructed_in_a_step(draw: Variation) -> Variant:
     return _variant(draw, draw.chance.choice(list(beside(draw).values())), draw.sentence())
 
 
-BESIDE: dict[str, Callable[[Variation], Variant]] = {
-    made.__name__: made for made in (found_in_a_step, instructed_in_a_step)
-}
-"""By name."""
+BESIDE = (found_in_a_step, instructed_in_a_step)

@@ -1,30 +1,23 @@
-"""Runs drawn pipelines and says what is wrong.
-
-`python -m tests.matrix.llama_index.drawn [--seeds 20]` prints how many of each come out right.
-"""
+"""Runs drawn pipelines and says what is wrong."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import sys
-import warnings
-
-from llama_index.core import __version__
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.beside import BESIDE
 from tests.matrix.llama_index.nested_engines import NESTED
-from tests.matrix.llama_index.tutorials import TUTORIALS
+from tests.matrix.llama_index.tutorial_agents import AGENTS
+from tests.matrix.llama_index.tutorial_workflows import WORKFLOWS
 from tests.matrix.llama_index.variants import VARIANTS, Variant
 from tests.matrix.world import World
 from tests.support.variation import Variation
 
 __all__ = ["DRAWN", "wrong_in"]
 
-DRAWN = VARIANTS | NESTED | TUTORIALS | BESIDE
-"""All that run on this version, by name."""
+DRAWN = {made.__name__: made for made in (*VARIANTS, *NESTED, *AGENTS, *WORKFLOWS, *BESIDE)}
+"""By name."""
 
 
 def wrong_in(name: str, seed: int) -> dict[str, str]:
@@ -67,21 +60,3 @@ def _differences(variant: Variant, sample: Sample) -> dict[str, str]:
         "status": (sample.status.value, "ok"),
     }
     return {key: f"{got!r}, not {want!r}" for key, (got, want) in pairs.items() if got != want}
-
-
-def main() -> int:
-    """Print rows right and all, by variant."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
-    count = parser.parse_args().seeds
-    warnings.simplefilter("ignore")
-    wrong = {name: [s for s in range(count) if wrong_in(name, s)] for name in DRAWN}
-    for name, seeds in wrong.items():
-        print(f"{name:28} {count - len(seeds):3} of {count}  {seeds or ''}")  # noqa: T201
-    right = sum(count - len(seeds) for seeds in wrong.values())
-    print(f"llama-index-core {__version__}: {right} of {count * len(wrong)}")  # noqa: T201
-    return int(any(wrong.values()))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

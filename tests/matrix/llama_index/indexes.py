@@ -7,7 +7,6 @@ import functools
 import io
 import itertools
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,9 +24,8 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.indices.property_graph import VectorContextRetriever
-from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import (
-    MetadataReplacementPostProcessor,
     PrevNextNodePostprocessor,
 )
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -216,21 +214,6 @@ def merging(streaming: bool) -> Any:
     return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
 
 
-def sentence_windows(streaming: bool) -> Any:
-    """Sentences are found, with their neighbours they are shown."""
-    # The splitter of its own wants a corpus of nltk, which is downloaded.
-    parser = SentenceWindowNodeParser.from_defaults(
-        window_size=1, sentence_splitter=lambda text: re.split(r"(?<=\.) ", text)
-    )
-    parsed = parser.get_nodes_from_documents([Document(text=" ".join(PASSAGES))])
-    return VectorStoreIndex(parsed, embed_model=Bags()).as_query_engine(
-        llm=reader(),
-        streaming=streaming,
-        similarity_top_k=1,
-        node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="window")],
-    )
-
-
 def around(question: str) -> tuple[str, ...]:
     """The best passage, the one before and the one after it."""
     best = PASSAGES.index(top(question, 1)[0])
@@ -293,13 +276,6 @@ SHAPES = (
         merging,
         lambda q: [" ".join(PASSAGES[:3])],
         answer=lambda q: answer_to(q, PASSAGES[:3]),
-        questions=ONE,
-    ),
-    retrieval(
-        "sentence windows of the parser",
-        sentence_windows,
-        lambda q: [" ".join(around(q))],
-        answer=lambda q: answer_to(q, around(q)),
         questions=ONE,
     ),
     retrieval("previous and next nodes", with_neighbours, around),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.base.base_selector import BaseSelector, MultiSelection, SingleSelection
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
-    FLAREInstructQueryEngine,
-    RouterQueryEngine,
     SubQuestionQueryEngine,
 )
 from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
@@ -21,8 +18,6 @@ from tests.matrix.llama_index.variants import (
     Corpus,
     Variant,
     answered,
-    asking,
-    engine_tools,
     says,
 )
 from tests.support.variation import Variation
@@ -45,26 +40,6 @@ class _Divided(BaseQuestionGenerator):
 
     async def agenerate(self, tools: Any, query: Any) -> list[SubQuestion]:
         return self.questions
-
-
-def sub_questions(draw: Variation) -> Variant:
-    """A question divided in two, each answered in a few words."""
-    models = [says(answered(draw)), says(answered(draw))]
-    corpora, tools = engine_tools(draw, models)
-    question, answer = draw.question(), answered(draw)
-    parts = [
-        SubQuestion(sub_question=corpus.question, tool_name=tool.metadata.name)
-        for corpus, tool in zip(corpora, tools, strict=True)
-    ]
-    engine = SubQuestionQueryEngine.from_defaults(
-        query_engine_tools=tools,
-        question_gen=_Divided(parts),
-        response_synthesizer=get_response_synthesizer(llm=says(answer)),
-        use_async=False,
-        verbose=False,
-    )
-    contexts = [text for corpus in corpora for text in corpus.shown()]
-    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
 
 
 class _Without(BaseNodePostprocessor):
@@ -115,41 +90,4 @@ class Everything(BaseSelector):
         return self._select(choices, query)
 
 
-def routed_to_both(draw: Variation) -> Variant:
-    """A router that asks two engines and joins their answers."""
-    models = [says(answered(draw)), says(answered(draw))]
-    corpora, tools = engine_tools(draw, models)
-    question, answer = draw.question(), answered(draw)
-    engine = RouterQueryEngine(selector=Everything(), query_engine_tools=tools, llm=says(answer))
-    contexts = [text for corpus in corpora for text in corpus.shown()]
-    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
-
-
-def writing_while_asking(draw: Variation) -> Variant:
-    """FLARE: a model asks for what it needs while it writes, and the answers are put in."""
-    corpora = [Corpus(draw, 2) for _ in range(draw.chance.randint(1, 3))]
-    corpus = Corpus(draw, 4)
-    parts = [draw.question() for _ in corpora]
-    question, inserted, end = draw.question(), [answered(draw) for _ in parts], draw.sentence()
-    said: list[str] = []
-    for part, text in zip(parts, inserted, strict=True):
-        said += [f"{draw.sentence()} [Search({part})]", text]
-    engine = FLAREInstructQueryEngine(
-        corpus.engine(says(*(answered(draw) for _ in parts))),
-        llm=says(*said, f"{end} done"),
-        max_iterations=len(parts) + 1,
-    )
-    answer = " ".join([*inserted, end])
-    return Variant(asking(draw, engine, question), question, corpus.shown(), answer, any_order=True)
-
-
-NESTED: dict[str, Callable[[Variation], Variant]] = {
-    made.__name__: made
-    for made in (
-        sub_questions,
-        sub_question_in_words_of_a_dropped_passage,
-        routed_to_both,
-        writing_while_asking,
-    )
-}
-"""By name."""
+NESTED = (sub_question_in_words_of_a_dropped_passage,)

@@ -9,15 +9,15 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.tools import FunctionTool
-from llama_index.core.workflow import HumanResponseEvent, InputRequiredEvent
+from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
 from rag_eval_hooks import Status
 from tests.matrix.llama_index.agents import (
     ENGINE_SPANS,
     GROUP,
-    NO_AGENTS,
     NO_TOOL_THREADS,
     RETRIEVER_SPANS,
     agent,
@@ -63,13 +63,6 @@ from tests.matrix.world import World
 
 __all__ = ["SHAPES"]
 
-try:
-    from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent
-    from llama_index.core.workflow import Context
-
-    MISSING = NO_AGENTS
-except ImportError:
-    MISSING = "this version has no CodeActAgent"
 WRITTEN = told("As the writer says: at 07:40 from the north quay.")
 FIND, DESK, WRITER = (NAMED.name() for _ in range(3))
 ASK = {ASKED: QUESTION}
@@ -284,32 +277,29 @@ def team_shape(
     )
 
 
-def of_agents(name: str, body: Callable[[], Awaitable[None]], *more: Any, **options: Any) -> Shape:
-    """One that needs agents."""
-    return team_shape(name, body, *more, missing=MISSING, **options)
-
-
 SHAPES = (
-    of_agents("AgentWorkflow with handoff", lambda: run(team()), WRITTEN, found=found_by_tool),
-    of_agents("AgentWorkflow, events streamed", lambda: read(team()), WRITTEN, found=found_by_tool),
-    of_agents(
+    team_shape("AgentWorkflow with handoff", lambda: run(team()), WRITTEN, found=found_by_tool),
+    team_shape(
+        "AgentWorkflow, events streamed", lambda: read(team()), WRITTEN, found=found_by_tool
+    ),
+    team_shape(
         "ReActAgent, events streamed",
         lambda: read(agent("react", query_tool())),
         said(QUESTION),
         spans=ENGINE_SPANS,
     ),
-    of_agents("CodeActAgent", lambda: run(coder()), WRITTEN),
+    team_shape("CodeActAgent", lambda: run(coder()), WRITTEN),
     team_shape(
         "FunctionTool that retrieves",
         lambda: run(agent("function", finder())),
         said(QUESTION),
         spans=RETRIEVER_SPANS,
-        missing=MISSING or NO_TOOL_THREADS,
+        missing=NO_TOOL_THREADS,
     ),
-    of_agents("agent in two turns", two_turns, questions=QUESTIONS, found=found_by_tool),
-    of_agents("agents at once", at_once, questions=QUESTIONS, spans=ENGINE_SPANS),
-    of_agents("agent timed out", timed_out, None, status=Status.CANCELLED, found=found_by_tool),
-    of_agents(
+    team_shape("agent in two turns", two_turns, questions=QUESTIONS, found=found_by_tool),
+    team_shape("agents at once", at_once, questions=QUESTIONS, spans=ENGINE_SPANS),
+    team_shape("agent timed out", timed_out, None, status=Status.CANCELLED, found=found_by_tool),
+    team_shape(
         "agent whose model fails", model_fails, None, status=Status.ERROR, found=found_by_tool
     ),
     team_shape(

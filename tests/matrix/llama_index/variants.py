@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core import VectorStoreIndex
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.base.response.schema import Response
 from llama_index.core.chat_engine.types import AgentChatResponse
@@ -25,11 +26,6 @@ from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, 
 
 from tests.matrix.llama_index.kit import Bags, Scripted, pick
 from tests.support.variation import Variation
-
-try:
-    from llama_index.core.agent.workflow import FunctionAgent
-except ImportError:
-    FunctionAgent = None  # type: ignore[assignment, misc]
 
 __all__ = [
     "VARIANTS",
@@ -117,22 +113,6 @@ def asking(draw: Variation, engine: Any, question: str) -> Callable[[], Any]:
     return lambda: engine.aquery(question)
 
 
-def response_modes(draw: Variation) -> Variant:
-    """One query in a mode that makes one call, or one a passage."""
-    corpus = Corpus(draw, draw.chance.randint(2, 4))
-    mode = draw.chance.choice(
-        ["compact", "refine", "tree_summarize", "simple_summarize", "accumulate"]
-    )
-    answer = answered(draw)
-    engine = corpus.engine(says(answer), response_mode=mode)
-    contexts = corpus.shown()
-    if mode == "accumulate":
-        answer = "\n---------------------\n".join(
-            f"Response {n}: {answer}" for n in range(1, len(contexts) + 1)
-        )
-    return Variant(asking(draw, engine, corpus.question), corpus.question, contexts, answer)
-
-
 def several_calls(draw: Variation) -> Variant:
     """Passages that need several calls, in compact mode."""
     corpus = Corpus(draw, 6)
@@ -157,14 +137,6 @@ def several_calls(draw: Variation) -> Variant:
     made.answer = ""
     made.run = lambda: setattr(made, "answer", str(engine.query(corpus.question)))
     return made
-
-
-def node_metadata(draw: Variation) -> Variant:
-    """Nodes whose metadata the model is shown."""
-    corpus = Corpus(draw, draw.chance.randint(1, 3), metadata=True)
-    answer = answered(draw)
-    engine = corpus.engine(says(answer))
-    return Variant(asking(draw, engine, corpus.question), corpus.question, corpus.shown(), answer)
 
 
 def engine_tools(draw: Variation, models: Sequence[Scripted]) -> tuple[list[Corpus], list[Any]]:
@@ -494,27 +466,19 @@ def sums_and_searches(draw: Variation) -> Variant:
     return Variant(run, question, corpus.shown(), answer)
 
 
-_NEEDS_AGENTS = (agent_with_two_engines, plain_tool, sums_and_searches)
-VARIANTS: dict[str, Callable[[Variation], Variant]] = {
-    made.__name__: made
-    for made in (
-        response_modes,
-        several_calls,
-        node_metadata,
-        agent_with_two_engines,
-        plain_tool,
-        own_workflow,
-        own_function,
-        parsed_reply,
-        rows_of_a_table,
-        wrapped_sources,
-        answer_that_is_no_text,
-        building,
-        by_hand,
-        chosen_by_options,
-        several_questions,
-        sums_and_searches,
-    )
-    if FunctionAgent is not None or made not in _NEEDS_AGENTS
-}
-"""All that run on this version, by name."""
+VARIANTS = (
+    several_calls,
+    agent_with_two_engines,
+    plain_tool,
+    own_workflow,
+    own_function,
+    parsed_reply,
+    rows_of_a_table,
+    wrapped_sources,
+    answer_that_is_no_text,
+    building,
+    by_hand,
+    chosen_by_options,
+    several_questions,
+    sums_and_searches,
+)
