@@ -23,14 +23,7 @@ def _no_answer() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Properties of a request that sampling rules compare.
-
-    Attributes:
-        answer: Returns the answer or None; called only if a rule compares it.
-        metadata: Free keys, with the user, session and question ids.
-        error_type: Class name of the exception that ended the request, or None.
-        latency: Duration in seconds, or None if it is unknown.
-    """
+    """Properties of a request that sampling rules compare."""
 
     question: str = ""
     answer: Callable[[], str | None] = _no_answer
@@ -66,12 +59,7 @@ class Share:
 
 
 class Rates:
-    """Inclusion probability of every metric.
-
-    Attributes:
-        shares: Share by metric id.
-        highest: Share that decides whether a sample is evaluated at all.
-    """
+    """Inclusion probability of every metric."""
 
     __slots__ = ("highest", "shares")
 
@@ -105,14 +93,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Decision of the sampler about one key.
-
-    Attributes:
-        position: Hash of the key: a whole number in [0, 2**64).
-        rates: Inclusion probability of each metric, given the traits of the request.
-        admission: Estimated fraction of recently sampled requests that the rate limit and the
-            queue admitted; None if neither applied.
-    """
+    """Decision of the sampler about one key."""
 
     position: int
     rates: Rates

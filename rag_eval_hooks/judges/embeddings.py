@@ -10,8 +10,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.base import AsksBudget, Embedder
+from rag_eval_hooks.judges.calls.context import observed_call
+from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Vector", "VectorCache", "embedded"]
@@ -77,18 +80,29 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[
         JudgeError: The embedder failed, or gave too few vectors, vectors of several lengths, or
             numbers that are not finite: their cosine would be no likeness.
     """
-    # A runtime check of the protocol would take longer than the rest of the call.
-    embed_metered = getattr(embedder, "embed_metered", None)
-    vectors: list[list[float]]
-    if embed_metered is None:
-        vectors, used = await embedder.embed(texts), Usage()
-    else:
-        vectors, used = await embed_metered(texts)
+    vectors, used = await _with_usage(embedder, texts)
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:
         raise JudgeError(f"{embedder.name} gave {len(vectors)} vectors for {len(texts)} texts")
     if not all(map(math.isfinite, chain.from_iterable(vectors))):
         raise JudgeError(f"{embedder.name} gave a vector with a number that is not finite")
     return vectors, used
+
+
+async def _with_usage(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
+    # A runtime check of the protocol would take longer than the rest of the call.
+    embed_metered = getattr(embedder, "embed_metered", None)
+    if embed_metered is None:
+        return await embedder.embed(texts), Usage()
+    if isinstance(embedder, AsksBudget):
+        asked: tuple[list[list[float]], Usage] = await embed_metered(texts)
+        return asked
+    meter, caller = Meter(texts, embedding=True), Caller(embedder.name, Operation.EMBEDDINGS)
+    with meter.charging(), observed_call(caller, is_request=False):
+        await meter.send()
+        with meter.replying():
+            vectors, used = await embed_metered(texts)
+        meter.replied(round(used.input_tokens), 0)
+        return vectors, used
 
 
 def _hash(text: str) -> bytes:

@@ -18,7 +18,7 @@ from rag_eval_hooks.judges import (
     choose_token_scorer,
 )
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Function
-from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
+from rag_eval_hooks.judges.calls.metered_judge import metered
 from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
@@ -71,7 +71,7 @@ class Models:
         scorer = self.token_scorer
         if not isinstance(scorer, TokenScorer):
             scorer = choose_token_scorer(config)
-        return Sources(judge=made, embedder=allowed(embedder), scorer=scorer)
+        return Sources(judge=made, embedder=embedder, scorer=scorer)
 
     @property
     def _judge(self) -> object:

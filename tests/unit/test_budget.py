@@ -17,12 +17,11 @@ from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import MeteredEmbedder
 from rag_eval_hooks.judges.calls.budget import Budget, Reservation, budget_of
 from rag_eval_hooks.judges.calls.context import in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.metered_judge import allowed
 from rag_eval_hooks.judges.calls.requests import Meter, Requests
+from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
@@ -228,12 +227,10 @@ class Paid:
 
 async def test_embedder_of_a_users_is_called_within_the_budget() -> None:
     limited = in_memory(calls_per_hour=1, tokens_per_hour=100)
-    embedder = allowed(Paid())
-    assert isinstance(embedder, MeteredEmbedder)
     with in_call_context(budget=limited):
-        _vectors, used = await embedder.embed_metered(["a", "b"])
+        _vectors, used = await embedded(Paid(), ["a", "b"])
         with pytest.raises(BudgetError):
-            await embedder.embed(["c"])
+            await embedded(Paid(), ["c"])
     assert used == Usage(input_tokens=14)
     assert (limited.spent()["hour"].calls, limited.spent()["hour"].tokens) == (1, 14)
 

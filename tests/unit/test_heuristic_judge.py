@@ -80,6 +80,51 @@ def test_support_of_a_quoted_sentence_is_supported(fact: tuple[str, str, str, in
     assert verdict.quote == sentence
 
 
+@given(
+    facts(),
+    st.sampled_from(
+        (
+            "{}, says the handbook.",
+            "The handbook says {}.",
+            "According to the handbook, {}.",
+            "{}, the handbook reports.",
+            "In spring {} but the harbor master retired.",
+            "{} and closes early on holidays.",
+        )
+    ),
+)
+def test_support_by_an_attributed_or_longer_sentence_is_supported(
+    fact: tuple[str, str, str, int], form: str
+) -> None:
+    sentence, a, b, n = fact
+    claim = sentence.format(a=a, b=b, n=n)
+    assert support(claim, passage(form.format(claim.rstrip(".")))).supported
+
+
+LONG = "The council of {a} {did} the plan to build a {new} bridge to {b} for {n} million euros."
+WORDS = ("rejected", "welcomed", "postponed", "praised", "withdrew")
+
+
+@given(facts(), st.lists(st.sampled_from(WORDS), min_size=2, max_size=2, unique=True))
+def test_support_of_a_long_claim_with_another_verb_is_never_supported(
+    fact: tuple[str, str, str, int], verbs: list[str]
+) -> None:
+    _, a, b, n = fact
+    said, stated = (LONG.format(a=a, b=b, n=n, did=verb, new="wooden") for verb in verbs)
+    assert not support(said, passage(stated)).supported
+    assert support(stated, passage(stated)).supported
+
+
+@given(facts())
+def test_support_of_a_long_claim_in_nearly_the_same_words_is_supported(
+    fact: tuple[str, str, str, int],
+) -> None:
+    _, a, b, n = fact
+    stated = LONG.format(a=a, b=b, n=n, did="rejected", new="new wooden foot")
+    said = LONG.format(a=a, b=b, n=n, did="rejected", new="new")
+    assert support(said, passage(stated)).supported
+
+
 @given(facts(), NUMBERS)
 def test_support_with_another_value_is_contradicted(
     fact: tuple[str, str, str, int], other: int
@@ -89,6 +134,7 @@ def test_support_with_another_value_is_contradicted(
     verdict = support(form.format(a=a, b=b, n=other), passage(form.format(a=a, b=b, n=n)))
     assert verdict.verdict is ClaimVerdict.CONTRADICTED
     assert str(n) in verdict.reason
+    assert (verdict.probability or 0.0) <= 0.1
 
 
 @given(facts())
@@ -183,6 +229,10 @@ def test_support_of_a_denial_with_invisible_characters_is_read(
         ("The battery lasts 10 hours.", "The battery lasts at most 10 hours."),
         ("Paracetamol is safe with alcohol.", "Paracetamol is not known to be safe with alcohol."),
         ("Ferry.", "The ferry leaves at noon."),
+        (
+            "The landlord must give the tenant written notice of three months before leaving.",
+            "The tenant must give the landlord written notice of three months before leaving.",
+        ),
         ("Der Zug hält nicht in Köln.", "Der Zug hält in Köln."),
         ("北京不是首都。", "北京是首都。"),
         ("القاهرة ليست عاصمة مصر.", "القاهرة عاصمة مصر."),

@@ -1,12 +1,10 @@
-"""Budget and observation for judges and embedders of a user's."""
+"""Budget and observation for judges of a user's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.base import AsksBudget, Embedder, Judge, MeteredEmbedder
+from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
@@ -15,7 +13,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["AllowedEmbedder", "MeteredJudge", "allowed", "metered"]
+__all__ = ["MeteredJudge", "metered"]
 
 
 class MeteredJudge:
@@ -58,38 +56,3 @@ def metered(judge: Judge) -> Judge:
         isinstance(judge, LLMJudge | MeteredJudge) or judge.annotator_kind is not AnnotatorKind.LLM
     )
     return judge if counts else MeteredJudge(judge)
-
-
-class AllowedEmbedder:
-    """Embedder of a user's, within the budget and observed; the embedder itself is not changed."""
-
-    def __init__(self, embedder: MeteredEmbedder) -> None:
-        self._embedder = embedder
-        self.name = embedder.name
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the vectors, if the budget admits a call."""
-        vectors, _used = await self.embed_metered(texts)
-        return vectors
-
-    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        """Return the vectors and the usage that the embedder reports."""
-        meter = Meter(texts, embedding=True)
-        caller = Caller(self.name, Operation.EMBEDDINGS)
-        with meter.charging(), observed_call(caller, is_request=False):
-            await meter.send()
-            with meter.replying():
-                vectors, used = await self._embedder.embed_metered(texts)
-            meter.replied(round(used.input_tokens), 0)
-            return vectors, used
-
-    async def aclose(self) -> None:
-        """Close the embedder."""
-        await self._embedder.aclose()
-
-
-def allowed(embedder: Embedder | None) -> Embedder | None:
-    """Wrap an embedder that reports tokens and does not ask the budget itself, and no other."""
-    if isinstance(embedder, MeteredEmbedder) and not isinstance(embedder, AsksBudget):
-        return AllowedEmbedder(embedder)
-    return embedder

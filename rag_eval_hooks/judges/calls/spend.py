@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 
@@ -38,29 +39,26 @@ class Spend:
     tokens: float = 0.0
     cost: float = 0.0
 
-    def __add__(self, other: Self) -> Self:
-        return type(self)(
-            self.calls + other.calls, self.tokens + other.tokens, self.cost + other.cost
-        )
+    def __add__(self, other: Spend) -> Spend:
+        return self._by(operator.add, other)
 
-    def __sub__(self, other: Self) -> Self:
-        return self + other.times(-1)
+    def __sub__(self, other: Spend) -> Spend:
+        return self._by(operator.sub, other)
 
-    def times(self, factor: float) -> Self:
+    def times(self, factor: float) -> Spend:
         """Return the amount multiplied."""
-        return type(self)(self.calls * factor, self.tokens * factor, self.cost * factor)
+        return self._by(operator.mul, Spend(factor, factor, factor))
 
-    def least(self, other: Self) -> Self:
+    def least(self, other: Spend) -> Spend:
         """Return the smaller of each part."""
-        return type(self)(
-            min(self.calls, other.calls),
-            min(self.tokens, other.tokens),
-            min(self.cost, other.cost),
-        )
+        return self._by(min, other)
 
     def within(self, limit: Spend) -> bool:
         """Return whether no part is above its limit."""
-        return self.calls <= limit.calls and self.tokens <= limit.tokens and self.cost <= limit.cost
+        return self.least(limit) == self
+
+    def _by(self, combine: Callable[[float, float], float], other: Spend) -> Spend:
+        return Spend(*map(combine, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +130,11 @@ class SpendStore:
 
 
 def _read(db: sqlite3.Connection, period: Period) -> Spend:
-    with closing(db.execute(_READ, (period.name, period.start))) as rows:
-        row = rows.fetchone()
-    return Spend() if row is None else Spend(*row)
+    row = db.execute(_READ, (period.name, period.start)).fetchone()
+    return Spend(*row) if row else Spend()
 
 
 def _write(db: sqlite3.Connection, periods: Sequence[Period], amount: Spend) -> None:
     for period in periods:
-        values = (period.name, period.start, amount.calls, amount.tokens, amount.cost)
-        db.execute(_ADD, values)
+        db.execute(_ADD, (period.name, period.start, *astuple(amount)))
         db.execute(_FORGET, (period.start - _KEPT_S,))

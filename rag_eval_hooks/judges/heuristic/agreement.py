@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -15,28 +15,37 @@ from rag_eval_hooks.judges.heuristic.passages import (
     Window,
     best_window,
 )
-from rag_eval_hooks.judges.heuristic.sentence import BREAK, Claim, Sentence, term_of
+from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Claim, Sentence, terms
 from rag_eval_hooks.text.folding import fold, folded_tokens, has_cjk, word_set
-from rag_eval_hooks.text.languages import FUNCTION_WORDS
 
 __all__ = ["agrees", "denies"]
 
 _AGREED: Final = 0.55  # of a claim's terms: least part that answer and reference share
 _SAME: Final = 0.8  # least cosine of texts that say the same
 _SHORT: Final = 6  # terms; a text of no more is an answer in itself, not a description
-_SCOPE: Final = 2  # content words that a negation reaches
-_BEFORE: Final = word_set(
-    "no not never cannot avoid avoids avoiding neither nor none nothing nobody nowhere unable lack "
-    "lacks without nicht nichts kein keine keinen keinem keiner keines nie niemals niemand weder "
-    "ohne لا لم لن ليس ليست بدون غير ne pas jamais aucun aucune rien sans nunca jamas ningun "
-    "ninguna ninguno tampoco nadie sin нет не ни без"
+_DENIALS: Final = frozenset[str]().union(
+    word_set(
+        "without unable lack lacks avoid none nobody nothing nowhere nichts ohne sans sin rien без"
+    ),
+    *(lexicon.denials for lexicon in LEXICONS.values()),
 )
-_BEFORE_CJK: Final = frozenset("不没沒未無无")
-_AFTER: Final = frozenset(("ない", "せん", "なか", "않다", "않는", "없다", "없는", "아니"))
-_NOT_MEANT: Final = word_set(
-    "only just merely nur solo solamente seulement less doubt matter mention longer yet mehr plus"
+_CJK_DENIALS: Final = (
+    "不",
+    "没",
+    "沒",
+    "未",
+    "無",
+    "无",
+    "ない",
+    "せん",
+    "なか",
+    "않다",
+    "않는",
+    "없",
 )
-_LIGHT: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
+_HARMLESS: Final = re.compile(
+    r"\b(?:not (?:only|just|merely)|no (?:less|doubt|longer than|\d)|nicht nur|no solo)\b"
+)
 
 
 def agrees(
@@ -88,41 +97,23 @@ def _denied(claim: Sentence, window: Window) -> str | None:
         return None
     sentence = window.closest()
     for one, two in ((claim, sentence), (sentence, claim)):
-        said, other = negated(one.text), negated(two.text)
-        affirmed = Counter(two.chain) - Counter(term for scope in other for term in scope)
-        for scope in said:
-            near = (one.terms - scope) & two.terms or has_cjk(one.text)
-            near = near or one.terms <= scope or two.terms <= scope
-            if scope <= affirmed.keys() and near:
-                return ", ".join(sorted(scope))
+        there = frozenset[str]().union(*negated(two.text))
+        for terms_ in negated(one.text):
+            if (shared := terms_ & two.terms) and not shared & there:
+                return ", ".join(sorted(shared))
     return None
 
 
 @lru_cache(maxsize=512)
 def negated(text: str) -> Sequence[frozenset[str]]:
-    """Return for each negation of a sentence the terms that it reaches within its clause."""
-    found = []
-    for part in BREAK.split(text):
-        words = folded_tokens(fold(part))
-        found += [scope for at in range(len(words)) if (scope := _scope(words, at))]
-    return found
-
-
-def _scope(words: Sequence[str], at: int) -> frozenset[str]:
-    word, following = words[at], words[at + 1 : at + 8]
-    if word in _AFTER:
-        return _reached(words[max(0, at - 4) : at][::-1])
-    if not (word in _BEFORE or word.endswith("n't") or word[0] in _BEFORE_CJK):
-        return frozenset()
-    is_label = word == "no" and following[:1] and following[0].isdigit()
-    is_open = words[at - 1 : at] == ["or"]  # "may or may not"
-    meant = not is_label and not is_open and not (following[:1] and following[0] in _NOT_MEANT)
-    return _reached(following) if meant else frozenset()
-
-
-def _reached(words: Sequence[str]) -> frozenset[str]:
-    found = [term for word in words if word not in _LIGHT and (term := term_of(word))]
-    return frozenset(found[:_SCOPE])
+    """Return the terms of each clause of a sentence that denies something."""
+    clauses = (_HARMLESS.sub("", fold(part)) for part in BREAK.split(text))
+    return [
+        frozenset(terms(clause))
+        for clause in clauses
+        if any(word in _DENIALS or word.endswith("n't") for word in folded_tokens(clause))
+        or (has_cjk(clause) and any(mark in clause for mark in _CJK_DENIALS))
+    ]
 
 
 def _bare_answer(text: Passage, question: frozenset[str]) -> frozenset[str]:

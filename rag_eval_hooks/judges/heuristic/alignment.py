@@ -16,7 +16,7 @@ from rag_eval_hooks.text.measures import Measure, agree
 __all__ = ["Alignment", "align", "resembles"]
 
 _LONGEST: Final = 160  # items of a sentence; a longer one is no sentence
-_MOVED: Final = 4  # words of a long claim for each one that may stand elsewhere
+_MOVED: Final = 3  # words of a long claim for each one that may stand elsewhere
 _FEW: Final = 2  # words that may stand for others by exchange
 _LIGHT: Final = frozenset(("was", "were", "had", "did", "will", "would", "who", "during"))
 _LACKING: Final = 5  # words of a claim for each one that the sentence may lack
@@ -85,10 +85,12 @@ def resembles(
     if limited or _denials(claim.items(code), words) != _denials(items, words):
         return False
     match = SequenceMatcher(None, wanted, held, autojunk=False)
-    if _exchanges(match, items):
+    if len(lacking) <= _FEW and _exchanges(match, items):
         return False
     placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
     moved = [at for at, token in enumerate(wanted) if at not in placed and token in held]
+    if not lacking and 0 < len(moved) <= _FEW:
+        return False  # the same words, and one or two elsewhere: they may be exchanged
     return len(moved) <= len(wanted) // _MOVED and not any(
         isinstance(said[at], Measure) or said[at] in names for at in moved
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -52,13 +52,19 @@ _DENYING: Final = word_set(
     "non nao niet geen inte ikke ingen nem nie ne нет не ни لا لم لن ليس ليست بدون غير"
 )
 """Negations of languages without word lists."""
+
+
+def _lexicon(lists: Mapping[str, str]) -> Lexicon:
+    words = {kind: word_set(listed) for kind, listed in lists.items()}
+    restricting = words.pop("restricting")
+    words["denials"] |= _DENYING
+    words["limiting"] |= restricting
+    words["behind"] |= restricting
+    return Lexicon(**words)
+
+
 LEXICONS: Final = {
-    code: Lexicon(
-        **{
-            k: word_set(listed) | (_DENYING if k == "denials" else set())
-            for k, listed in words.items()
-        }
-    )
+    code: _lexicon(words)
     for code, words in tomllib.loads(
         files("rag_eval_hooks.judges.heuristic").joinpath("words.toml").read_text("utf-8")
     ).items()
