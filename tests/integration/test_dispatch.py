@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from rag_eval_hooks import backoff
+from rag_eval_hooks.delivery import sink_queue
 from rag_eval_hooks.delivery.platforms.base import PlatformScore, PlatformSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
@@ -77,62 +82,73 @@ class Scripted(PlatformSink):
         return {}
 
 
-def test_a_result_that_is_rejected_costs_no_other(begin: Callable[..., Opened]) -> None:
-    """Of a request with one bad result, all others arrive; that one is lost and counted."""
-    all_wait = threading.Event()
+FAILURES = {
+    "later": RetryLater("HTTP 500"),
+    "unknown": SpanUnknown(),
+    "reject": Rejected("HTTP 422", is_for_all=False),
+}
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    fates=st.lists(
+        st.lists(st.sampled_from(sorted(FAILURES)), max_size=4), min_size=1, max_size=20
+    ),
+    batch_size=st.sampled_from([1, 3, 64]),
+    is_durable=st.booleans(),
+)
+def test_dispatch_for_any_answers_sends_each_result_once_or_counts_its_loss(
+    fates: list[list[str]], batch_size: int, is_durable: bool
+) -> None:
+    """A rejected result is lost alone; every other one arrives, whatever its request met before."""
+    left = {str(number): list(fate) for number, fate in enumerate(fates)}
 
     def answer(spans: Sequence[str]) -> None:
-        all_wait.wait(60)
-        if "3" in spans:
-            raise Rejected("HTTP 422", is_for_all=False)
+        for span in spans:
+            if left[span]:
+                name = left[span][0]
+                # A bad result stays bad; other failures pass.
+                del left[span][: name != "reject"]
+                raise FAILURES[name]
 
     sink = Scripted(answer)
-    one = begin(sink)
-    one.number(*range(20))
-    all_wait.set()
-    assert one.dispatch.flush(300)
-    assert sink.taken == {str(number): 1 for number in range(20) if number != 3}
-    assert max(sink.sizes) > 1
-    assert one.counts() == {"sink scripted, HTTP 422: Lost": 1}
-    assert sink.books()["lost"] == 1
+    sink.batch_size = batch_size
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backoff, "_FIRST", 0.002)
+        patch.setattr(sink_queue, "_FIRST_LOOK", 0.001)
+        one = Opened(sink, folder=Path(folder) / "spool" if is_durable else None)
+        one.number(*range(len(fates)))
+        until(lambda: one.dispatch.flush(300) and sink.books()["waiting"] == 0)
+        one.close()
+    lost = {number for number, fate in enumerate(fates) if "reject" in fate}
+    assert sink.taken == {str(n): 1 for n in range(len(fates)) if n not in lost}
+    books = sink.books()
+    assert (books["taken"], books["sent"]) == (len(fates), len(fates) - len(lost))
+    assert one.counts().get("sink scripted, HTTP 422: Lost", 0) == books["lost"] == len(lost)
 
 
-def test_a_span_that_is_unknown_delays_no_other(begin: Callable[..., Opened]) -> None:
-    """Results of other spans arrive while one waits for its span."""
-    is_there = threading.Event()
-
-    def answer(spans: Sequence[str]) -> None:
-        if "0" in spans and not is_there.is_set():
-            raise SpanUnknown
-
-    sink = Scripted(answer)
-    one = begin(sink)
-    one.number(*range(20))
-    until(lambda: len(sink.taken) == 19)
-    until(lambda: sink.books()["waiting"] == 1)
-    is_there.set()
-    assert one.dispatch.flush(300)
-    assert sink.taken["0"] == 1
-    assert one.counts() == {}
-
-
-def test_a_result_that_fails_delays_no_other(begin: Callable[..., Opened]) -> None:
-    """While one result is tried again and again, the sink is not paused for the others."""
+@pytest.mark.parametrize(
+    ("failure", "batch_size"), [(SpanUnknown(), 64), (RetryLater("HTTP 500"), 1)]
+)
+def test_result_that_waits_for_a_retry_delays_no_other(
+    failure: SendError, batch_size: int, begin: Callable[..., Opened]
+) -> None:
+    """Other results arrive while one waits for its span, or is tried again and again."""
     is_well = threading.Event()
 
     def answer(spans: Sequence[str]) -> None:
         if "0" in spans and not is_well.is_set():
-            raise RetryLater("HTTP 500")
+            raise failure
 
     sink = Scripted(answer)
-    sink.batch_size = 1
+    sink.batch_size = batch_size
     one = begin(sink)
-    one.number(*range(200))
-    until(lambda: len(sink.taken) == 199)
+    one.number(*range(100))
+    until(lambda: len(sink.taken) == 99)
     until(lambda: sink.books()["waiting"] == 1)
     is_well.set()
     assert one.dispatch.flush(300)
-    assert sink.books()["sent"] == 200
+    assert sink.books()["sent"] == 100
 
 
 def test_a_sink_that_is_down_is_probed_by_one_request(begin: Callable[..., Opened]) -> None:
@@ -339,33 +355,6 @@ def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opene
         caller.join()
     assert one.dispatch.flush(300)
     assert (len(threads), flying["most"]) == (1, 1)
-
-
-def test_every_result_is_sent_lost_or_left_in_the_outbox(
-    begin: Callable[..., Opened], tmp_path: Path
-) -> None:
-    """With a spool, what memory cannot hold waits on disk, and reaches the sink in the end."""
-    down = threading.Event()
-    down.set()
-
-    def answer(spans: Sequence[str]) -> None:
-        if down.is_set():
-            raise RetryLater("HTTP 503")
-        if "1" in spans:
-            raise Rejected("HTTP 422", is_for_all=False)
-
-    sink, good = Scripted(answer), OneArgument()
-    one = begin(sink, good, SINK_QUEUE_CHARS=5_000, folder=tmp_path / "spool")
-    one.number(*range(20), chars=1_000)
-    assert one.dispatch.flush(300)
-    assert 10 <= one.counts()["sink scripted: left in the spool"] < 20
-    assert one.outbox.counts()["undelivered"] == 20
-    down.clear()
-    until(lambda: "undelivered" not in one.outbox.counts())
-    assert set(sink.taken) == {str(number) for number in range(20) if number != 1}
-    books = sink.books()
-    assert books["taken"] == books["sent"] + books["lost"] + books["spooled"]
-    assert (books["lost"], len(good.got)) == (1, 20)
 
 
 def test_closing_leaves_undelivered_results_in_the_outbox(tmp_path: Path) -> None:
