@@ -29,8 +29,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage, tokens
 
-__all__ = ["FindingsCollector", "Source", "Sources", "findings_read"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 
 Source: TypeAlias = Judge | Embedder | TokenScorer

@@ -12,8 +12,6 @@ from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 
-__all__ = ["ResultError", "evaluator_metric", "metric_of"]
-
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
 

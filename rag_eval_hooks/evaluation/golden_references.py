@@ -15,8 +15,6 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Sample
 
-__all__ = ["MATCH", "Golden", "References", "folded", "read_golden", "references_of"]
-
 MATCH: Final = "reference_match"
 """Key of a sample's metadata: `exact` where its reference is a golden question's."""
 # Beside a `ground_truth`, an `answer` is what some pipeline answered.

@@ -21,8 +21,6 @@ from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import Cause, NotScored
 
-__all__ = ["cut_fields", "from_items", "from_texts", "misfits", "without_cut_verdicts"]
-
 _NOTHING: Final = "no context was retrieved"
 _ON_NOTHING: Final = {
     Finding.ANSWER_SUPPORT: Support((), reason=_NOTHING),

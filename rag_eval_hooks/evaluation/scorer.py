@@ -29,8 +29,6 @@ from rag_eval_hooks.score import (
 )
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Scorer"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")

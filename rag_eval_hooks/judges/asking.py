@@ -28,8 +28,6 @@ from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Answers", "ItemLoop", "Request", "Stagger", "gathered"]
-
 T = TypeVar("T")
 
 Request: TypeAlias = tuple[Ask, Items]

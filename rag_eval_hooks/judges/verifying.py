@@ -17,8 +17,6 @@ from rag_eval_hooks.prompts.elements import ChunkSupport
 from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.usage import tokens
 
-__all__ = ["verified"]
-
 _LITERALLY = "found literally"
 _MOST_CLAIMS = 10
 """Claims in one call."""

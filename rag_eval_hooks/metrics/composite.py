@@ -11,8 +11,6 @@ from rag_eval_hooks.metrics.metric import Metric, missing_inputs
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavailable
 
-__all__ = ["composite"]
-
 
 def composite(
     parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale

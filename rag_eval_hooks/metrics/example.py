@@ -18,8 +18,6 @@ from rag_eval_hooks.findings import (
 )
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["FINDINGS", "SAMPLE"]
-
 SAMPLE: Final = Sample(
     question="How tall is the Eiffel Tower, and when was it opened?",
     contexts=tuple(

@@ -5,17 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-__all__ = [
-    "average_precision",
-    "cosine",
-    "grade",
-    "mean",
-    "mean_rating",
-    "one_to_five",
-    "share",
-    "weighted_mean",
-]
-
 _GRADES = ((80.0, "A"), (60.0, "B"), (40.0, "C"), (20.0, "D"))
 
 

@@ -30,8 +30,6 @@ from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 
-__all__ = ["CORRECT", "DONT_KNOW", "WRONG", "build"]
-
 CORRECT: Final = "CORRECT"
 WRONG: Final = "WRONG"
 DONT_KNOW: Final = "DON'T KNOW"

@@ -21,8 +21,6 @@ from rag_eval_hooks.text.key_terms import Keyword, Searched, keywords
 from rag_eval_hooks.text.measures import agree, measures
 from rag_eval_hooks.text.numbers import number_spans, numbers
 
-__all__ = ["METRICS"]
-
 _FULL_MARKS = 3  # distinct indicators for a full citation score
 
 _SOURCE_NAME = (

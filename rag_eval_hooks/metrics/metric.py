@@ -12,8 +12,6 @@ from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavailable
 
-__all__ = ["AskedMetric", "Field", "Metric", "missing_inputs"]
-
 E = TypeVar("E", bound=StrEnum)
 
 

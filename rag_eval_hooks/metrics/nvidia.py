@@ -14,8 +14,6 @@ from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
-__all__ = ["METRICS"]
-
 
 def _metric(name: str, finding: Finding, steps: tuple[int, ...]) -> Metric:
     def score(_sample: Sample, findings: Findings) -> Outcome:

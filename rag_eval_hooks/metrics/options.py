@@ -13,15 +13,6 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics.question_checks import Check
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = [
-    "GRAPHRAG_WEIGHTS",
-    "PHRASES",
-    "WHITEPAPER_WEIGHTS",
-    "DontKnow",
-    "MetricOptions",
-    "dont_know_phrase",
-]
-
 GRAPHRAG_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
         "faithfulness": 0.30,

@@ -34,8 +34,6 @@ from rag_eval_hooks.text.key_terms import Keyword, Searched
 from rag_eval_hooks.text.numbers import numbers
 from rag_eval_hooks.text.sentences import strip_marker
 
-__all__ = ["CalculationCheck", "Check", "Evidence", "FactsCheck", "ListCheck", "parse_checks"]
-
 _SOURCE: Final = "Evaluation Metrics Documentation, question-specific metrics"
 _HYPHENS: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"))
 _EMPHASIS: Final = re.compile(r"[*_`]{1,3}")

@@ -28,8 +28,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["METRICS"]
-
 _ERROR_RATE: Final = Scale(0.0, 1.0, higher_is_better=False)
 _ORIGINS: Final = ("relevant", "irrelevant", "unsupported")
 _UNSURE: Final = "unsure"

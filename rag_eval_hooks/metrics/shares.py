@@ -19,21 +19,6 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.metrics.formulas import mean
 from rag_eval_hooks.score import Cause, NotScored, Unavailable
 
-__all__ = [
-    "ClaimShare",
-    "Whose",
-    "chunk_numbers",
-    "chunk_rows",
-    "claim_rows",
-    "claims_of",
-    "mean_similarity",
-    "require_sure",
-    "supported_share",
-    "sure_ones",
-    "unsure",
-    "within",
-]
-
 Whose: TypeAlias = Literal["answer", "reference"]
 V = TypeVar("V", Support, Verdict, ChunkRelevance)
 

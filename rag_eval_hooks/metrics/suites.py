@@ -12,8 +12,6 @@ from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcome, Scale
 
-__all__ = ["metric"]
-
 _SUITES: Final[Mapping[str, Any]] = tomllib.loads(
     files("rag_eval_hooks.metrics").joinpath("suites.toml").read_text("utf-8")
 )

@@ -31,8 +31,6 @@ from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 
-__all__ = ["build"]
-
 _FIVE: Final = Scale(1.0, 5.0)
 _UNVERIFIED: Final = _FIVE.score(5.0, parts={"raw": 1.0}, warnings=("No context to verify",))
 _NOTHING_TO_COMPARE: Final = NotScored(

@@ -48,8 +48,6 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
 
-__all__ = ["TEMPLATES", "WHOLE", "Ask"]
-
 WHOLE: Final = "whole"
 """The one key of a finding that is given as a whole or not at all."""
 TEMPLATES: Final = ("1", "2")

@@ -29,32 +29,6 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.prompts.prompt import ReplyError, is_empty
 from rag_eval_hooks.text.folding import fold
 
-__all__ = [
-    "NOT_QUOTED",
-    "NO_QUOTE",
-    "NO_REASON",
-    "AccuracyRating",
-    "AgreementElement",
-    "ChunkSupport",
-    "ClassElement",
-    "CoverageRating",
-    "DirectnessElement",
-    "EntityElement",
-    "EntityList",
-    "Flawed",
-    "GEvalElement",
-    "QuestionList",
-    "RelevanceElement",
-    "ReplyElement",
-    "SentenceElement",
-    "SpoiledGroupError",
-    "StanceElement",
-    "StepElement",
-    "SupportElement",
-    "View",
-    "number_of",
-]
-
 NOT_QUOTED: Final = "the judge's quote stands in none of the texts"
 NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"

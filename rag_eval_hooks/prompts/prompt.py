@@ -17,18 +17,6 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts.wording import PROMPTS_VERSION
 from rag_eval_hooks.usage import Usage
 
-__all__ = [
-    "Items",
-    "Prompt",
-    "ReplyError",
-    "Values",
-    "data_block",
-    "example_of",
-    "is_empty",
-    "numbered",
-    "schema_of",
-]
-
 Items: TypeAlias = Mapping[Finding, tuple[str, ...]]
 """The items of each finding by their keys, such as `a1`; a finding without items is left out."""
 Values: TypeAlias = Mapping[Finding, Mapping[str, Any]]

@@ -14,8 +14,6 @@ from rag_eval_hooks.prompts.elements import Flawed, SpoiledGroupError, number_of
 from rag_eval_hooks.prompts.prompt import Items, ReplyError, Values
 from rag_eval_hooks.prompts.reply_json import reply_json
 
-__all__ = ["Group", "Reading", "item_of", "parse", "read_group", "read_reply"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -9,8 +9,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from rag_eval_hooks.prompts.prompt import ReplyError
 
-__all__ = ["ReplyJson", "reply_json"]
-
 _NEXT: Final = re.compile(r"<think(?:ing)?>|\{(?=\s*[\"}])", re.IGNORECASE)
 _BEGINNING: Final = re.compile(r"<think(?:ing)?>|\{\s*\"", re.IGNORECASE)
 _THOUGHT: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)

@@ -11,8 +11,6 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import elements
 from rag_eval_hooks.sample import Field
 
-__all__ = ["ABOUT", "SPECS", "Call", "Spec", "Unit", "with_bases"]
-
 
 class Call(StrEnum):
     """Kinds of call to a judge."""

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["INSTRUCTIONS", "LEADS", "PROMPTS_VERSION", "SYSTEM_TEXTS"]
-
 _WORDING: Final[Mapping[str, Any]] = tomllib.loads(
     files("rag_eval_hooks.prompts").joinpath("wording.toml").read_text("utf-8")
 )
