@@ -42,16 +42,6 @@ async def test_every_finding_has_calls_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(ALL.wanted))
-async def test_a_finding_does_not_depend_on_what_else_is_asked(kind: Finding) -> None:
-    """Alone and beside all others it has the same prompts, and so the same content."""
-    alone, together = BrainChat(), BrainChat()
-    one = await replace(ALL, wanted=frozenset({kind})).by(LLMJudge(alone))
-    every = await ALL.by(LLMJudge(together))
-    assert getattr(one, kind) == getattr(every, kind)
-    assert {prompt.asked for prompt in alone.prompts} <= {p.asked for p in together.prompts}
-
-
-@pytest.mark.parametrize("kind", sorted(ALL.wanted))
 async def test_a_prompt_shows_what_its_definition_allows(kind: Finding) -> None:
     """Every text of the sample that the finding's row does not name is absent."""
     marks = {name: f"{name}mark" for name in Field}
@@ -121,9 +111,10 @@ async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
 @pytest.mark.parametrize("attempts", [1, 2, 4])
 async def test_a_finding_is_asked_for_a_limited_number_of_times(attempts: int) -> None:
     """A model that never replies with JSON is asked `attempts` times; details hold no content."""
-    chat = BrainChat([lambda _reply: "SECRET words about tulips"])
+    chat = BrainChat([ReplyError("it was a refusal"), lambda _reply: "SECRET words on tulips"])
     findings = await verify(chat, wanted=SUPPORT, attempts=attempts)
     assert len(chat.prompts) == attempts
+    assert all("it was a refusal" in prompt.user for prompt in chat.prompts[1:2])
     absent = findings.answer_support
     assert isinstance(absent, NotScored)
     assert absent.cause is Cause.JUDGE_FAILED
@@ -141,15 +132,6 @@ async def test_a_lost_connection_keeps_what_was_made(error: JudgeError, cause: C
     assert [one.sure for one in findings.answer_support] == [False, True]  # type: ignore[union-attr]
     findings = await verify(BrainChat([error]), wanted=SUPPORT)
     assert findings.answer_support == NotScored(cause, str(error))
-
-
-async def test_an_unreadable_reply_is_asked_again() -> None:
-    """A refusal or a reply cut at the token limit is one failed attempt, no more."""
-    chat = BrainChat([ReplyError("it was a refusal"), right])
-    wanted = only(Finding.REFERENCE_CLAIMS)
-    findings = await replace(DECOMPOSE, wanted=wanted).by(LLMJudge(chat))
-    assert "it was a refusal" in chat.prompts[1].user
-    assert findings.reference_claims == VERIFY.reference_claims
 
 
 @pytest.mark.parametrize(("missing", "sentences"), [(1, 2), (1, 3), (1, 4), (3, 4)])
@@ -175,28 +157,6 @@ async def test_sentences_that_cannot_be_read_cost_their_claims(
         )
         (warning,) = findings.warnings[Finding.ANSWER_CLAIMS]
         assert f"{missing} of {sentences}" in warning
-
-
-async def test_entities_that_stand_in_a_chunk_are_not_asked_about() -> None:
-    """Folded and as whole words an entity is found without the model."""
-    chat = BrainChat()
-    entities = ("VÁRNE", "ada  lorne", "1841")
-    findings = await verify(chat, wanted=only(Finding.ENTITIES_FOUND), entities=entities)
-    assert verdicts(findings.entities_found) == [True] * 3  # type: ignore[arg-type]
-    assert chat.prompts == []
-
-
-@pytest.mark.parametrize(
-    ("entity", "chunk"),
-    [("36", "365 days"), ("36", "It fell to -36 degrees"), ("36", "36.5 metres"), ("Ann", "Anne")],
-)
-async def test_a_part_of_a_word_is_asked_about(entity: str, chunk: str) -> None:
-    """A number or name inside a longer one does not count as found literally."""
-    chat = BrainChat([lambda _reply: {"entities_found": [{"id": "e1", "found": False}]}])
-    wanted = only(Finding.ENTITIES_FOUND)
-    findings = await verify(chat, wanted=wanted, entities=(entity,), chunks=(chunk,))
-    assert verdicts(findings.entities_found) == [False]  # type: ignore[arg-type]
-    assert len(chat.prompts) == 1
 
 
 async def test_no_items_need_no_call() -> None:
@@ -257,23 +217,6 @@ def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
     return lambda reply: {**reply, **{k: v for k, v in changes.items() if k in reply}}
 
 
-async def test_one_valid_rating_of_two_is_enough() -> None:
-    """A template without a valid rating leaves the other's; nothing is rounded."""
-    chat = BrainChat([right, for_calls(accuracy_ratings=3)])
-    findings = await replace(GRADE, wanted=only(Finding.ACCURACY_RATINGS)).by(LLMJudge(chat))
-    assert findings.accuracy_ratings == (2, None)
-    assert len(chat.prompts) == 1 + 3
-    assert "0, 2 or 4" in chat.prompts[-1].user
-
-
-async def test_two_invalid_ratings_are_none() -> None:
-    """Without a valid rating the grade has failed; the other grades stand."""
-    findings = await GRADE.by(LLMJudge(BrainChat([for_calls(context_ratings=1.5)])))
-    assert isinstance(findings.context_ratings, NotScored)
-    assert findings.context_ratings.cause is Cause.JUDGE_FAILED
-    assert findings.accuracy_ratings == (2, 4)
-
-
 async def test_stance_is_asked_about_texts_that_say_something() -> None:
     """A blank text is indistinct, an absent reference is not, and neither is asked about."""
     task = replace(
@@ -289,41 +232,15 @@ async def test_stance_is_asked_about_texts_that_say_something() -> None:
     assert chat.prompts == []
     assert (await replace(task, reference="").by(LLMJudge(chat))).stance == Stance(True, True)
     assert len(chat.prompts) == 1
-
-
-async def test_half_a_stance_is_asked_again() -> None:
-    """The second ask is about the other text alone."""
     chat = BrainChat([without("stance", 0), right])
     findings = await replace(DECOMPOSE, wanted=only(Finding.STANCE)).by(LLMJudge(chat))
     assert findings.stance == Stance(False, False)
     assert "reference" not in prompt_data(body(chat.prompts[1]))
-    assert "- stance: only for answer." in chat.prompts[1].user
-
-
-async def test_usage_belongs_to_what_was_wanted() -> None:
-    """All calls of a question are paid by the wanted findings, failed ones included."""
-    chat = BrainChat([without("relevance", 0), right])
-    findings = await verify(chat, wanted=RELEVANCE)
-    assert findings.usage == {Finding.RELEVANCE: USED + USED}
-    findings = await replace(DECOMPOSE, wanted=only(Finding.ENTITIES)).by(LLMJudge(BrainChat()))
-    assert findings.usage == {Finding.ENTITIES: USED}
-    nothing = await verify(BrainChat(), wanted=only(Finding.ENTITIES_FOUND), entities=())
-    assert nothing.usage == {}
 
 
 def failure(error: Exception, usage: Usage) -> Exception:
     error.usage = usage  # type: ignore[attr-defined]
     return error
-
-
-@pytest.mark.parametrize(
-    "error",
-    [failure(JudgeTimeout("30 s"), USED.share(2)), failure(ReplyError("cut"), USED.share(2))],
-)
-async def test_what_failed_was_used_too(error: Exception) -> None:
-    """Absent findings bear the usage of calls that gave nothing, retries included."""
-    findings = await RATE.by(LLMJudge(BrainChat([error]), attempts=1))
-    assert findings.usage == dict.fromkeys(RATE.wanted, USED.share(2))
 
 
 @pytest.mark.parametrize(
@@ -344,3 +261,52 @@ async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
         await GRADE.by(LLMJudge(chat))
     assert len(chat.prompts) == 6
     assert chat.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("entity", "chunk", "asked"),
+    [
+        ("VÁRNE", "The lighthouse of Varne.", False),
+        ("ada  lorne", "Ada Lorne, its keeper", False),
+        ("36", "365 days", True),
+        ("36", "It fell to -36 degrees", True),
+        ("36", "36.5 metres", True),
+        ("Ann", "Anne", True),
+    ],
+)
+async def test_entity_that_stands_in_a_chunk_is_not_asked_about(
+    entity: str, chunk: str, asked: bool
+) -> None:
+    """Folded and as whole words it is found without the model; inside a longer word it is not."""
+    chat = BrainChat([lambda _reply: {"entities_found": [{"id": "e1", "found": False}]}])
+    wanted = only(Finding.ENTITIES_FOUND)
+    findings = await verify(chat, wanted=wanted, entities=(entity,), chunks=(chunk,))
+    assert verdicts(findings.entities_found) == [not asked]  # type: ignore[arg-type]
+    assert len(chat.prompts) == asked
+
+
+async def test_one_valid_rating_of_two_is_enough() -> None:
+    """Nothing is rounded; without a valid rating the grade has failed, and the others stand."""
+    chat = BrainChat([right, for_calls(accuracy_ratings=3)])
+    findings = await replace(GRADE, wanted=only(Finding.ACCURACY_RATINGS)).by(LLMJudge(chat))
+    assert findings.accuracy_ratings == (2, None)
+    assert len(chat.prompts) == 1 + 3
+    assert "0, 2 or 4" in chat.prompts[-1].user
+    findings = await GRADE.by(LLMJudge(BrainChat([for_calls(context_ratings=1.5)])))
+    assert isinstance(findings.context_ratings, NotScored)
+    assert findings.context_ratings.cause is Cause.JUDGE_FAILED
+    assert findings.accuracy_ratings == (2, 4)
+
+
+async def test_usage_belongs_to_wanted_findings_failed_calls_included() -> None:
+    chat = BrainChat([without("relevance", 0), right])
+    findings = await verify(chat, wanted=RELEVANCE)
+    assert findings.usage == {Finding.RELEVANCE: USED + USED}
+    findings = await replace(DECOMPOSE, wanted=only(Finding.ENTITIES)).by(LLMJudge(BrainChat()))
+    assert findings.usage == {Finding.ENTITIES: USED}
+    nothing = await verify(BrainChat(), wanted=only(Finding.ENTITIES_FOUND), entities=())
+    assert nothing.usage == {}
+    for error in (JudgeTimeout("30 s"), ReplyError("cut")):
+        error.usage = USED.share(2)
+        findings = await RATE.by(LLMJudge(BrainChat([error]), attempts=1))
+        assert findings.usage == dict.fromkeys(RATE.wanted, USED.share(2))

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Prompt, Unit
+from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Prompt, Unit
 from rag_eval_hooks.prompts.prompt import data_block
 from rag_eval_hooks.prompts.reading import parse
 from rag_eval_hooks.prompts.wording import SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field
 from tests.servers.brain import prompt_data
-from tests.servers.samples import GRADE, PARTS, VERIFY, WHOLE_VERIFY
+from tests.servers.samples import GRADE, PARTS, VERIFY
 from tests.support.judge_task import JudgeTask
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
@@ -170,14 +170,6 @@ def test_schemas_are_strict(kind: Finding) -> None:
                 assert all(keys.index(key) > keys.index("reason") for key in decided & {*keys})
 
 
-def test_schemas_do_not_depend_on_the_sample() -> None:
-    """Two samples share one schema for each finding, which endpoints compile once."""
-    other = replace(FULL, chunks=("one",), answer_claims=("a", "b", "c"))
-    for kind in SPECS:
-        pairs = zip(prompts_of(kind), prompts_of(kind, other), strict=True)
-        assert all(one.schema == two.schema for one, two in pairs)
-
-
 def _examples(text: str) -> Iterator[tuple[Finding, Any]]:
     for line in re.findall(r"^\{.*\}$", text, re.MULTILINE):
         yield from ((Finding(name), group) for name, group in json.loads(line).items())
@@ -199,22 +191,9 @@ def test_worked_examples_have_the_shape_of_the_reply(name: str) -> None:
     assert re.search(r"\b(?:ist|kann|kostet|und)\b", text)
 
 
-def test_the_static_text_is_long_enough_for_a_prompt_cache() -> None:
-    """Schema and rules of a prompt with contexts are at least 1,024 tokens, the least cached."""
-    (prompt,) = prompts_of(Finding.ANSWER_SUPPORT)
-    assert len(json.dumps(prompt.schema)) + len(prompt.system) > 4 * 1_024
-
-
 def test_a_new_wording_is_a_new_version() -> None:
     """The wording cannot change under an old version: scores of the two do not compare."""
     asks = [prompt for kind in SPECS for prompt in prompts_of(kind)]
     text = "\n".join(prompt.system + prompt.user_with_shape for prompt in asks)
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     assert _WORDINGS[PROMPTS_VERSION] == digest
-
-
-def test_every_call_and_system_text_is_used() -> None:
-    """The rows use what there is."""
-    assert {spec.call for spec in SPECS.values()} == set(Call)
-    assert {spec.system for spec in SPECS.values()} == SYSTEM_TEXTS.keys()
-    assert isinstance(WHOLE_VERIFY.ask(), Ask)
