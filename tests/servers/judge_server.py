@@ -3,8 +3,8 @@
     with JudgeServer(faults=[Fault(kind=FaultKind.HANG, calls=frozenset({1}))]) as server:
         judge = OpenAIJudge("test-model", base_url=server.url, api_key="test-key")
 
-As a process of its own, for load tests: `python -m tests.servers.judge_server --latency 0.2`
-prints its URL and serves until it is ended.
+As a process of its own: `python -m tests.servers.judge_server` prints its URL and serves until it
+is ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -25,10 +25,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.servers.brain import truthful_reply
-from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled
+from tests.servers.brain import embedding, truthful_reply
+from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled, spoiled_vectors
 from tests.servers.prefix_cache import PrefixCache
-from tests.servers.wire import broken_off, completion, error, vectors
 
 __all__ = ["JudgeServer", "Recorded"]
 
@@ -44,12 +43,7 @@ class Recorded:
 
     Attributes:
         number: Counted from 1, over all paths.
-        path: URL path.
-        query: URL query.
-        headers: In lower case.
-        body: The JSON document.
-        at: Monotonic time of its arrival in seconds.
-        fault: What was made of it, where something was.
+        fault: The fault that it met, if any.
         cached: Characters at the begin of its prompt that the prompt cache knew.
     """
 
@@ -73,7 +67,7 @@ class Recorded:
 
     @property
     def format(self) -> str | None:
-        """How the shape is asked for: type of the response format, `tool`, or None for text."""
+        """Type of the response format, `tool`, or None for text."""
         if "tools" in self.body:
             return "tool"
         kind = self.body.get("response_format", {}).get("type")
@@ -103,8 +97,7 @@ class JudgeServer:
         api_key: The one key accepted; any if None.
         models: The models it knows; any if None.
         port: Port on loopback; a free one if 0.
-        slots: Requests worked on at once, each for `latency`; more wait for their turn. No limit
-            if None. A request that hangs takes none.
+        slots: Requests worked on at once; no limit if None. A request that hangs takes none.
         keep: Whether requests are recorded.
         cache: The endpoint's prompt cache, or None.
         completions: Changes each chat completion before it is sent, or None.
@@ -128,30 +121,35 @@ class JudgeServer:
         cache: PrefixCache | None = None,
         completions: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        self._completions = completions
-        self._cache = cache
         self.latency = latency
         self.faults = list(faults)
         self.requests: list[Recorded] = []
-        self.peak = 0
-        self._slots = None if slots is None else asyncio.Semaphore(slots)
-        self._keep = keep
         self._came = 0
         self._replies = replies if callable(replies) or replies is None else iter(replies)
         self._formats = {"json_schema": json_schema, "json_object": json_object, "tool": tools}
         self._temperature = temperature
         self._api_key = api_key
         self._models = None if models is None else tuple(models)
-        self._in_flight = 0
+        self._slots = asyncio.Semaphore(slots or 10**6)
+        self._keep = keep
+        self._cache = cache
+        self._completions = completions
         self._stopping = False
         # asyncio switches Nagle's delay of 40 ms off only where the protocol is named.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         # A server that was killed leaves connections behind, which must not keep the port.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
-        # Who knows the URL may connect, even before the server is up.
+        # A client that knows the URL may connect even before the server is up.
         self._socket.listen(128)
-        self._server = _PromptServer(_config(self._app()))
+        config = uvicorn.Config(
+            self._app(),
+            log_config=None,
+            log_level="critical",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+        self._server = _PromptServer(config)
         self._thread = threading.Thread(target=self.run, name="judge-server", daemon=True)
 
     @property
@@ -178,14 +176,13 @@ class JudgeServer:
         self._socket.close()
 
     def run(self) -> None:
-        """Serves in this thread until it is told to stop."""
+        """Serve in this thread until told to stop."""
         self._server.run(sockets=[self._socket])
 
     def _app(self) -> Starlette:
         routes = [
             Route(CHAT, self._chat, methods=["POST"]),
             Route(EMBEDDINGS, self._embeddings, methods=["POST"]),
-            Route("/v1/responses", _no_responses, methods=["POST"]),
             Route("/v1/models", self._list_models),
         ]
         return Starlette(routes=routes)
@@ -198,25 +195,16 @@ class JudgeServer:
         return await self._handle(request, self._completion)
 
     async def _embeddings(self, request: Request) -> Response:
-        return await self._handle(request, lambda recorded: vectors(recorded.body, recorded.fault))
+        return await self._handle(request, _vectors)
 
     async def _handle(self, request: Request, answer: Callable[[Recorded], object]) -> Response:
-        due = time.monotonic() + self.latency
         recorded = await self._record(request)
-        self._in_flight += 1
-        self.peak = max(self.peak, self._in_flight)
-        try:
-            response = await self._response(recorded, answer)
-            if self._slots is None:
-                await asyncio.sleep(due - time.monotonic())
-            else:
-                async with self._slots:
-                    await asyncio.sleep(self.latency)
-            if self._cache is not None:
-                self._cache.replied(recorded.body)
-            return response
-        finally:
-            self._in_flight -= 1
+        response = await self._response(recorded, answer)
+        async with self._slots:
+            await asyncio.sleep(self.latency)
+        if self._cache is not None:
+            self._cache.replied(recorded.body)
+        return response
 
     async def _response(self, recorded: Recorded, answer: Callable[[Recorded], object]) -> Response:
         refusal = self._refusal(recorded)
@@ -243,84 +231,107 @@ class JudgeServer:
         return fault
 
     def _refusal(self, recorded: Recorded) -> Response | None:
-        body = recorded.body
+        body, kind = recorded.body, recorded.format
         sent_key = recorded.headers.get("authorization", "")
         if self._api_key is not None and sent_key != f"Bearer {self._api_key}":
             # Real endpoints repeat a part of the key here, and this one all of it.
-            return error(401, f"Incorrect API key provided: {sent_key}", code="invalid_api_key")
+            return _error(401, f"Incorrect API key provided: {sent_key}", code="invalid_api_key")
         if self._models is not None and body["model"] not in self._models:
-            return error(404, "The model does not exist", code="model_not_found")
-        kind = recorded.format
+            return _error(404, "The model does not exist", code="model_not_found")
         if kind is not None and not self._formats[kind]:
             param = "tools" if kind == "tool" else "response_format"
-            return error(
-                400, f"Invalid parameter: '{param}' ({kind}) is not supported", param=param
-            )
+            text = f"Invalid parameter: '{param}' ({kind}) is not supported"
+            return _error(400, text, param=param)
         if "temperature" in body and not self._temperature:
             text = "Unsupported value: 'temperature' does not support 0 with this model."
-            return error(400, text, param="temperature", code="unsupported_value")
+            return _error(400, text, param="temperature", code="unsupported_value")
         return None
 
     async def _http_fault(self, fault: Fault) -> Response:
         headers = {} if fault.retry_after is None else {"retry-after": fault.retry_after}
         if fault.kind is FaultKind.RATE_LIMIT:
-            return error(429, "Too many requests", code="rate_limit_exceeded", headers=headers)
+            return _error(429, "Too many requests", code="rate_limit_exceeded", headers=headers)
         if fault.kind is FaultKind.SERVER_ERROR:
-            return error(500, "The server had an error", headers=headers)
+            return _error(500, "The server had an error", headers=headers)
         if fault.kind is FaultKind.CUT_BODY:
             return Response('{"id": "x", "choices": [{"mess', media_type="application/json")
-        if fault.kind is FaultKind.HANG:
-            while not self._stopping:
-                await asyncio.sleep(0.02)
+        while fault.kind is FaultKind.HANG and not self._stopping:
+            await asyncio.sleep(0.02)
         return StreamingResponse(
-            broken_off(), media_type="application/json", headers={"content-length": "9999"}
+            _broken_off(), media_type="application/json", headers={"content-length": "9999"}
         )
 
     def _completion(self, recorded: Recorded) -> object:
+        """Return a chat completion; tokens are estimated at four characters each."""
         content = self._content(recorded)
-        made = completion(recorded.body, content, recorded.fault, recorded.prompt_chars)
-        return made if self._completions is None else self._completions(dict(made))
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if "tools" in recorded.body:
+            name = recorded.body["tools"][0]["function"]["name"]
+            function = {"name": name, "arguments": content}
+            call = {"id": "call-test", "type": "function", "function": function}
+            message |= {"content": None, "tool_calls": [call]}
+        if recorded.fault is FaultKind.REFUSAL:
+            message |= {"content": None, "tool_calls": None, "refusal": "I cannot help with that."}
+        reason = "length" if recorded.fault is FaultKind.LENGTH else "stop"
+        sent, replied = recorded.prompt_chars // 4, len(content) // 4
+        usage = {"prompt_tokens": sent, "completion_tokens": replied}
+        completion = {
+            "id": "chatcmpl-test",
+            "object": "chat.completion",
+            "created": 0,
+            "model": recorded.body["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "usage": {**usage, "total_tokens": sent + replied},
+        }
+        return completion if self._completions is None else self._completions(completion)
 
     def _content(self, recorded: Recorded) -> str:
-        scripted = self._scripted(recorded.body)
-        if scripted is not None:
-            return scripted
+        if callable(self._replies):
+            return self._replies(recorded.body)
+        if self._replies is not None and (text := next(self._replies, None)) is not None:
+            return text
         reply = truthful_reply(recorded.body)
         return spoiled(recorded.fault, reply) if recorded.fault else json.dumps(reply)
 
-    def _scripted(self, body: Mapping[str, Any]) -> str | None:
-        if callable(self._replies):
-            return self._replies(body)
-        return next(self._replies, None) if self._replies is not None else None
+
+def _vectors(recorded: Recorded) -> Mapping[str, Any]:
+    """Return embeddings of the texts, last first: the order means nothing, the index does."""
+    asked = recorded.body["input"]
+    texts = [asked] if isinstance(asked, str) else asked
+    rows = [
+        {"object": "embedding", "index": index, "embedding": embedding(text)}
+        for index, text in reversed(list(enumerate(texts)))
+    ]
+    usage = {"prompt_tokens": len(rows), "total_tokens": len(rows)}
+    data = spoiled_vectors(recorded.fault, rows) if recorded.fault else rows
+    return {"object": "list", "data": data, "model": recorded.body["model"], "usage": usage}
 
 
-async def _no_responses(_request: Request) -> Response:
-    return error(404, "The Responses API is not available")
+async def _broken_off() -> AsyncIterator[bytes]:
+    yield b'{"id": "x", '
+    raise ConnectionAbortedError("the connection is dropped on purpose")
 
 
-def _config(app: Starlette) -> uvicorn.Config:
-    return uvicorn.Config(
-        app, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
-    )
-
-
-def _asked_for(text: str) -> Fault:
-    kind, share, *after = text.split(":")
-    return Fault(kind=FaultKind(kind), rate=float(share), retry_after=after[0] if after else None)
+def _error(
+    status: int,
+    message: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return an error as OpenAI's own endpoint words it."""
+    body = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return JSONResponse({"error": body}, status_code=status, headers=headers)
 
 
 def main() -> None:
-    """Serves on loopback until the process is ended."""
+    """Serve on loopback until the process is ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0)
-    parser.add_argument("--slots", type=int, help="requests worked on at once")
-    parser.add_argument("--faults", default="", help="<kind>:<share>[:<retry after>], by commas")
     options = parser.parse_args()
-    faults = [_asked_for(text) for text in options.faults.split(",") if text]
-    server = JudgeServer(
-        port=options.port, latency=options.latency, slots=options.slots, faults=faults, keep=False
-    )
+    server = JudgeServer(port=options.port, latency=options.latency, keep=False)
     print(server.url, flush=True)  # noqa: T201
     server.run()
 
