@@ -7,8 +7,9 @@ from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import graphrag, lexical, nvidia, ragas, whitepaper
-from rag_eval_hooks.metrics.metric import AskedMetric, Field, Metric, missing_inputs
+from rag_eval_hooks.metrics.metric import AskedMetric, Metric, missing_inputs
 from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.sample import Field
 
 __all__ = [
     "ALL_METRICS",

@@ -25,8 +25,8 @@ from pydantic import (
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics.formulas import share
-from rag_eval_hooks.metrics.metric import Field as SampleField
 from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.sample import Field as SampleField
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.text.folding import fold, tokens

@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.metrics.metric import Field, Metric
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import Outcome, Scale
 
 _SUITES: Final[Mapping[str, Any]] = tomllib.loads(
