@@ -36,11 +36,13 @@ def evaluator_metric(
         timeout: Timeout in seconds. A synchronous evaluator keeps running; its result is ignored.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
-    taken = _taken(evaluator)
+    parameters = inspect.signature(evaluator).parameters.values()
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+    taken = {one.name for one in parameters}
 
     async def ask(sample: Sample) -> Outcome:
-        given = {key: value for key, value in _given(sample).items() if key in taken}
-        return _outcome_of(await _called(lambda: evaluator(**given), evaluator), scale)
+        given = {k: v for k, v in _given(sample).items() if takes_all or k in taken}
+        return _outcome_of(await _called(evaluator, **given), scale)
 
     return AskedMetric(
         id=id or f"evaluator.{name}",
@@ -62,13 +64,6 @@ def _given(sample: Sample) -> Mapping[str, Any]:
     }
 
 
-def _taken(evaluator: Callable[..., Any]) -> frozenset[str]:
-    every = frozenset({"inputs", "outputs", "reference_outputs"})
-    parameters = inspect.signature(evaluator).parameters
-    takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    return every if takes_all else every & parameters.keys()
-
-
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     """Return a metric from a function of a sample, sync or async.
 
@@ -80,16 +75,16 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     name = re.sub(r"\W+", "_", written).strip("_")
 
     async def ask(sample: Sample) -> Outcome:
-        return _outcome_of(await _called(lambda: function(sample), function), UNIT)
+        return _outcome_of(await _called(function, sample), UNIT)
 
     return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
 
 
-async def _called(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
+async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
     """Return the result of an async function, or of a sync one that runs in a thread."""
     if inspect.iscoroutinefunction(function):
-        return await call()
-    result = await asyncio.to_thread(call)
+        return await function(*args, **given)
+    result = await asyncio.to_thread(function, *args, **given)
     return await result if inspect.isawaitable(result) else result
 
 
