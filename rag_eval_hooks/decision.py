@@ -23,7 +23,7 @@ def _no_answer() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Properties of a request that sampling rules compare."""
+    """Properties of a request that sampling rules compare; latency is in seconds."""
 
     question: str = ""
     answer: Callable[[], str | None] = _no_answer
@@ -59,7 +59,7 @@ class Share:
 
 
 class Rates:
-    """Inclusion probability of every metric."""
+    """Inclusion probability of every metric; the highest decides whether a sample is evaluated."""
 
     __slots__ = ("highest", "shares")
 
@@ -96,8 +96,11 @@ class Decision:
     """Decision of the sampler about one key."""
 
     position: int
+    """Hash of the key in [0, 2**64); -1 if a feedback asked for the metrics."""
     rates: Rates
     admission: float | None = None
+    """Estimated fraction of recently sampled requests that rate limit and queue admitted; None if
+    neither applied."""
 
     @classmethod
     def asked(cls, rates: Rates) -> Decision:

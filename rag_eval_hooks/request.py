@@ -40,41 +40,28 @@ PARTIAL: Final = "partial"
 class EndableSpan(Protocol):
     """A span of ours, or a stand-in for a span of another instrumentor."""
 
-    def is_recording(self) -> bool:
-        """Return whether attributes that are set will be exported."""
-        ...
+    def is_recording(self) -> bool: ...
 
-    def set_attributes(self, attributes: Attributes) -> None:
-        """Set attributes."""
-        ...
+    def set_attributes(self, attributes: Attributes) -> None: ...
 
-    def add_link(self, context: SpanContext) -> None:
-        """Add a link."""
-        ...
+    def add_link(self, context: SpanContext) -> None: ...
 
     def add_event(
         self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
-    ) -> None:
-        """Add an event."""
-        ...
+    ) -> None: ...
 
-    def end(self, end_time: int | None = None) -> None:
-        """End the span."""
-        ...
+    def end(self, end_time: int | None = None) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
 class HeldSpan:
-    """RAG span whose request has ended and that waits for its scores. Never a current span.
-
-    Attributes:
-        end_time: End of the request in nanoseconds since the epoch.
-        deadline: Seconds on the monotonic clock at which the span ends without scores.
-    """
+    """RAG span whose request has ended and that waits for its scores. Never a current span."""
 
     span: EndableSpan
     end_time: int
+    """End of the request in nanoseconds since the epoch."""
     deadline: float = 0.0
+    """Seconds on the monotonic clock at which the span ends without scores."""
 
 
 class Column(StrEnum):

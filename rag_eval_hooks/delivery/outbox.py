@@ -222,7 +222,7 @@ class Outbox:
             self._asked = asked = self._asked + 1
             self._wake.set()
             self._changed.wait_for(lambda: self._has_ended or self._answered >= asked, timeout)
-            return self._answered >= asked
+            return self._answered >= asked or (self._has_ended and not self._dirty)
 
     def close(self, timeout: float) -> None:
         """Write waiting changes, give all jobs back and end the thread."""

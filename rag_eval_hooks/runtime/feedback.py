@@ -73,15 +73,8 @@ class FeedbackDesk(Observer):
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         """Queue a feedback behind the request's own evaluation, and count it. Never blocks.
 
-        It takes no slot in the worker's queue while it waits for that evaluation.
-
-        Args:
-            name: Id of the request, in any form.
-            given: `score`, `label` and `reference`.
-            refusal: Reason why no feedback is accepted now, or None.
-
-        Returns:
-            Whether it is queued.
+        It takes no slot in the worker's queue while it waits for that evaluation. `refusal` is the
+        reason why no feedback is accepted now. Returns whether it is queued.
         """
         try:
             feedback = Feedback(

@@ -25,12 +25,8 @@ _MOST_TRIES = 10
 class Spooled(Observer):
     """Stores accepted samples, and hands results to the dispatcher.
 
-    Args:
-        parts: Settings, redactor and telemetry.
-        outbox: Stores samples and results, or keeps results in memory.
-        delivery: Hands results to the sinks.
-        resume: Queues a recovered sample; False if there is no slot.
-        settle: Ends a recovered sample that cannot be evaluated.
+    Recovered samples go back to the pipeline: `resume` queues one if there is a slot, `settle`
+    ends one that cannot be evaluated.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +22,7 @@ from rag_eval_hooks import (
     RagEvalConfig,
     RagEvalSpanProcessor,
     Sample,
-    Score,
 )
-from rag_eval_hooks.delivery.console import ConsoleSink
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -203,27 +200,6 @@ def test_mistakes_with_handlers_say_what_to_write() -> None:
                 ConfigError, match=f"^evals is '{shown}', but must be a RagEval object"
             ):
                 door(wrong)
-
-
-def test_the_console_shows_the_worst_score_first_with_its_reason(
-    shut_down_after: ShutDown,
-) -> None:
-    out = io.StringIO()
-
-    def bad(_: Sample) -> Score:
-        claims = [
-            {"claim": "It is blue.", "supported": False, "reason": "it is red"},
-            {"claim": "It is big.", "supported": True, "reason": ""},
-        ]
-        return Score(value=0.5, normalised=0.5, explanation={"claims": claims})
-
-    evals = shut_down_after(RagEval([lambda _: 1.0, bad], sinks=[ConsoleSink(out)]))
-    evals.offer({"question": "Which colour?", "answer": "It is blue. It is big."})
-    assert evals.flush(300)
-    text = out.getvalue()
-    assert text.index("Which colour?") < text.index("own.bad") < text.index("own.lambda")
-    assert "It is blue. (it is red)" in text
-    assert text.count("It is big.") == 1
 
 
 def test_a_sample_that_feeds_no_metric_is_told_what_it_lacks(shut_down_after: ShutDown) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,22 +76,3 @@ def test_those_admitted_stand_for_those_refused(second: int, gaps: list[float], 
     if after:
         refused = asked - len(weights)
         assert sum(weights) >= asked - 0.05 * refused - 0.01
-
-
-def test_a_burst_weighs_as_much_as_it_has_requests() -> None:
-    draw, clock = random.Random(11), Hand()
-    limit = RateLimit({"second": 10}, clock)
-    truth, weighed, plain = [], [], []
-    for begin, end, rate, value in ((0, 60, 3, 0.8), (60, 90, 60, 0.35), (90, 150, 3, 0.8)):
-        clock.now = float(begin)
-        while clock.now < end:
-            clock.now += draw.expovariate(rate)
-            truth.append(value)
-            share = limit.admit()
-            if share is not None:
-                weighed.append((value, 1.0 / share))
-                plain.append(value)
-    mean = sum(v * w for v, w in weighed) / sum(w for _, w in weighed)
-    true = sum(truth) / len(truth)
-    assert abs(mean - true) < 0.03
-    assert abs(sum(plain) / len(plain) - true) > 0.1
