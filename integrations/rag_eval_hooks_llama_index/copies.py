@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -55,15 +56,18 @@ _OPAQUE = Opaque()
 class NodeContext(Context):
     """Copy of a node."""
 
-    # Shallow copy of a node of which a model is shown metadata, too.
-    node: Any = field(default=None, compare=False, repr=False)
+    # A node of which a model is shown metadata, too, and its fields at the time.
+    node: BaseNode | None = field(default=None, compare=False, repr=False)
+    fields: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def shown(self) -> str:
         """The text in the form in which a model is shown it."""
         if self.node is None:
             return self.text
-        return str(self.node.get_content(metadata_mode=MetadataMode.LLM))
+        made = copy(self.node)
+        object.__setattr__(made, "__dict__", dict(self.fields))
+        return str(made.get_content(metadata_mode=MetadataMode.LLM))
 
 
 def plain(contexts: Iterable[Context]) -> list[Context]:
@@ -146,26 +150,21 @@ def _form_of(kind: type) -> Form | None:
 
 def _node(copier: Copier, node: Any, depth: int, score: Any = None) -> Any:
     copier.room(0, depth)
-    text, metadata = node.get_content(), dict(islice(node.metadata.items(), _MAX_METADATA))
+    is_plain = type(node).get_content is TextNode.get_content
+    text = node.text if is_plain else node.get_content()
+    metadata = dict(islice(node.metadata.items(), _MAX_METADATA))
     copier.of(text)
-    excluded = set(node.excluded_llm_metadata_keys)
-    is_shown_more = isinstance(node, TextNode) and not metadata.keys() <= excluded
+    excluded = node.excluded_llm_metadata_keys
+    is_shown_more = isinstance(node, TextNode) and not metadata.keys() <= set(excluded)
+    more = {**node.__dict__, "metadata": metadata} if is_shown_more else {}
     return NodeContext(
         text=text,
         id=node.node_id,
         score=None if score is None else float(score),
         metadata={str(key): value for key, value in scalars(metadata).items()},
-        node=_shallow(node, metadata=metadata) if is_shown_more else None,
+        node=node if is_shown_more else None,
+        fields=more,
     )
-
-
-def _shallow(model: Any, **changes: Any) -> Any:
-    """Return a shallow copy of a model with other fields, without validation."""
-    made = object.__new__(type(model))
-    for name in ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
-        object.__setattr__(made, name, getattr(model, name, None))
-    object.__setattr__(made, "__dict__", {**model.__dict__, **changes})
-    return made
 
 
 def _scored_node(copier: Copier, found: Any, depth: int) -> Any:
