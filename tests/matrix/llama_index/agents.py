@@ -18,22 +18,21 @@ from tests.matrix.llama_index.flows import own_streaming, own_workflow
 from tests.matrix.llama_index.kit import (
     ASKED,
     FERRIES,
-    QUERY_SPANS,
     QUESTION,
     QUESTIONS,
     WORDS,
     Scripted,
     answer_to,
+    case,
     index,
     pick,
     prompt_text,
     reader,
     shape,
     top,
-    traced,
     until_asked,
 )
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
 __all__ = ["SHAPES"]
@@ -124,172 +123,72 @@ def agent(kind: str, tool: Any) -> Any:
     return ReActAgent(tools=[tool], llm=thinker())
 
 
-def streamed() -> Shape:
+async def streamed(world: World, way: str) -> None:
     """An agent whose events are read while it runs."""
-
-    def body(world: World, way: str) -> None:
-        async def read() -> None:
-            handler = agent("function", retriever_tool()).run(user_msg=QUESTION)
-            assert [event async for event in handler.stream_events()]
-            await handler
-
-        asyncio.run(read())
-
-    return Shape(
-        group=GROUP,
-        name="FunctionAgent, events streamed",
-        ways=("run",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=found_by_tool(QUESTION),
-                answer=said(QUESTION),
-                spans=RETRIEVER_SPANS,
-            )
-        ],
-    )
+    handler = agent("function", retriever_tool()).run(user_msg=QUESTION)
+    assert [event async for event in handler.stream_events()]
+    await handler
 
 
-def cancelled() -> Shape:
+async def cancelled(world: World, way: str) -> None:
     """An agent that is cancelled after it has retrieved."""
-
-    def body(world: World, way: str) -> None:
-        async def run() -> None:
-            model = caller(delay=1.0)
-            agent = FunctionAgent(tools=[retriever_tool()], llm=model, streaming=False)
-            handler = agent.run(user_msg=QUESTION)
-            await until_asked(model, 2)
-            if hasattr(handler, "cancel_run"):
-                await handler.cancel_run()
-            with contextlib.suppress(Exception):
-                await handler
-
-        asyncio.run(run())
-
-    return Shape(
-        group=GROUP,
-        name="FunctionAgent, cancelled",
-        ways=("run",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=found_by_tool(QUESTION),
-                answer=None,
-                status=Status.CANCELLED,
-                spans=None,
-            )
-        ],
-    )
+    model = caller(delay=1.0)
+    made = FunctionAgent(tools=[retriever_tool()], llm=model, streaming=False)
+    handler = made.run(user_msg=QUESTION)
+    await until_asked(model, 2)
+    if hasattr(handler, "cancel_run"):
+        await handler.cancel_run()
+    with contextlib.suppress(Exception):
+        await handler
 
 
-def own(name: str, streaming: bool) -> Shape:
+async def own(world: World, way: str) -> None:
     """A workflow of the user's own, twice at once in one task."""
-
-    def body(world: World, way: str) -> None:
-        async def ask(question: str) -> None:
-            if streaming:
-                response: Any = await own_streaming().run(**{ASKED: question})
-                assert "".join([token async for token in response.async_response_gen()])
-            else:
-                await own_workflow().run(**{ASKED: question})
-
-        async def both() -> None:
-            await asyncio.gather(*map(ask, QUESTIONS))
-
-        asyncio.run(both())
-
-    return Shape(
-        group=GROUP,
-        name=name,
-        ways=("run",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=QUERY_SPANS)
-            for q in QUESTIONS
-        ],
-    )
+    await asyncio.gather(*(own_workflow().run(**{ASKED: question}) for question in QUESTIONS))
 
 
-def started_at_once() -> Shape:
+async def own_read(world: World, way: str) -> None:
+    """The same that gives out a stream."""
+
+    async def ask(question: str) -> None:
+        response: Any = await own_streaming().run(**{ASKED: question})
+        assert "".join([token async for token in response.async_response_gen()])
+
+    await asyncio.gather(*map(ask, QUESTIONS))
+
+
+async def started_at_once(world: World, way: str) -> None:
     """Workflows that were all started before the first was awaited."""
-
-    def body(world: World, way: str) -> None:
-        async def both() -> None:
-            runs = [own_workflow().run(**{ASKED: question}) for question in QUESTIONS]
-            for run in runs:
-                await run
-
-        asyncio.run(both())
-
-    return Shape(
-        group=GROUP,
-        name="workflows started at once",
-        ways=("run",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=QUERY_SPANS)
-            for q in QUESTIONS
-        ],
-    )
+    for run in [own_workflow().run(**{ASKED: question}) for question in QUESTIONS]:
+        await run
 
 
-def by_hand() -> Shape:
+async def by_hand(world: World, way: str) -> None:
     """Retriever and LLM called by hand, which have no common parent."""
 
-    def sync(world: World) -> None:
-        for question in QUESTIONS:
-            with world.evals.interaction(question):
-                nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
-                texts = "\n".join(node.get_content() for node in nodes)
-                reader().complete(f"Use only:\n{texts}\nQuestion: {question}")
+    def prompt(question: str, nodes: Sequence[Any]) -> str:
+        texts = "\n".join(node.get_content() for node in nodes)
+        return f"Use only:\n{texts}\nQuestion: {question}"
 
-    async def asynchronous(world: World) -> None:
-        async def ask(question: str) -> None:
-            async with world.evals.interaction(question):
-                nodes = await index().as_retriever(similarity_top_k=2).aretrieve(question)
-                texts = "\n".join(node.get_content() for node in nodes)
-                prompt = f"Use only:\n{texts}\nQuestion: {question}"
-                await reader().achat([ChatMessage(role="user", content=prompt)])
+    async def ask(question: str) -> None:
+        async with world.evals.interaction(question):
+            nodes = await index().as_retriever(similarity_top_k=2).aretrieve(question)
+            said = ChatMessage(role="user", content=prompt(question, nodes))
+            await reader().achat([said])
 
+    if way == "async":
         await asyncio.gather(*map(ask, QUESTIONS))
-
-    def body(world: World, way: str) -> None:
-        if way == "sync":
-            sync(world)
-        else:
-            asyncio.run(asynchronous(world))
-
-    return Shape(
-        group=GROUP,
-        name="by hand, inside an interaction",
-        ways=("sync", "async"),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=QUERY_SPANS)
-            for q in QUESTIONS
-        ],
-    )
+        return
+    for question in QUESTIONS:
+        with world.evals.interaction(question):
+            nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
+            reader().complete(prompt(question, nodes))
 
 
-def retrieves_nothing() -> Shape:
+async def retrieves_nothing(world: World, way: str) -> None:
     """An agent that calls a tool of another kind: no interaction."""
-
-    def body(world: World, way: str) -> None:
-        tool = FunctionTool.from_defaults(lambda input: WORDS("No idea."), name=FERRIES)
-        asyncio.run(_run(agent("function", tool)))
-
-    async def _run(made: Any) -> None:
-        await made.run(user_msg=QUESTION)
-
-    return Shape(
-        group=GROUP,
-        name="agent that retrieves nothing",
-        ways=("run",),
-        run=traced(body),
-        expected=lambda way: [],
-    )
+    tool = FunctionTool.from_defaults(lambda input: WORDS("No idea."), name=FERRIES)
+    await agent("function", tool).run(user_msg=QUESTION)
 
 
 def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
@@ -319,11 +218,32 @@ def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
 SHAPES = (
     *of_agent("function", "FunctionAgent"),
     *of_agent("react", "ReActAgent"),
-    streamed(),
-    cancelled(),
-    own("workflow of the user's own", streaming=False),
-    own("workflow that gives out a stream", streaming=True),
-    started_at_once(),
-    by_hand(),
-    retrieves_nothing(),
+    case(
+        GROUP,
+        "FunctionAgent, events streamed",
+        streamed,
+        contexts=found_by_tool,
+        answer=said,
+        spans=RETRIEVER_SPANS,
+    ),
+    case(
+        GROUP,
+        "FunctionAgent, cancelled",
+        cancelled,
+        contexts=found_by_tool,
+        answer=lambda q: None,
+        status=Status.CANCELLED,
+        spans=None,
+    ),
+    case(GROUP, "workflow of the user's own", own, questions=QUESTIONS),
+    case(GROUP, "workflow that gives out a stream", own_read, questions=QUESTIONS),
+    case(GROUP, "workflows started at once", started_at_once, questions=QUESTIONS),
+    case(
+        GROUP,
+        "by hand, inside an interaction",
+        by_hand,
+        ways=("sync", "async"),
+        questions=QUESTIONS,
+    ),
+    case(GROUP, "agent that retrieves nothing", retrieves_nothing, questions=()),
 )

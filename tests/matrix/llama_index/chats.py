@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from typing import Any
@@ -18,15 +17,13 @@ from tests.matrix.llama_index.kit import (
     QUESTIONS,
     WORDS,
     Scripted,
-    answer_to,
+    case,
     index,
     prompt_text,
     reader,
     shape,
     told,
-    traced,
 )
-from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 from tests.waiting import until
 
@@ -68,68 +65,22 @@ def engine(mode: str) -> Any:
     )
 
 
-def unread() -> Shape:
+def unread(world: World, way: str) -> None:
     """A stream that nobody reads: LlamaIndex reads it itself, so the answer is whole."""
-
-    def body(world: World, way: str) -> None:
-        response = engine("context").stream_chat(QUESTION)
-        # LlamaIndex's thread reads the stream; its end reaches us some time after `is_done`.
-        until(lambda: response.is_done and world.evals.stats().offered)
-        assert response.response
-
-    return Shape(
-        group=GROUP,
-        name="stream not read",
-        missing=LEFT_TO_USERS,
-        ways=("stream_chat",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=_top(QUESTION),
-                answer=answer_to(QUESTION, _top(QUESTION)),
-                spans=QUERY_SPANS,
-            )
-        ],
-    )
+    response = engine("context").stream_chat(QUESTION)
+    # LlamaIndex's thread reads the stream; its end reaches us some time after `is_done`.
+    until(lambda: response.is_done and world.evals.stats().offered)
+    assert response.response
 
 
-def broken() -> Shape:
+async def broken(world: World, way: str) -> None:
     """A stream that breaks in its middle."""
-
-    def body(world: World, way: str) -> None:
-        broken_llm = reader(breaks_after=3)
-        chat = index().as_chat_engine(
-            chat_mode=ChatMode.CONTEXT, llm=broken_llm, similarity_top_k=2
-        )
-
-        async def read() -> None:
-            response = await chat.astream_chat(QUESTION)
-            with contextlib.suppress(ConnectionError):
-                "".join([token async for token in response.async_response_gen()])
-
-        asyncio.run(read())
-
-    return Shape(
-        group=GROUP,
-        name="stream that breaks",
-        ways=("astream_chat",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=_top(QUESTION),
-                answer=None,
-                status=Status.ERROR,
-                spans=QUERY_SPANS,
-            )
-        ],
+    chat = index().as_chat_engine(
+        chat_mode=ChatMode.CONTEXT, llm=reader(breaks_after=3), similarity_top_k=2
     )
-
-
-def _top(question: str) -> list[str]:
-    found = index().as_retriever(similarity_top_k=2).retrieve(question)
-    return [node.get_content() for node in found]
+    response = await chat.astream_chat(QUESTION)
+    with contextlib.suppress(ConnectionError):
+        "".join([token async for token in response.async_response_gen()])
 
 
 SHAPES = (
@@ -148,6 +99,13 @@ SHAPES = (
         ways=WAYS,
         spans=("chat scripted", *QUERY_SPANS),
     ),
-    unread(),
-    broken(),
+    case(GROUP, "stream not read", unread, missing=LEFT_TO_USERS, ways=("stream_chat",)),
+    case(
+        GROUP,
+        "stream that breaks",
+        broken,
+        ways=("astream_chat",),
+        answer=lambda q: None,
+        status=Status.ERROR,
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import TextNode
 
+from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.scripted import Scripted, pick, prompt_text, until_asked
 from tests.matrix.shape import Expected, Shape
@@ -39,6 +41,7 @@ __all__ = [
     "Scripted",
     "answer_to",
     "call",
+    "case",
     "index",
     "pick",
     "prompt_text",
@@ -256,26 +259,28 @@ def traced(body: Callable[[World, str], None]) -> Callable[[World, str], None]:
     return run
 
 
-def shape(
+def case(
     group: str,
     name: str,
-    build: Callable[[bool], Any],
+    body: Callable[[World, str], Any],
     *,
     contexts: Callable[[str], Sequence[str] | None] = top,
     answer: Callable[[str], str | None] | None = None,
+    status: Status = Status.OK,
     spans: Sequence[str] | Callable[[str], Sequence[str] | None] | None = QUERY_SPANS,
-    ways: Sequence[str] = READ_WAYS,
-    questions: Sequence[str] = QUESTIONS,
+    ways: Sequence[str] = ("run",),
+    questions: Sequence[str] = (QUESTION,),
     missing: str | None = None,
 ) -> Shape:
-    """A shape that is one pipeline, asked some questions, one interaction each.
+    """A shape of any body, sync or async, with one interaction for each question.
 
     Args:
         group: As in the specification's table.
         name: Of the shape.
-        build: Makes the pipeline, streaming or not.
+        body: Is run in a world and a way.
         contexts: Texts that the LLM saw, by question; by default the best two passages.
         answer: What comes out, by question; by default what `reader` answers.
+        status: How each ended.
         spans: Below the RAG span, or by way.
         ways: Of calling it.
         questions: What is asked.
@@ -283,16 +288,46 @@ def shape(
     """
     told = answer or (lambda question: answer_to(question, contexts(question) or ()))
 
-    def body(world: World, way: str) -> None:
-        call(way, lambda: build(way in ("stream", "astream")), questions)
+    async def finished(made: Any) -> None:
+        await made
+
+    def run(world: World, way: str) -> None:
+        if inspect.isawaitable(made := body(world, way)):
+            asyncio.run(finished(made))
 
     def expected(way: str) -> list[Expected]:
         below = spans(way) if callable(spans) else spans
         return [
-            Expected(question=q, contexts=contexts(q), answer=told(q), spans=below)
+            Expected(question=q, contexts=contexts(q), answer=told(q), status=status, spans=below)
             for q in questions
         ]
 
     return Shape(
-        group=group, name=name, ways=ways, run=traced(body), expected=expected, missing=missing
+        group=group, name=name, ways=ways, run=traced(run), expected=expected, missing=missing
     )
+
+
+def shape(
+    group: str,
+    name: str,
+    build: Callable[[bool], Any],
+    *,
+    ways: Sequence[str] = READ_WAYS,
+    questions: Sequence[str] = QUESTIONS,
+    **expected: Any,
+) -> Shape:
+    """A shape that is one pipeline, asked some questions.
+
+    Args:
+        group: As in the specification's table.
+        name: Of the shape.
+        build: Makes the pipeline, streaming or not.
+        ways: Of calling it.
+        questions: What is asked.
+        **expected: As those of `case`.
+    """
+
+    def body(world: World, way: str) -> None:
+        call(way, lambda: build(way in ("stream", "astream")), questions)
+
+    return case(group, name, body, ways=ways, questions=questions, **expected)

@@ -19,15 +19,15 @@ from tests.matrix.llama_index.kit import (
     QUESTIONS,
     WORDS,
     answer_to,
+    case,
     index,
     reader,
     shape,
     told,
     top,
-    traced,
 )
 from tests.matrix.llama_index.scripted import PIECE
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
 __all__ = ["SHAPES", "Own", "words"]
@@ -183,54 +183,19 @@ def stream_of(make: Make, question: str, **more: Any) -> Any:
     return response.response_gen
 
 
-def broken() -> Shape:
+def broken(world: World, way: str) -> None:
     """One that raises after the model has ended."""
-
-    def body(world: World, way: str) -> None:
-        with contextlib.suppress(ConnectionError):
-            list(stream_of(breaks, QUESTION))
-
-    return Shape(
-        group=GROUP,
-        name="CustomQueryEngine, raises at its end",
-        ways=("stream",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=top(QUESTION),
-                answer=plain(QUESTION),
-                status=Status.ERROR,
-                spans=QUERY_SPANS,
-            )
-        ],
-    )
+    with contextlib.suppress(ConnectionError):
+        list(stream_of(breaks, QUESTION))
 
 
-def retrieves_while_read() -> Shape:
+def retrieves_while_read(world: World, way: str) -> None:
     """Streams that retrieve when they are read, in turns and within another interaction."""
-
-    def body(world: World, way: str) -> None:
-        streams = [stream_of(shouted, q, late=True) for q in QUESTIONS]
-        with world.evals.interaction(OTHER) as another:
-            while streams:
-                streams = [stream for stream in streams if next(stream, None) is not None]
-            another.answer(told(OTHER))
-
-    other = Expected(question=OTHER, contexts=None, answer=told(OTHER))
-    return Shape(
-        group=GROUP,
-        name="CustomQueryEngine, retrieves while it is read",
-        ways=("stream",),
-        run=traced(body),
-        expected=lambda way: [
-            other,
-            *(
-                Expected(question=q, contexts=top(q), answer=loud(plain(q)), spans=QUERY_SPANS)
-                for q in QUESTIONS
-            ),
-        ],
-    )
+    streams = [stream_of(shouted, q, late=True) for q in QUESTIONS]
+    with world.evals.interaction(OTHER) as another:
+        while streams:
+            streams = [stream for stream in streams if next(stream, None) is not None]
+        another.answer(told(OTHER))
 
 
 SHAPES = (
@@ -248,6 +213,21 @@ SHAPES = (
         answer=lambda q: "".join(excerpts(top(q))),
         spans=QUERY_SPANS[1:],
     ),
-    broken(),
-    retrieves_while_read(),
+    case(
+        GROUP,
+        "CustomQueryEngine, raises at its end",
+        broken,
+        ways=("stream",),
+        status=Status.ERROR,
+    ),
+    case(
+        GROUP,
+        "CustomQueryEngine, retrieves while it is read",
+        retrieves_while_read,
+        ways=("stream",),
+        questions=(OTHER, *QUESTIONS),
+        contexts=lambda q: None if q == OTHER else top(q),
+        answer=lambda q: told(OTHER) if q == OTHER else loud(plain(q)),
+        spans=None,
+    ),
 )

@@ -39,12 +39,12 @@ from tests.matrix.llama_index.kit import (
     WORDS,
     Scripted,
     answer_to,
+    case,
     index,
     pick,
     prompt_text,
     told,
     top,
-    traced,
     until_asked,
 )
 from tests.matrix.llama_index.steps import (
@@ -58,7 +58,7 @@ from tests.matrix.llama_index.steps import (
     nested,
     streams_events,
 )
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
 __all__ = ["SHAPES"]
@@ -238,49 +238,25 @@ async def generator(own: bool) -> None:
 
 def team_shape(
     name: str,
-    body: Callable[[], Awaitable[None]],
-    answer: str | None = PLAIN,
+    body: Callable[[], Awaitable[Any]],
+    answer: str | Callable[[str], str] | None = PLAIN,
     *,
-    question: str = QUESTION,
-    found: Callable[[str], Sequence[str]] = top,
-    status: Status = Status.OK,
     spans: Sequence[str] | None = None,
-    questions: Sequence[str] = (),
-    missing: str | None = None,
+    **expected: Any,
 ) -> Shape:
-    """A shape that is one coroutine; of several questions each has the answer of a tool."""
+    """A shape that is one coroutine; of several questions the answer is a function."""
 
-    def each() -> list[Expected]:
-        if questions:
-            return [
-                Expected(question=q, contexts=found(q), answer=said(q), spans=spans)
-                for q in questions
-            ]
-        seen = found(QUESTION)
-        return [
-            Expected(question=question, contexts=seen, answer=answer, status=status, spans=spans)
-        ]
+    async def run(world: World, way: str) -> None:
+        await body()
 
-    def go(world: World, way: str) -> None:
-        async def one() -> None:
-            await body()
-
-        asyncio.run(one())
-
-    return Shape(
-        group=GROUP,
-        name=name,
-        ways=("run",),
-        run=traced(go),
-        expected=lambda way: each(),
-        missing=missing,
-    )
+    answers = answer if callable(answer) else lambda question: answer
+    return case(GROUP, name, run, answer=answers, spans=spans, **expected)
 
 
 SHAPES = (
-    team_shape("AgentWorkflow with handoff", lambda: run(team()), WRITTEN, found=found_by_tool),
+    team_shape("AgentWorkflow with handoff", lambda: run(team()), WRITTEN, contexts=found_by_tool),
     team_shape(
-        "AgentWorkflow, events streamed", lambda: read(team()), WRITTEN, found=found_by_tool
+        "AgentWorkflow, events streamed", lambda: read(team()), WRITTEN, contexts=found_by_tool
     ),
     team_shape(
         "ReActAgent, events streamed",
@@ -296,18 +272,18 @@ SHAPES = (
         spans=RETRIEVER_SPANS,
         missing=NO_TOOL_THREADS,
     ),
-    team_shape("agent in two turns", two_turns, questions=QUESTIONS, found=found_by_tool),
-    team_shape("agents at once", at_once, questions=QUESTIONS, spans=ENGINE_SPANS),
-    team_shape("agent timed out", timed_out, None, status=Status.CANCELLED, found=found_by_tool),
+    team_shape("agent in two turns", two_turns, said, questions=QUESTIONS, contexts=found_by_tool),
+    team_shape("agents at once", at_once, said, questions=QUESTIONS, spans=ENGINE_SPANS),
+    team_shape("agent timed out", timed_out, None, status=Status.CANCELLED, contexts=found_by_tool),
     team_shape(
-        "agent whose model fails", model_fails, None, status=Status.ERROR, found=found_by_tool
+        "agent whose model fails", model_fails, None, status=Status.ERROR, contexts=found_by_tool
     ),
     team_shape(
         "workflow that fans out",
         lambda: fans_out().run(**{ASKED: BOTH}),
-        BOTH_TOLD,
-        question=BOTH,
-        found=lambda _: list(dict.fromkeys([*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)])),
+        answer=BOTH_TOLD,
+        questions=[BOTH],
+        contexts=lambda q: list(dict.fromkeys([*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)])),
         spans=TWO,
     ),
     team_shape("workflow that asks somebody", asking, spans=QUERY_SPANS),

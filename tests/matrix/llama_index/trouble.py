@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
@@ -17,19 +18,17 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from rag_eval_hooks import Status
 from tests.matrix.llama_index.kit import (
     CALL,
-    QUERY_SPANS,
     QUESTION,
     QUESTIONS,
     WAYS,
     Scripted,
     answer_to,
+    case,
     index,
     reader,
-    top,
-    traced,
     until_asked,
 )
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
 __all__ = ["SHAPES"]
@@ -56,32 +55,9 @@ def engine(**more: Any) -> Any:
     )
 
 
-def one(
-    name: str,
-    body: Callable[[World, str], None],
-    *,
-    ways: Sequence[str],
-    contexts: Sequence[str] | None = None,
-    answer: str | None = None,
-    status: Status = Status.OK,
-    spans: Sequence[str] | None = QUERY_SPANS,
-) -> Shape:
-    """A shape with one interaction."""
-    return Shape(
-        group=GROUP,
-        name=name,
-        ways=ways,
-        run=traced(body),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=top(QUESTION) if contexts is None else contexts,
-                answer=answer,
-                status=status,
-                spans=spans,
-            )
-        ],
-    )
+def one(name: str, body: Callable[[World, str], Any], **expected: Any) -> Shape:
+    """A shape with one interaction that has no answer."""
+    return case(GROUP, name, body, **{"answer": lambda q: None, **expected})
 
 
 def in_threads(world: World, way: str) -> None:
@@ -111,34 +87,31 @@ def read_in_turns(world: World, way: str) -> None:
         streams = [stream for stream in streams if next(stream, None) is not None]
 
 
-def read_in_tasks(world: World, way: str) -> None:
+async def read_in_tasks(world: World, way: str) -> None:
     """The same in tasks of their own."""
 
     async def read(response: Any) -> None:
         assert [token async for token in response.async_response_gen()]
 
-    async def both() -> None:
-        responses = [await engine(llm=reader(delay=0.001)).aquery(q) for q in QUESTIONS]
-        await asyncio.gather(*map(read, responses))
-
-    asyncio.run(both())
+    responses = [await engine(llm=reader(delay=0.001)).aquery(q) for q in QUESTIONS]
+    await asyncio.gather(*map(read, responses))
 
 
-def raises(failing: Callable[[], Any]) -> Callable[[World, str], None]:
+def raises(failing: Callable[[], Any]) -> Callable[[World, str], Any]:
     """The engine's exception reaches the caller."""
 
-    def body(world: World, way: str) -> None:
-        made = CALL[way](failing(), QUESTION) if way == "query" else None
-        assert made is None
-        raise AssertionError("nothing was raised")
+    async def later() -> None:
+        with pytest.raises(ConnectionError):
+            await failing().aquery(QUESTION)
 
-    def expecting(world: World, way: str) -> None:
-        with contextlib.suppress(ConnectionError):
-            if way == "query":
-                body(world, way)
-            asyncio.run(CALL[way](failing(), QUESTION))
+    def body(world: World, way: str) -> Any:
+        if way == "aquery":
+            return later()
+        with pytest.raises(ConnectionError):
+            failing().query(QUESTION)
+        return None
 
-    return expecting
+    return body
 
 
 class Undaunted(CustomQueryEngine):
@@ -152,11 +125,9 @@ class Undaunted(CustomQueryEngine):
         return str(reader().complete(f"Query: {query_str}\nAnswer: "))
 
 
-def answered_anyway(world: World, way: str) -> None:
+def answered_anyway(world: World, way: str) -> Any:
     """The application's answer is the LLM's alone."""
-    answered = CALL[way](Undaunted(), QUESTION)
-    if way == "aquery":
-        asyncio.run(answered)
+    return CALL[way](Undaunted(), QUESTION)
 
 
 def broken_stream(world: World, way: str) -> None:
@@ -165,14 +136,13 @@ def broken_stream(world: World, way: str) -> None:
         CALL["stream"](engine(llm=reader(breaks_after=3)), QUESTION)
 
 
-def part(world: World, way: str) -> None:
+def part(world: World, way: str) -> Any:
     """A stream is dropped after its first token."""
-    if way == "stream":
-        stream = engine().query(QUESTION)
-        next(iter(stream.response_gen))
-        del stream
-    else:
-        asyncio.run(_part())
+    if way == "astream":
+        return _part()
+    stream = engine().query(QUESTION)
+    next(iter(stream.response_gen))
+    return None
 
 
 async def _part() -> None:
@@ -192,18 +162,14 @@ def unread(world: World, way: str) -> None:
     gc.collect()
 
 
-def cancelled(world: World, way: str) -> None:
+async def cancelled(world: World, way: str) -> None:
     """A task is cancelled while the model thinks."""
-
-    async def run() -> None:
-        model = reader(delay=60)
-        task = asyncio.create_task(engine(streaming=False, llm=model).aquery(QUESTION))
-        await until_asked(model)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+    model = reader(delay=60)
+    task = asyncio.create_task(engine(streaming=False, llm=model).aquery(QUESTION))
+    await until_asked(model)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 def alone(world: World, way: str) -> None:
@@ -213,18 +179,9 @@ def alone(world: World, way: str) -> None:
     list(reader().stream_chat([ChatMessage(role="user", content=QUESTION)]))
 
 
-def both(name: str, body: Callable[[World, str], None]) -> Shape:
+def both(name: str, body: Callable[[World, str], Any]) -> Shape:
     """Both questions at once."""
-    return Shape(
-        group=GROUP,
-        name=name,
-        ways=("all",),
-        run=traced(body),
-        expected=lambda way: [
-            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=QUERY_SPANS)
-            for q in QUESTIONS
-        ],
-    )
+    return case(GROUP, name, body, questions=QUESTIONS)
 
 
 SHAPES = (
@@ -232,34 +189,21 @@ SHAPES = (
     both("streams read in other threads", read_in_another_thread),
     both("streams read in turns", read_in_turns),
     both("streams read in tasks", read_in_tasks),
-    Shape(
-        group=GROUP,
-        name="retriever raises",
+    one(
+        "retriever raises",
+        raises(lambda: RetrieverQueryEngine.from_args(Broken(), llm=reader())),
         ways=WAYS,
-        run=traced(raises(lambda: RetrieverQueryEngine.from_args(Broken(), llm=reader()))),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=None,
-                answer=None,
-                status=Status.ERROR,
-                spans=("retrieval Broken",),
-            )
-        ],
+        contexts=lambda q: None,
+        status=Status.ERROR,
+        spans=("retrieval Broken",),
     ),
-    Shape(
-        group=GROUP,
-        name="retriever raises, answered anyway",
-        ways=("query", "aquery"),
-        run=traced(answered_anyway),
-        expected=lambda way: [
-            Expected(
-                question=QUESTION,
-                contexts=None,
-                answer=answer_to(QUESTION, ()),
-                spans=("chat scripted", "retrieval Broken"),
-            )
-        ],
+    one(
+        "retriever raises, answered anyway",
+        answered_anyway,
+        ways=WAYS,
+        contexts=lambda q: None,
+        answer=lambda q: answer_to(q, ()),
+        spans=("chat scripted", "retrieval Broken"),
     ),
     one(
         "LLM raises",
@@ -269,20 +213,8 @@ SHAPES = (
     ),
     one("stream that breaks", broken_stream, ways=("stream",), status=Status.ERROR),
     one("stream read in part", part, ways=("stream", "astream"), status=Status.CLOSED),
-    one(
-        "stream dropped unread",
-        unread,
-        ways=("stream",),
-        status=Status.CLOSED,
-        # Old versions call the LLM before the stream is read.
-        spans=None,
-    ),
-    one("cancelled", cancelled, ways=("aquery",), status=Status.CANCELLED),
-    Shape(
-        group=GROUP,
-        name="retriever alone, model alone",
-        ways=("all",),
-        run=traced(alone),
-        expected=lambda way: [],
-    ),
+    # Old versions call the LLM before the stream is read.
+    one("stream dropped unread", unread, status=Status.CLOSED, spans=None),
+    one("cancelled", cancelled, status=Status.CANCELLED),
+    case(GROUP, "retriever alone, model alone", alone, questions=()),
 )
