@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
@@ -27,6 +24,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Status
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.kit import CHAIN_WAYS, Chat, call
 from tests.support.limits import small_limits
 from tests.support.variation import Variation, seeds
 from tests.waiting import until_async
@@ -50,66 +48,20 @@ class Store(BaseRetriever):
         ]
 
 
-class Echo(BaseChatModel):
-    """Answers with the question, token by token."""
+def echo(messages: list[BaseMessage]) -> AIMessage:
+    """Answers with the question."""
+    question = str(messages[-1].content).rpartition("Question: ")[2]
+    if question == "crash":
+        raise ConnectionError("the model is down")
+    return AIMessage(
+        f"You asked: {question}",
+        usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
+        response_metadata={"model_name": "echo-1-2026"},
+    )
 
-    model_name: str = "echo-1"
-    delay: float = 0.0
 
-    @property
-    def _llm_type(self) -> str:
-        return "echo"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        message = AIMessage(
-            " ".join(self._tokens(messages)),
-            usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
-            response_metadata={"model_name": "echo-1-2026"},
-        )
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        await asyncio.sleep(self.delay)
-        return self._generate(messages)
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for token in self._tokens(messages):
-            yield ChatGenerationChunk(message=AIMessageChunk(content=token + " "))
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        for token in self._tokens(messages):
-            await asyncio.sleep(self.delay)
-            yield ChatGenerationChunk(message=AIMessageChunk(content=token + " "))
-
-    def _tokens(self, messages: list[BaseMessage]) -> list[str]:
-        question = str(messages[-1].content).rpartition("Question: ")[2]
-        if question == "crash":
-            raise ConnectionError("the model is down")
-        return ["You", "asked:", question]
+class Echo(Chat):
+    """A model whose class names its provider."""
 
 
 Chain = Runnable[Any, str]
@@ -121,7 +73,7 @@ def build_chain(delay: float = 0.0) -> Chain:
 
     prompt = ChatPromptTemplate.from_template("Use {context}\nQuestion: {question}")
     inputs = {"context": Store() | text, "question": RunnablePassthrough()}
-    return inputs | prompt | Echo(delay=delay) | StrOutputParser()
+    return inputs | prompt | Echo(reply=echo, model="echo-1", delay=delay) | StrOutputParser()
 
 
 class World:
@@ -171,49 +123,6 @@ def check(sample: Sample, question: str) -> None:
     texts = [context.text for context in sample.contexts]
     assert texts == [DOCUMENT.format(n, question) for n in (1, 2)]
     assert sample.status is Status.OK
-
-
-async def _ainvoke(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
-    await asyncio.gather(*(chain.ainvoke(question, config) for question in questions))
-
-
-async def _abatch(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
-    await chain.abatch(questions, config)
-
-
-async def _astream(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
-    async def read(question: str) -> None:
-        async for _ in chain.astream(question, config):
-            pass
-
-    await asyncio.gather(*map(read, questions))
-
-
-def _invoke(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
-    for question in questions:
-        chain.invoke(question, config)
-
-
-def _batch(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
-    chain.batch(questions, config)
-
-
-def _stream(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
-    for question in questions:
-        list(chain.stream(question, config))
-
-
-SYNC = {"invoke": _invoke, "batch": _batch, "stream": _stream}
-ASYNC = {"ainvoke": _ainvoke, "abatch": _abatch, "astream": _astream}
-WAYS = (*SYNC, *ASYNC)
-
-
-def call(way: str, chain: Chain, questions: list[str], config: RunnableConfig) -> None:
-    """Calls a chain for some questions in one of six ways."""
-    if way in SYNC:
-        SYNC[way](chain, questions, config)
-    else:
-        asyncio.run(ASYNC[way](chain, questions, config))
 
 
 def test_attributes_follow_the_conventions(world: World) -> None:
@@ -287,7 +196,7 @@ def test_the_rag_span_stands_under_the_current_span(world: World) -> None:
     ] * 2
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", CHAIN_WAYS)
 def test_the_current_span_is_left_alone(way: str, world: World) -> None:
     """No callback changes what is current in the application's context."""
     with world.provider.get_tracer("app").start_as_current_span("request") as outer:
