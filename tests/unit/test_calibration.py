@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import math
 import random
+import tempfile
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from rag_eval_hooks import findings
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import ClaimVerdict, Finding
 from rag_eval_hooks.judges.calibration import (
+    LEAST_AUROC,
     Calibration,
     agreement,
     calibration_error,
@@ -166,16 +172,17 @@ def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
         LocalJudge(calibration=path)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_judge_that_knows_nothing_is_refused(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Below an AUROC of .6 there is no file, and the reason is said."""
-    rng = random.Random(seed)
-    probabilities = [rng.random() for _ in range(400)]
-    assert main(written(tmp_path, probabilities, [rng.random() < 0.5 for _ in range(400)])) == 1
-    assert "refused" in capsys.readouterr().out
-    assert not (tmp_path / "made.json").exists()
+@given(st.integers(0, 2**32), st.sampled_from([30, 60, 400]), st.floats(0.0, 1.5))
+@settings(max_examples=30, deadline=None)
+def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slope: float) -> None:
+    """The lower end of the interval decides: a few labels prove nothing."""
+    probabilities, truths = drawn(random.Random(seed), number, slope, 0.0)
+    assume(len(set(truths)) == 2)
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as told:
+        code = main(written(Path(folder), probabilities, truths))
+        assert Path(folder, "made.json").exists() is (code == 0)
+    is_refused = agreement(probabilities, truths).low < LEAST_AUROC
+    assert (code, "refused" in told.getvalue()) == (int(is_refused), is_refused)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "other"}', '{"slope": 1}'])
