@@ -12,9 +12,9 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results.summary import scale_of_metric
+from rag_eval_hooks.results.summary import slope_of
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import NotScored, Outcome, Outcomes, Score
+from rag_eval_hooks.score import NotScored, Outcome, Outcomes
 
 __all__ = ["ScoresInTests"]
 
@@ -38,16 +38,9 @@ class ScoresInTests:
         start, known = time.time_ns(), Sample.of(sample)
         outcomes = self._evals.evaluate(known)
         if self._sink is not None:
-            self._sink.deliver(
-                Evaluation(
-                    sample=known,
-                    outcomes=outcomes,
-                    probability=None,
-                    start=start,
-                    end=time.time_ns(),
-                    reason="test",
-                )
-            )
+            made: dict[str, Any] = {"sample": known, "outcomes": outcomes, "reason": "test"}
+            times = {"start": start, "end": time.time_ns()}
+            self._sink.deliver(Evaluation(**made, **times, probability=None))
         return outcomes
 
     def assert_scores(self, sample: Sample | Mapping[str, Any], **limits: float) -> Outcomes:
@@ -71,14 +64,10 @@ class ScoresInTests:
         known = Sample.of(sample)
         outcomes = self.evaluate(known)
         named = {_metric(name, outcomes): limit for name, limit in limits.items()}
-        failures = [
-            text
-            for metric, limit in named.items()
-            if (text := _failure(metric, outcomes[metric], limit)) is not None
-        ]
+        failures = [line for k, limit in named.items() for line in _failure(k, outcomes[k], limit)]
         if failures:
-            head = f"question: {known.question}\nanswer: {known.answer}"
-            raise AssertionError("\n".join([*failures, head]))
+            head = (f"question: {known.question}", f"answer: {known.answer}")
+            raise AssertionError("\n".join([*failures, *head]))
         return outcomes
 
     def close(self) -> None:
@@ -97,29 +86,19 @@ def _metric(name: str, outcomes: Mapping[str, Outcome]) -> str:
     return found[0]
 
 
-def _failure(metric: str, outcome: Outcome, limit: float) -> str | None:
+def _failure(metric: str, outcome: Outcome, limit: float) -> Iterator[str]:
+    """Yield why a score fails, then its claims with verdict, reason and quote."""
     if isinstance(outcome, NotScored):
-        return f"{metric}: not scored: {outcome.line}"
-    is_less_better = _is_less_better(metric, outcome)
+        yield f"{metric}: not scored: {outcome.line}"
+        return
+    is_less_better = slope_of(metric, [outcome])[0] < 0
     if outcome.value <= limit if is_less_better else outcome.value >= limit:
-        return None
+        return
     expected = "at most" if is_less_better else "at least"
-    lines = [f"{metric} is {outcome.value:.3g}, expected {expected} {limit:g}"]
-    return "\n".join([*lines, *(f"  {line}" for line in _explained(outcome))])
-
-
-def _is_less_better(metric: str, score: Score) -> bool:
-    """Return the direction of a metric's scale; for one that is not ours, as its value tells."""
-    scale = scale_of_metric(metric)
-    if scale is not None:
-        return not scale.higher_is_better
-    return abs(score.value - (1.0 - score.normalised)) < 1e-9 and score.value != score.normalised
-
-
-def _explained(score: Score) -> Iterator[str]:
-    """Yield claims with verdict, reason and quote; those that fail come first."""
-    yield from (prose(score.explanation, _MOST_TEXT, content=True) or "").splitlines()
-    for rows in score.explanation.values():
+    yield f"{metric} is {outcome.value:.3g}, expected {expected} {limit:g}"
+    for line in (prose(outcome.explanation, _MOST_TEXT, content=True) or "").splitlines():
+        yield f"  {line}"
+    for rows in outcome.explanation.values():
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, Mapping) and row.get("quote"):
-                yield f"  quote: {row['quote']}"
+                yield f"    quote: {row['quote']}"
