@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import ConfigError, Context, RagEval, RagEvalConfig, Sample, Score
-from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
@@ -130,57 +129,25 @@ def test_judge_and_sink_get_redacted_samples() -> None:
     assert not [secret for secret in SECRETS if secret in repr(delivery)]
 
 
-def traced(evals: RagEval) -> None:
-    recorder = evals.recorder
-    root = recorder.start(1, None, RunKind.CHAIN, "help", {"user_id": MAIL, "session_id": PHONE})
-    assert root is not None
-    root.query, root.text = FULL.question, FULL.answer
-    run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
-    assert run is not None
-    run.query = FULL.question
-    recorder.documents(run, FULL.contexts or ())
-    recorder.end(run)
-    model = recorder.start(3, 1, RunKind.MODEL, "model")
-    assert model is not None
-    model.prompt, model.text = (FULL.question,), FULL.answer
-    recorder.end(model)
-    recorder.end(root)
-    evals.flush(300)
-
-
-def exported(**options: Any) -> tuple[str, MemorySink]:
-    """All attributes of the spans of one interaction, and what its sink got."""
+@pytest.mark.parametrize("redact", ["all", lambda text: 1 / 0])
+def test_spans_have_no_content_that_is_not_redacted(redact: Any) -> None:
+    """Content and ids have the sample's placeholders; they are absent where a redactor fails."""
     app, sink = Spans(), MemorySink()
     config = RagEvalConfig(capture_content=True, evaluation_span="off")
-    judge = ScriptedJudge()
-    with RagEval(
-        ["lexical"],
-        judge,
-        sinks=[sink],
-        config=config,
-        tracer_provider=app.provider,
-        **options,
-    ) as evals:
-        traced(evals)
-    spans = app.all()
-    assert len(spans) == 3
-    return json.dumps([dict(span.attributes or {}) for span in spans]), sink
-
-
-def test_spans_get_redacted_content_and_ids() -> None:
-    """Content and ids on spans are redacted, with the placeholders of the sample."""
-    written, sink = exported(redact="all")
+    more: dict[str, Any] = {"config": config, "tracer_provider": app.provider, "redact": redact}
+    with RagEval(["lexical"], ScriptedJudge(), sinks=[sink], **more) as evals:
+        told = {"user_id": MAIL, "session_id": PHONE}
+        with evals.interaction(FULL.question, metadata=told) as it:
+            it.contexts(FULL.contexts or ())
+            it.answer(FULL.answer)
+        assert evals.flush(300)
+    written = json.dumps([dict(span.attributes or {}) for span in app.all()])
+    assert app.all()
     assert not [secret for secret in SECRETS if secret in written]
-    (delivery,) = sink.results
-    assert delivery.sample.answer is not None
-    assert json.dumps(delivery.sample.answer) in written
-
-
-def test_spans_have_no_content_that_could_not_be_redacted() -> None:
-    """Spans have neither content nor ids where a redactor fails."""
-    written, sink = exported(redact=lambda text: 1 / 0)
-    assert not [secret for secret in SECRETS if secret in written]
-    assert sink.results == []
+    assert len(sink.results) == (redact == "all")
+    for delivery in sink.results:
+        assert json.dumps(delivery.sample.answer) in written
+        assert not [secret for secret in SECRETS if secret in repr(delivery)]
 
 
 SCORED = [
@@ -271,14 +238,12 @@ def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:
 
 @pytest.mark.parametrize("asked", ["nope", 5, Redactor, lambda a, b, c: a])
 def test_arguments_are_checked(asked: Any) -> None:
-    """An argument that is no rule and no function is refused at start-up."""
     with pytest.raises(ConfigError):
         redactor(asked)
 
 
 @pytest.mark.parametrize("patterns", [{"a": "("}, {"a": ".*"}, {"a b": "x"}])
 def test_patterns_are_checked(patterns: dict[str, str]) -> None:
-    """A pattern that cannot be read, or that matches the empty text, is refused."""
     with pytest.raises(ConfigError):
         Patterns(patterns)
 
