@@ -41,16 +41,13 @@ def _run(arguments: argparse.Namespace) -> int:
         checks = () if path is None else parse_checks(path.read_text("utf-8"), str(path))
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error}") from error
-    available = build(MetricOptions(question_checks=checks))
-    wanted = arguments.metric
+    wanted, available = arguments.metric, build(MetricOptions(question_checks=checks))
     chosen = [m for m in available if wanted in (None, m.suite, m.id)]
     if not chosen:
         known = [*dict.fromkeys(m.suite for m in available), *(m.id for m in available)]
         raise ConfigError("metric", wanted, "one of " + ", ".join(known))
-    if chosen[0].id == wanted:
-        lines = _explained(chosen[0])
-    else:
-        lines = _aligned([_HEADER, *map(listed, chosen)])
+    is_one = chosen[0].id == wanted
+    lines = _explained(chosen[0]) if is_one else _aligned([_HEADER, *map(listed, chosen)])
     print("\n".join(lines))
     return 0
 
@@ -70,21 +67,20 @@ def listed(metric: Metric) -> tuple[str, ...]:
     return metric.id, scale, better, needs, str(_calls(metric)), metric.source
 
 
-def _read(metric: Metric) -> frozenset[Finding]:
-    """Return all findings behind the metric's value on the example."""
-    return with_bases(metric.findings_for(SAMPLE, FINDINGS))
-
-
 def _calls(metric: Metric) -> int:
     """Return the judge calls that the metric alone takes for the example: one for each finding."""
-    judged = [SPECS[kind] for kind in _read(metric) & SPECS.keys()]
+    judged = [SPECS[kind] for kind in _findings(metric) & SPECS.keys()]
     return sum(2 if spec.unit is Unit.TEMPLATE else 1 for spec in judged)
+
+
+def _findings(metric: Metric) -> frozenset[Finding]:
+    return with_bases(metric.findings_for(SAMPLE, FINDINGS))
 
 
 def _explained(metric: Metric) -> Iterator[str]:
     """Yield a description of the metric, and its real value on the example."""
     name, scale, better, needs, calls, source = listed(metric)
-    findings = ", ".join(sorted(_read(metric))) or "none: computed from the texts"
+    findings = ", ".join(sorted(_findings(metric))) or "none: computed from the texts"
     yield from [name, *textwrap.wrap(metric.summary, _WIDTH), ""]
     yield from _aligned(
         [
@@ -110,9 +106,10 @@ def example_texts() -> Iterator[tuple[str, str]]:
 def worked(metric: Metric) -> Iterator[str]:
     """Yield the way from the example's findings to the metric's value."""
     outcome = metric.score(SAMPLE, FINDINGS)
-    yield from (
-        [f"  not scored: {outcome.line}"] if isinstance(outcome, NotScored) else _worked(outcome)
-    )
+    if isinstance(outcome, NotScored):
+        yield f"  not scored: {outcome.line}"
+    else:
+        yield from _worked(outcome)
 
 
 def _worked(score: Score) -> Iterator[str]:

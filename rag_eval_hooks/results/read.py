@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from rag_eval_hooks.delivery.jsonl import SCHEMA, rotated_files
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
@@ -170,39 +170,35 @@ def _lines_of(place: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_text(path: Path, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
-    with _opened(path) as file:
+    with path.open("rb") as file:
+        is_compressed = file.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if is_compressed else path.open("rb") as lines:
         try:
-            for text in file:
-                line, problem = _parsed(text)
-                if problem:
-                    skipped[problem] += 1
+            for text in lines:
+                line = _parsed(text)
+                if isinstance(line, str):
+                    skipped[line] += 1
                 elif line is not None:
                     yield line
         except (EOFError, gzip.BadGzipFile, zlib.error):
             skipped["cut"] += 1
 
 
-def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        is_compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if is_compressed else path.open("rb")  # type: ignore[return-value]
-
-
-def _parsed(text: bytes) -> tuple[Mapping[str, Any] | None, str]:
-    """Return a line, or the reason why it is not a result; neither for an empty one."""
+def _parsed(text: bytes) -> Mapping[str, Any] | str | None:
+    """Return a line, or the reason why it is not a result; None for an empty one."""
     if not text.strip():
-        return None, ""
+        return None
     try:
         line = json.loads(text)
     except ValueError:
-        return None, "cut"
+        return "cut"
     except RecursionError:
-        line = None
+        return "unreadable"
     if not isinstance(line, dict) or not isinstance(line.get("schema", 0), int):
-        return None, "unreadable"
+        return "unreadable"
     if line.get("schema", 0) > SCHEMA:
-        return None, "newer"
-    return (None, "feedback") if "feedback" in line else (line, "")
+        return "newer"
+    return "feedback" if "feedback" in line else line
 
 
 def _of_job(text: str) -> Mapping[str, Any]:
@@ -248,18 +244,14 @@ def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
 
 
 def _columns(row: ResultRow) -> dict[str, Any]:
-    sample = row.sample
+    sample, line = row.sample, _line(row)
     free = {k: v for k, v in sample.metadata.items() if isinstance(v, str | int | float | bool)}
     return {
         **free,
         **{name: score.value for name, score in row.scores.items()},
-        "time": row.time and row.time.isoformat(),
-        "evaluated": row.evaluated and row.evaluated.isoformat(),
-        "question": sample.question,
-        "answer": sample.answer,
-        "reference": sample.reference,
-        "passed": row.passed,
-        _LINE: json.dumps(_line(row), default=str),
+        **{name: line[name] for name in ("time", "evaluated", "passed")},
+        **{name: getattr(sample, name) for name in ("question", "answer", "reference")},
+        _LINE: json.dumps(line, default=str),
     }
 
 
