@@ -38,9 +38,9 @@ class ScoresInTests:
         start, known = time.time_ns(), Sample.of(sample)
         outcomes = self._evals.evaluate(known)
         if self._sink is not None:
-            made: dict[str, Any] = {"sample": known, "outcomes": outcomes, "reason": "test"}
-            times = {"start": start, "end": time.time_ns()}
-            self._sink.deliver(Evaluation(**made, **times, probability=None))
+            fields: dict[str, Any] = {"start": start, "end": time.time_ns(), "reason": "test"}
+            made = Evaluation(sample=known, outcomes=outcomes, probability=None, **fields)
+            self._sink.deliver(made)
         return outcomes
 
     def assert_scores(self, sample: Sample | Mapping[str, Any], **limits: float) -> Outcomes:
