@@ -5,7 +5,8 @@ mention ...". The "tomb of the unknown soldier" is no refusal, nor is "the autho
 that is what is known about the author. An answer refuses when it opens so and goes on to no
 answer, or when it is short and concludes so. In German, French and Spanish, where words stand in
 freer order, a clause refuses by the kinds of its words: who does not know or say, what is lacking,
-which source is silent. In Chinese and Japanese, a short answer is looked up among usual phrases.
+which source is silent. In Chinese, Japanese and Arabic, a short answer is looked up among usual
+phrases.
 """
 
 # ruff: noqa: RUF001 - it is about such characters
@@ -123,14 +124,17 @@ _ASIDE = re.compile(
 )
 # "However, ... is not mentioned" only names what an answer leaves open; these draw a conclusion.
 _CONCLUSION = re.compile(r"(?:therefore|thus|hence|so|as a result|consequently|without)\b")
-_ASIAN: Final = re.compile(
+_WHOLE: Final = re.compile(
     r"(?:(?:很|非常)?(?:抱歉|对不起|遗憾)[,、\s]*|申し訳(?:ありません|ございません)が[,、\s]*)?"
     r"(?:(?:我|我们)?(?:暂时|目前)?(?:不知道|不清楚|不确定|无法回答|无法确定)"
     r"(?:答案|(?:这个|该|您的|你的)问题)?"
     r"|(?:(?:根据)?(?:所?提供的)?(?:资料|文档|文件|上下文|信息)[中里内]?[,、\s]*)?"
     r"(?:没有|缺乏|未提供|未提及)(?:足够的?|相关的?){0,3}(?:信息|内容|答案)"
     r"|(?:わかり|分かり)ません|(?:分から|わから)ない(?:です)?|不明です|情報が(?:ありません|足りません)"
-    r"|(?:お?答え(?:でき|られ)ません))"
+    r"|(?:お?答え(?:でき|られ)ません)"
+    r"|لا (?:اعرف|اعلم|ندري|ادري)(?: الجواب| الاجابة)?|(?:الجواب )?غير معروف"
+    r"|لا توجد معلومات(?: كافية)?"
+    r"|لا يمكن(?:ني)? (?:الاجابة|التحديد|تحديد ذلك))"
 )
 
 
@@ -165,7 +169,7 @@ def refusal(answer: str) -> str | None:
 def _refusing(sentence: str) -> str | None:
     """Return the words by which one folded sentence refuses, or None."""
     bare = _SHORT_REFUSAL.fullmatch(sentence.strip(" .!*_\"'"))
-    bare = bare or _ASIAN.fullmatch(sentence.strip(" .!。！*_\"'"))
+    bare = bare or _WHOLE.fullmatch(sentence.strip(" .!。！*_\"'"))
     if bare is not None:
         return bare[0]
     if len(sentence) < _LONGEST and any(_denies(sentence, kinds) for kinds in _KINDS):

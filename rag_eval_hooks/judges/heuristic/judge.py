@@ -48,6 +48,10 @@ _SUPPORT: Final = {
     Finding.ANSWER_SUPPORT: "answer_claims",
     Finding.REFERENCE_SUPPORT: "reference_claims",
 }
+_COMPARED: Final = frozenset({
+    Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT, Finding.RELEVANCE,
+    Finding.RELEVANCE_TO_ANSWER, Finding.CLASSIFICATION, Finding.DIRECT_RELEVANCE,
+})  # fmt: skip
 _USEFUL: Final = 0.15  # least relevance of a useful chunk
 _PAUSE_EVERY: Final = 8  # claims: a long answer must hold up neither the loop nor the GIL
 
@@ -193,8 +197,8 @@ class LocalJudge:
             JudgeError: The embedder or the entailment model failed.
         """
         case = _Case(sample, known)
-        if self._embedder is not None:
-            case.vectors = await Vectors.of(self._embedder, _compared(case, wanted))
+        if self._embedder is not None and wanted & _COMPARED:
+            case.vectors = await Vectors.of(self._embedder, _compared(case))
         made: dict[str, Any] = {kind.value: _NOT_MADE for kind in wanted - self.makes}
         for kind in sorted(wanted & _MADE.keys()):
             made[kind.value] = _MADE[kind](case)
@@ -240,24 +244,12 @@ class LocalJudge:
                 await model.aclose()
 
 
-def _compared(case: _Case, wanted: frozenset[Finding]) -> Iterable[str]:
-    """Yield the texts whose cosines the wanted findings read."""
-    passages: list[Passage] = []
-    if wanted & {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}:
-        yield case.question
-        passages += case.chunks
-    if Finding.DIRECT_RELEVANCE in wanted:
-        yield case.question
-        passages.append(case.answered)
-    if Finding.ANSWER_AGREEMENT in wanted:
-        yield from case.items("answer_claims")
-        passages.append(case.referred)
-    if Finding.REFERENCE_AGREEMENT in wanted:
-        yield from case.items("reference_claims")
-        passages.append(case.answered)
-    if Finding.CLASSIFICATION in wanted:
-        for alias in aliases(case.reference):
-            yield from reference_claims(alias)
-        passages.append(case.answered)
-    for passage in passages:
+def _compared(case: _Case) -> Iterable[str]:
+    """Yield the texts of a case whose cosines its findings may read."""
+    yield case.question
+    for name in ("answer_claims", "reference_claims"):
+        yield from case.items(name)
+    for alias in aliases(case.reference):
+        yield from reference_claims(alias)
+    for passage in (*case.chunks, case.answered, case.referred):
         yield from (sentence.text for sentence in passage.sentences)

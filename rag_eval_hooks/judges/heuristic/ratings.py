@@ -32,14 +32,6 @@ _HEDGE: Final = re.compile(
     r"|也许|或许|可能|かもしれ|たぶん|おそらく",
     re.IGNORECASE,
 )
-_NO_ANSWER: Final = re.compile(
-    r"\b(?:weiß|wissen) (?:ich |wir )?(?:es |das )?(?:leider )?nicht\b"
-    r"|\bkeine (?:ahnung|angaben?|informationen)\b|\bnicht (?:beantwort\w+|bekannt|erwähnt)\b"
-    r"|不知道|不清楚|不确定|无法(?:回答|确定|判断)|没有(?:提到|相关|足够)|未提及"
-    r"|(?:わかり|分かり)ません|(?:分から|わから)ない|不明です|記載(?:が|は)?(?:ありません|ない)"
-    r"|لا (?:أعرف|أعلم|ندري|أدري)|غير معروف|لا توجد معلومات|لا يمكن(?:ني)? (?:الإجابة|تحديد)",
-    re.IGNORECASE,
-)
 
 
 def classification(question: str, answer: str, reference: str, vectors: Vectors) -> Verdict:
@@ -107,7 +99,7 @@ def indistinct(text: str) -> bool:
 
 
 def _states_nothing(claim: str) -> bool:
-    if _NO_ANSWER.search(claim):
+    if refusal(claim) is not None:
         return True
     if not _HEDGE.search(claim):
         return False
