@@ -250,23 +250,20 @@ Pair: TypeAlias = tuple[int | None, int | None]
 class Findings:
     """All findings of a sample. Read a field through `made`.
 
+    Verdicts stand one for each item, in order.
+
     Attributes:
         answer_claims: Atomic, self-contained claims of the answer; possibly none.
-        reference_claims: Those of the reference.
         entities: Names, dates, places and numbers of the reference.
-        questions: Generated questions.
-        answer_support: One per answer claim, in order: the verdict, and the chunks that support it.
-        reference_support: One per reference claim, in order.
+        answer_support: One per answer claim: the verdict, and the chunks that support it.
         answer_agreement: One per answer claim: does the reference support it.
         reference_agreement: One per reference claim: does the answer state it.
         relevance: One per chunk, judged by the reference if there is one, else by the question;
             never by the answer.
         entities_found: One per entity: do the contexts hold it.
         question_similarity: Cosine of the question and each generated question, in [-1, 1].
-        stance: Which of answer and reference are indistinct.
         relevance_to_answer: One per chunk, judged by the answer.
         direct_relevance: How far the answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
-        geval: Answer against reference by three criteria.
         classification: Whether the answer is correct by the reference.
         correctness: Answer against reference, 1 to 5.
         alignment: Answer against question, 1 to 5.
@@ -276,9 +273,8 @@ class Findings:
         context_ratings: Do the contexts answer the question, by two templates: 0, 1 or 2 each.
         groundedness_ratings: Do the contexts ground the answer, by two templates: 0, 1 or 2 each.
         answer_similarity: Cosine of answer and reference, in [-1, 1].
-        token_score: Token-level likeness of answer and reference.
         usage: Usage of each finding, absent ones included; a shared call is divided.
-        warnings: What a reader of a finding should know, such as that an item could not be read.
+        warnings: Notes for a reader of a finding, such as that an item could not be read.
         by: The judges that made each finding, where there are several.
     """
 

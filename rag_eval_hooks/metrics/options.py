@@ -11,35 +11,14 @@ from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics.question_checks import Check
+from rag_eval_hooks.metrics.suites import SUITES
 from rag_eval_hooks.text.refusals import refusal
 
-GRAPHRAG_WEIGHTS: Mapping[str, float] = MappingProxyType(
-    {
-        "faithfulness": 0.30,
-        "context_precision": 0.20,
-        "context_recall": 0.20,
-        "answer_relevance": 0.30,
-    }
-)
+GRAPHRAG_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(SUITES["graphrag"]["weights"])
 """Weights of `graphrag.ragas_score` (GraphRAG Evaluation Metrics, section 5)."""
-WHITEPAPER_WEIGHTS: Mapping[str, float] = MappingProxyType(
-    {"correctness": 0.4, "faithfulness": 0.2, "precision": 0.2, "recall": 0.2, "relevance": 0.0}
-)
+WHITEPAPER_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(SUITES["whitepaper"]["weights"])
 """Weights of `whitepaper.weighted_score` (RAG Answer Evaluation Framework, summary table)."""
-PHRASES: Final = (
-    "i don't know",
-    "i do not know",
-    "unknown",
-    "not sure",
-    "cannot determine",
-    "no information",
-    "insufficient data",
-    "unable to answer",
-    "cannot answer",
-    "don't have enough information",
-    "not available",
-    "no data",
-)
+PHRASES: Final[tuple[str, ...]] = tuple(SUITES["graphrag"]["dont_know"])
 """Definition of DON'T KNOW (GraphRAG Evaluation Metrics, section 11)."""
 _SHORT: Final = 10  # characters; below, one of these words is enough
 _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")

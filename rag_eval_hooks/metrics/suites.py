@@ -12,9 +12,10 @@ from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import Outcome, Scale
 
-_SUITES: Final[Mapping[str, Any]] = tomllib.loads(
+SUITES: Final[Mapping[str, Any]] = tomllib.loads(
     files("rag_eval_hooks.metrics").joinpath("suites.toml").read_text("utf-8")
 )
+"""Tables of the suites by name."""
 
 
 def metric(
@@ -25,7 +26,7 @@ def metric(
     findings: frozenset[Finding] = frozenset(),
 ) -> Metric:
     """Return one metric of a suite from its functions and its row."""
-    table = _SUITES[suite]
+    table = SUITES[suite]
     row = table["metrics"][name]
     low, high = table["scale"]
     return Metric(

@@ -103,48 +103,25 @@ def test_the_composite_asks_only_for_what_the_sample_can_feed() -> None:
 
 # Retrieval
 
+NO_CLAIMS = Findings(answer_claims=(), answer_support=(), reference_claims=(), reference_support=())
+CLAIM_METRICS = ("graphrag.ragas_faithfulness", "graphrag.ragas_context_recall")
+PRECISION = "graphrag.ragas_context_precision"
 
-@pytest.mark.parametrize(
-    ("metric", "findings"),
-    [
-        ("graphrag.ragas_faithfulness", Findings(answer_claims=(), answer_support=())),
-        ("graphrag.ragas_context_recall", Findings(reference_claims=(), reference_support=())),
-    ],
-)
+
+@pytest.mark.parametrize("metric", CLAIM_METRICS)
 @pytest.mark.parametrize("sample", [SAMPLE, NOTHING_FOUND])
-def test_no_claim_is_no_unsupported_claim(metric: str, findings: Findings, sample: Sample) -> None:
+def test_no_claim_is_no_unsupported_claim(metric: str, sample: Sample) -> None:
     """A text without claims scores 100, with a warning, whatever was retrieved."""
-    outcome = measure(metric, sample, findings)
+    outcome = measure(metric, sample, NO_CLAIMS)
     assert isinstance(outcome, Score)
     assert (outcome.value, len(outcome.warnings)) == (100.0, 1)
 
 
-@pytest.mark.parametrize(
-    ("metric", "findings"),
-    [
-        ("graphrag.ragas_faithfulness", Findings(answer_claims=("x",), answer_support=support(""))),
-        (
-            "graphrag.ragas_context_recall",
-            Findings(reference_claims=("x",), reference_support=support("")),
-        ),
-        ("graphrag.ragas_context_precision", Findings(relevance=())),
-    ],
-)
-def test_retrieval_that_found_nothing_scores_0(metric: str, findings: Findings) -> None:
-    """Nothing retrieved supports nothing, and is not precise."""
+@pytest.mark.parametrize("metric", [*CLAIM_METRICS, PRECISION])
+def test_retrieval_that_found_nothing_scores_0(metric: str) -> None:
+    """Without any retrieval the input is missing."""
+    findings = claims("", "").merged(Findings(relevance=()))
     assert value(measure(metric, NOTHING_FOUND, findings)) == 0.0
-
-
-@pytest.mark.parametrize(
-    "metric",
-    [
-        "graphrag.ragas_faithfulness",
-        "graphrag.ragas_context_precision",
-        "graphrag.ragas_context_recall",
-    ],
-)
-def test_no_retrieval_is_a_missing_input(metric: str) -> None:
-    """A sample without retrieval has no score for metrics of the contexts."""
     outcome = measure(metric, NO_RETRIEVAL)
     assert isinstance(outcome, NotScored)
     assert outcome.cause is Cause.MISSING_INPUT
@@ -157,11 +134,9 @@ def test_no_retrieval_is_a_missing_input(metric: str) -> None:
 def test_precision_is_a_plain_mean_unless_ranks_are_asked_for(
     useful: tuple[bool, ...], plain: float, ranked: float
 ) -> None:
-    """By default all chunks weigh the same; `rank_aware` rewards useful ones that come first."""
     findings = Findings(relevance=chunks(*useful))
-    name = "graphrag.ragas_context_precision"
-    assert value(measure(name, SAMPLE, findings)) == pytest.approx(plain)
-    metric = next(m for m in build(MetricOptions(graphrag_rank_aware=True)) if m.id == name)
+    assert value(measure(PRECISION, SAMPLE, findings)) == pytest.approx(plain)
+    metric = next(m for m in build(MetricOptions(graphrag_rank_aware=True)) if m.id == PRECISION)
     assert value(measure(metric, SAMPLE, findings)) == pytest.approx(ranked)
     assert value(measure(metric, NOTHING_FOUND, Findings(relevance=()))) == 0.0
 
