@@ -8,7 +8,7 @@ changed since its last copy gives the same copy, so that readers see what a step
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -97,20 +97,17 @@ class Copier:
     """Makes copies of the values that a framework passes around.
 
     Args:
+        snapshots: The copies of the interaction.
         form_of: Returns the form of a framework's class, or None for other classes.
+        forms: The forms of classes that were copied before.
         own: Reads an object of the application's own; its option `as_context`.
         most_chars: Characters that the copies of one interaction may hold.
+        nodes: Containers in one copy.
 
     Attributes:
-        snapshots: The copies of the interaction.
         is_cut: Whether something was left out of the last copy for its size.
         is_shallow: Whether something was left out of it for its depth.
     """
-
-    __slots__ = (
-        *("_around", "_entries", "_form_of", "_forms", "_most_chars", "_nodes", "_own"),
-        *("is_cut", "is_shallow", "snapshots"),
-    )
 
     def __init__(
         self,
@@ -200,10 +197,7 @@ class Copier:
         if size and not most:
             return _OPAQUE
         copy = dict(islice(items, most))
-        kinds = set(map(type, copy.values()))
-        if str in kinds:
-            self._count_all(copy.values())
-        if not kinds <= _ATOMS:
+        if self._has_containers(copy.values()):
             self._around.add(id(value))
             for key, item in copy.items():
                 if type(item) not in _ATOMS:
@@ -221,10 +215,7 @@ class Copier:
         if size and not most:
             return _OPAQUE
         copy: list[Any] = list(islice(iter_of(value), most))
-        kinds = set(map(type, copy))
-        if str in kinds:
-            self._count_all(copy)
-        if not kinds <= _ATOMS:
+        if self._has_containers(copy):
             self._around.add(id(value))
             for place, item in enumerate(copy):
                 if self._nodes < 0:
@@ -239,13 +230,14 @@ class Copier:
             return last
         return self.remember(value, made)
 
-    def _count_all(self, values: Iterable[Any]) -> None:
-        for value in values:
-            if type(value) is str:
-                if len(value) >= _LONG:
+    def _has_containers(self, values: Collection[Any]) -> bool:
+        """Count the texts among values; return whether anything else has to be copied."""
+        kinds = set(map(type, values))
+        if str in kinds:
+            for value in values:
+                if type(value) is str:
                     self._count(value)
-                else:
-                    self.snapshots.chars += len(value)
+        return not kinds <= _ATOMS
 
 
 def iter_of(value: Any) -> Iterable[Any]:

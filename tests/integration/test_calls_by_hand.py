@@ -94,25 +94,6 @@ def formatting_chain(desk: Desk, one: Request, prompt: Callable[[str, str], Any]
     assert desk.model.invoke(prompt(one.question, found)).content == one.answer
 
 
-def legacy_chain(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
-    """Search without callbacks within a chain, and hand a step the texts as one, as FLARE does."""
-    legacy: Any = pytest.importorskip("langchain_classic.chains.base")
-    asked, found, said = (f"{name}_{len(one.question)}" for name in ("asked", "found", "said"))
-    template = ChatPromptTemplate.from_template(f"{{{found}}}\n\nQuestion: {{{asked}}}")
-
-    class Searching(legacy.Chain):  # type: ignore[misc]
-        input_keys = property(lambda self: [asked])
-        output_keys = property(lambda self: [said])
-
-        def _call(self, inputs: dict[str, str], run_manager: Any = None) -> dict[str, str]:
-            text = joined(desk.retriever.invoke(inputs[asked]))
-            config: Any = {"callbacks": run_manager.get_child()}
-            reply = (template | desk.model).invoke({asked: inputs[asked], found: text}, config)
-            return {said: str(reply.content)}
-
-    assert Searching().invoke({asked: one.question})[said] == one.answer
-
-
 async def ainvoke(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
     found = await desk.retriever.ainvoke(one.question)
     reply = await desk.model.ainvoke(prompt(one.question, joined(found)))
@@ -131,13 +112,7 @@ async def in_threads(desk: Desk, one: Request, prompt: Callable[[str, str], Any]
     assert reply.content == one.answer
 
 
-SYNC: Sequence[Way] = (
-    invoke,
-    stream,
-    small_chain,
-    formatting_chain,
-    legacy_chain,
-)
+SYNC: Sequence[Way] = (invoke, stream, small_chain, formatting_chain)
 ASYNC: Sequence[Way] = (ainvoke, astream, in_threads)
 
 
@@ -185,7 +160,7 @@ def test_one_question_is_one_interaction(
 
 
 @pytest.mark.parametrize("spans", ["own", "none", "one"])
-@pytest.mark.parametrize("way", size([stream, astream], [*SYNC[:2], legacy_chain, *ASYNC]))
+@pytest.mark.parametrize("way", size([stream, astream], [*SYNC[:2], *ASYNC]))
 def test_requests_at_once_are_never_mixed(way: Way, spans: str, world: World) -> None:
     """A hundred requests at once: each sample is that of one request, and none is missing."""
     tracer = world.provider.get_tracer("server")
