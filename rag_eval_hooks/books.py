@@ -6,7 +6,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Any, Final
 
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import id_of
@@ -90,13 +90,10 @@ class _Entry:
 
 
 class Books(Observer):
-    """Counts requests by their ends, and remembers the latest for `explain`. Thread-safe.
+    """Counts requests by their ends, and remembers so many traces for `explain`. Thread-safe.
 
     The lock is a plain one that C code takes and releases: a signal handler of the application may
     raise at any moment, and must leave no lock taken.
-
-    Args:
-        explained: Traces that `explain` remembers; the oldest leaves first.
     """
 
     def __init__(self, explained: int = 10_000) -> None:
@@ -189,11 +186,7 @@ class Books(Observer):
         )
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until all that was accepted before the call is settled.
-
-        Returns:
-            Whether it was settled within `timeout` seconds; None is no limit.
-        """
+        """Wait until all that was accepted before the call is settled; return whether it is."""
         turn = threading.Lock()
         turn.acquire()
         with self._lock:
@@ -215,23 +208,20 @@ class Books(Observer):
             for (column, reason), count in self._counts.items():
                 by_column[column][reason] = count
             pending = len(self._pending.keys() - self._feedback)
-            notes = {name: dict(counts) for name, counts in self._notes.items()}
-            return Stats(
-                offered=pending + sum(self._counts.values()),
-                scored=sum(by_column["scored"].values()),
-                sampled_out=sum(by_column["sampled_out"].values()),
-                dropped=by_column["dropped"],
-                failed=by_column["failed"],
-                shipped=sum(by_column["shipped"].values()),
-                pending=pending,
-                incidents=incidents,
-                recovered=recovered,
-                undurable=undurable,
-                decisions=notes["decisions"],
-                refused=notes["refused"],
-                failures=notes["failures"],
-                feedback=notes["feedback"],
-            )
+            notes: dict[str, Any] = {name: dict(counts) for name, counts in self._notes.items()}
+        columns: dict[str, Any] = {
+            name: counts if name in _BY_REASON else counts.get("", 0)
+            for name, counts in by_column.items()
+        }
+        return Stats(
+            offered=pending + sum(sum(counts.values()) for counts in by_column.values()),
+            pending=pending,
+            incidents=incidents,
+            recovered=recovered,
+            undurable=undurable,
+            **columns,
+            **notes,
+        )
 
     @property
     def _oldest(self) -> int:

@@ -56,8 +56,7 @@ class RagEval:
 
     Make one per process and give it to a framework's handler; without arguments it evaluates
     every request with the embedded judge and the metrics of `ragas` that it can feed. Every setting
-    of `RagEvalConfig` is a keyword, and so is every group of settings; environment and file give
-    those that are not passed.
+    of `RagEvalConfig` is a keyword; environment and file give those that are not passed.
 
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
@@ -69,15 +68,14 @@ class RagEval:
             `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,
             `langfuse:<url>`.
         config: Further settings; keywords take precedence over it.
-        embedder: As in `RagEvalConfig`, or an `Embedder`.
-        token_scorer: As in `RagEvalConfig`, or a `TokenScorer`.
-        evaluator: As in `RagEvalConfig`, or an application of Celery.
-        redact: As in `RagEvalConfig`, or one or several rules and functions `(text) -> text` or
-            `(field, text) -> text`.
-        tracer_provider: Provider of spans, or None for the global one.
-        meter_provider: Provider of metrics, or None for the global one.
-        logger_provider: Provider of log events, or None for the global one.
-        **given: Settings and groups of settings, see docs/configuration.md.
+        embedder: As the setting, or an `Embedder`.
+        token_scorer: As the setting, or a `TokenScorer`.
+        evaluator: As the setting, or an application of Celery.
+        redact: As the setting, or rules and functions `(text) -> text` or `(field, text) -> text`.
+        tracer_provider: None for the global one, as the two below.
+        meter_provider: Provider of metrics.
+        logger_provider: Provider of log events.
+        **given: Settings, see docs/configuration.md.
 
     Attributes:
         config: The settings in force.
@@ -201,13 +199,11 @@ class RagEval:
     def offer(self, sample: Sample | Mapping[str, Any]) -> bool:
         """Offer a sample for evaluation in the background. Never blocks or raises.
 
-        Args:
-            sample: The sample, or a mapping as for `Sample.of`. One that cannot be read is
-                dropped as `capture_failed`.
+        A sample or mapping (as for `Sample.of`) that cannot be read is dropped as
+        `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
 
         Returns:
-            Whether it will be evaluated: not sampled out, not dropped. With a spool, it is on
-            disk within 50 ms.
+            Whether it will be evaluated: not sampled out, not dropped.
         """
         return self._pipeline.offer(sample)
 
@@ -322,11 +318,8 @@ class RagEval:
         Results that the spool keeps for a failing sink are not waited for. Providers that
         `setup_tracing` made are flushed at the end.
 
-        Args:
-            timeout: Seconds, or None without limit. Blocks; in async code call it in a thread.
-
-        Returns:
-            Whether nothing is pending.
+        Blocks for at most `timeout` seconds, or without limit for None; in async code call it in
+        a thread. Returns whether nothing is pending.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import flush
@@ -340,9 +333,7 @@ class RagEval:
 
         Unfinished samples stay in the spool, or are dropped as `shutdown` without one; later
         offers are dropped too. Providers that `setup_tracing` made are flushed at the end.
-
-        Returns:
-            Whether everything pending was finished.
+        Returns whether everything pending was finished.
         """
         deadline = time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import shutdown
@@ -373,11 +364,7 @@ class RagEval:
         self.shutdown()
 
     def take(self, request: Request) -> bool:
-        """Queue a request that another process decided about, in a worker. Never blocks.
-
-        Returns:
-            Whether it will be evaluated; False after `shutdown`.
-        """
+        """Queue a request that another process decided about; return whether it is accepted."""
         return self._pipeline.submit(request)
 
 
