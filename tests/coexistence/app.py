@@ -24,14 +24,11 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.span_processor import RagEvalSpanProcessor
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.coexistence.shared import Application, Spans
 
 
 class State(TypedDict, total=False):
@@ -126,30 +123,18 @@ INSTRUMENTORS: dict[str, Instrument] = {
 SHAPES: dict[str, Callable[[], Any]] = {"lcel": lcel, "classic": classic, "graph": graph}
 
 
-class World:
-    """One tracer provider, another instrumentor, and us, enabled before it, after it, or not."""
+class World(Application):
+    """Another instrumentor, and us, enabled before it, after it, or not."""
 
     def __init__(self, name: str, *, wrap: bool, enabled: str = "", **config: Any) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        half = (Support((True,)), Support((False,)))
-        judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=half), latency=0.02)
-        self.evals = RagEval(
-            metrics=["ragas.faithfulness"],
-            judge=judge,
-            config=RagEvalConfig(**config),
-            tracer_provider=self.provider,
-        )
-        plain = BatchSpanProcessor(self.exporter) if wrap else SimpleSpanProcessor(self.exporter)
-        processor = RagEvalSpanProcessor(plain, self.evals) if wrap else plain
-        self.provider.add_span_processor(processor)
+        super().__init__(wrap=wrap, **config)
         if enabled == "before":
             RagEvalCallbackHandler.enable(self.evals)
         self.theirs = INSTRUMENTORS[name](self.provider)
         if enabled == "after":
             RagEvalCallbackHandler.enable(self.evals)
 
-    def call(self, shape: str, *, ours: bool, first: bool = True) -> list[dict[str, Any]]:
+    def call(self, shape: str, *, ours: bool, first: bool = True) -> Spans:
         """Every span of one call."""
         self.exporter.clear()
         handlers: list[BaseCallbackHandler] = [self.theirs] if self.theirs else []
@@ -158,20 +143,7 @@ class World:
         value = "cats and dogs"
         given = value if shape == "lcel" else {"query" if shape == "classic" else "question": value}
         SHAPES[shape]().invoke(given, {"callbacks": handlers})
-        self.evals.flush(300)
-        self.provider.force_flush()
-        return [described(span) for span in self.exporter.get_finished_spans()]
-
-
-def described(span: ReadableSpan) -> dict[str, Any]:
-    return {
-        "name": span.name,
-        "scope": span.instrumentation_scope.name if span.instrumentation_scope else "",
-        "id": span.context.span_id,
-        "root": span.parent is None,
-        "links": [link.context.span_id for link in span.links],
-        "attributes": dict(span.attributes or {}),
-    }
+        return self.finished()
 
 
 def main(name: str, wrap: bool, enabled: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import json
 import sys
@@ -16,13 +17,8 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.span_processor import RagEvalSpanProcessor
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.coexistence.shared import Application
 
 
 class Store(BaseRetriever):
@@ -77,66 +73,27 @@ SHAPES: dict[str, Callable[[], None]] = {
 }
 
 
-class World:
-    """One tracer provider, OpenInference, and us."""
-
-    def __init__(self, *, wrap: bool, first: bool) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        half = (Support((True,)), Support((False,)))
-        judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=half), latency=0.05)
-        self.evals = RagEval(
-            metrics=["ragas.faithfulness"],
-            judge=judge,
-            config=RagEvalConfig(),
-            tracer_provider=self.provider,
-        )
-        plain = BatchSpanProcessor(self.exporter) if wrap else SimpleSpanProcessor(self.exporter)
-        self.provider.add_span_processor(RagEvalSpanProcessor(plain, self.evals) if wrap else plain)
-        self.first = first
-        if not first:
-            self.instrument()
-
-    def instrument(self) -> None:
-        """Turns on OpenInference."""
-        module = importlib.import_module("openinference.instrumentation.llama_index")
-        module.LlamaIndexInstrumentor().instrument(
-            tracer_provider=self.provider, skip_dep_check=True
-        )
-
-    def enable(self) -> None:
-        """Turns us on."""
-        importlib.import_module("rag_eval_hooks_llama_index").enable(self.evals)
-
-    def call(self, shape: str) -> list[dict[str, Any]]:
-        """Every span of one call."""
-        self.exporter.clear()
-        SHAPES[shape]()
-        self.evals.flush(300)
-        self.provider.force_flush()
-        return [described(span) for span in self.exporter.get_finished_spans()]
-
-
-def described(span: ReadableSpan) -> dict[str, Any]:
-    """Return the parts of a span that the test compares."""
-    return {
-        "name": span.name,
-        "scope": span.instrumentation_scope.name if span.instrumentation_scope else "",
-        "id": span.context.span_id,
-        "links": [link.context.span_id for link in span.links],
-        "attributes": dict(span.attributes or {}),
-    }
-
-
 def main(wrap: bool, first: bool, ours: bool) -> dict[str, Any]:
-    """The spans of every shape."""
-    world = World(wrap=wrap, first=first)
+    """The spans of every shape, with us enabled before OpenInference, after it, or not."""
+    app = Application(wrap=wrap)
+    module = importlib.import_module("openinference.instrumentation.llama_index")
+    instrument = functools.partial(
+        module.LlamaIndexInstrumentor().instrument,
+        tracer_provider=app.provider,
+        skip_dep_check=True,
+    )
+    if not first:
+        instrument()
     if ours:
-        world.enable()
+        importlib.import_module("rag_eval_hooks_llama_index").enable(app.evals)
     if first:
-        world.instrument()
-    spans: dict[str, Any] = {shape: world.call(shape) for shape in SHAPES}
-    return {**spans, "incidents": dict(world.evals.stats().incidents)}
+        instrument()
+    spans: dict[str, Any] = {}
+    for name, shape in SHAPES.items():
+        app.exporter.clear()
+        shape()
+        spans[name] = app.finished()
+    return {**spans, "incidents": dict(app.evals.stats().incidents)}
 
 
 if __name__ == "__main__":

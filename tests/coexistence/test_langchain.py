@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import json
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
-SCORE = "rag.eval.ragas.faithfulness.score"
+from tests.coexistence.shared import SCORE, Spans, evaluation_of, names, spans_of
+
 PACKAGES = {
     "openinference": "openinference.instrumentation.langchain",
     "traceloop": "opentelemetry.instrumentation.langchain",
@@ -21,7 +17,6 @@ PACKAGES = {
     "langfuse": "langfuse.langchain",
 }
 SHAPES = ("lcel", "classic", "graph")
-Spans: TypeAlias = list[dict[str, Any]]
 
 
 def installed(package: str) -> bool:
@@ -57,32 +52,10 @@ orders = pytest.mark.parametrize(
 shapes = pytest.mark.parametrize("shape", SHAPES)
 
 
-@functools.cache
 def world(name: str, wrap: bool, enabled: str = "", **config: Any) -> dict[str, Any]:
     """The spans of every shape: without us, and with the handlers in both orders or enabled."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(Path(__file__).with_name("app.py")),
-            json.dumps({"name": name, "wrap": wrap, "enabled": enabled, "config": config}),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={"PYTHONPATH": ":".join(sys.path), "HOME": "/nonexistent"},
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def names(spans: Spans, *, ours: bool) -> Counter[str]:
-    return Counter(s["name"] for s in spans if (s["scope"] == "rag_eval_hooks") == ours)
-
-
-def evaluation_of(spans: Spans) -> dict[str, Any]:
-    (evaluation,) = [span for span in spans if span["name"].startswith("evaluation")]
-    return evaluation
+    settings = {"name": name, "wrap": wrap, "enabled": enabled, "config": config}
+    return spans_of("app.py", json.dumps(settings))
 
 
 def calls_of(name: str, wrap: bool, shape: str, order: str, **config: Any) -> dict[str, Any]:

@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
+
+from tests.coexistence.shared import SCORE, Spans, evaluation_of, names, spans_of
 
 pytest.importorskip("llama_index.core")
 pytest.importorskip("openinference.instrumentation.llama_index")
 pytest.importorskip("rag_eval_hooks_llama_index")
 
-SCORE = "rag.eval.ragas.faithfulness.score"
-Spans: TypeAlias = list[dict[str, Any]]
 shapes = pytest.mark.parametrize("shape", ["query", "aquery", "stream", "own_stream"])
 orders = pytest.mark.parametrize("first", [True, False], ids=["ours first", "theirs first"])
 
 
-@functools.cache
 def world(*, wrap: bool, first: bool, ours: bool) -> dict[str, Any]:
-    """The spans of every shape, in a process of its own."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(Path(__file__).with_name("llama_index_app.py")),
-            json.dumps({"wrap": wrap, "first": first, "ours": ours}),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={"PYTHONPATH": ":".join(sys.path), "HOME": "/nonexistent"},
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
-def names(spans: Spans, *, ours: bool) -> Counter[str]:
-    return Counter(s["name"] for s in spans if (s["scope"] == "rag_eval_hooks") == ours)
-
-
-def evaluation_of(spans: Spans) -> dict[str, Any]:
-    (evaluation,) = [span for span in spans if span["name"].startswith("evaluation")]
-    return evaluation
+    return spans_of("llama_index_app.py", json.dumps({"wrap": wrap, "first": first, "ours": ours}))
 
 
 @orders
