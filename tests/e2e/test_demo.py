@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,36 +22,21 @@ FAITHFUL = "ragas.faithfulness"
 UNFAITHFUL = ("number", "invented", "negated")
 
 
-@dataclass(frozen=True)
 class Run:
     """A finished demo."""
 
-    code: int
-    out: str
-    err: str
-    folder: Path
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "examples.demo", "--output", str(folder), *arguments]
+        more: dict[str, Any] = {"cwd": ROOT, "env": environment(), "encoding": "utf-8"}
+        self.done = subprocess.run(command, capture_output=True, timeout=2 * PATIENCE, **more)
+        self.folder = folder
+        self.results = {one["sample"]["question_id"]: one for one in self.lines("results.jsonl")}
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / name).read_text("utf-8").splitlines()]
 
-    def results(self) -> dict[str, dict[str, Any]]:
-        return {line["sample"]["question_id"]: line for line in self.lines("results.jsonl")}
-
-    def faithfulness(self, one: Question) -> float | None:
-        value: float | None = self.results()[one.id]["outcomes"][FAITHFUL].get("value")
-        return value
-
-
-def demo(folder: Path, *arguments: str) -> Run:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.demo", "--output", str(folder), *arguments],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=2 * PATIENCE,
-    )
-    return Run(done.returncode, done.stdout, done.stderr, folder)
+    def faithfulness(self, one: Question) -> Any:
+        return self.results[one.id]["outcomes"][FAITHFUL].get("value")
 
 
 @pytest.fixture(
@@ -60,31 +44,27 @@ def demo(folder: Path, *arguments: str) -> Run:
     params=["langchain", pytest.param("llama-index", marks=pytest.mark.long)],
 )
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return demo(tmp_path_factory.mktemp("demo"), "--framework", request.param)
+    return Run(tmp_path_factory.mktemp("demo"), "--framework", request.param)
 
 
 def test_demo_scores_every_question(run: Run) -> None:
-    assert (run.code, run.err) == (0, "")
-    results = run.results()
-    assert results.keys() == {one.id for one in QUESTIONS}
+    assert (run.done.returncode, run.done.stderr) == (0, "")
+    assert run.results.keys() == {one.id for one in QUESTIONS}
     for one in QUESTIONS:
-        assert results[one.id]["sample"].get("reference") == one.reference
-        assert one.question in run.out
+        assert run.results[one.id]["sample"].get("reference") == one.reference
+        assert one.question in run.done.stdout
 
 
 def test_demo_scores_planted_mistakes_below_quotations(run: Run) -> None:
+    """The judge may leave a claim undecided; refusals have no faithfulness."""
     quoted = [run.faithfulness(one) for one in QUESTIONS if one.reference and not one.mistake]
     spoiled = [run.faithfulness(one) for one in QUESTIONS if one.mistake in UNFAITHFUL]
-    # The judge may leave a claim undecided, such as an invented sentence.
     low = [value for value in spoiled if value is not None]
     assert len(low) >= 2
     assert max(low) < min(value for value in quoted if value is not None)
-
-
-def test_demo_refusals_have_no_faithfulness(run: Run) -> None:
     for one in QUESTIONS:
-        if one.reference is None:
-            assert run.results()[one.id]["outcomes"][FAITHFUL]["not_scored"] == "undefined"
+        outcome = run.results[one.id]["outcomes"][FAITHFUL]
+        assert one.reference is not None or outcome["not_scored"] == "undefined"
 
 
 def test_demo_puts_scores_on_the_rag_span_of_each_trace(run: Run) -> None:
@@ -99,7 +79,7 @@ def test_demo_puts_scores_on_the_rag_span_of_each_trace(run: Run) -> None:
     roots = {span["spanId"]: span for span in spans if not span.get("parentSpanId")}
     assert len(roots) == len(QUESTIONS)
     for one in QUESTIONS:
-        root = roots[run.results()[one.id]["sample"]["span_id"]]
+        root = roots[run.results[one.id]["sample"]["span_id"]]
         told = {item["key"]: next(iter(item["value"].values())) for item in root["attributes"]}
         assert told.get(f"rag.eval.{FAITHFUL}.score") == run.faithfulness(one)
         assert re.fullmatch(r"[0-9a-f]{32}", root["traceId"])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
 from rag_eval_hooks.results import (
     Cuts,
+    Estimate,
     ResultRow,
     diagnose,
     mean_of,
@@ -46,6 +47,14 @@ LABELS = ("CORRECT", "WRONG", "DON'T KNOW")
 
 def labelled(label: str) -> Score:
     return PERCENT.score(100.0 * (label == "CORRECT"), label=label)
+
+
+def holds(found: Estimate | None, truth: float) -> bool:
+    """Return whether the interval has the truth in it."""
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    return found.low <= truth <= found.high
 
 
 @given(
@@ -104,11 +113,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say(design: str) -> None:
                 values.append(value)
                 weights.append(1 / p)
         truth = 0.15 * 0.05 + 0.85 * 0.8
-        found, plain = mean_of(values, weights), mean_of(values)
-        assert found is not None
-        assert plain is not None
-        hits += found.low <= truth <= found.high  # type: ignore[operator]
-        raw_hits += plain.low <= truth <= plain.high  # type: ignore[operator]
+        hits += holds(mean_of(values, weights), truth)
+        raw_hits += holds(mean_of(values), truth)
     assert 0.91 <= hits / 300 <= 0.985
     if design == "tail":
         assert raw_hits / 300 < 0.05
@@ -138,7 +144,7 @@ def test_labels_of_a_random_part_correct_a_biased_judge(weight: float) -> None:
         alone = mean_of(labels, weights)
         assert found is not None
         assert alone is not None
-        hits += found.low <= truth <= found.high  # type: ignore[operator]
+        hits += holds(found, truth)
         ratio += (found.high - found.low) / (alone.high - alone.low) / 200  # type: ignore[operator]
     assert 0.9 <= hits / 200 <= 0.99
     assert ratio < 0.97
@@ -170,14 +176,13 @@ def test_intervals_of_alike_requests_in_a_session_hold_the_truth(size: int) -> N
         rows = []
         for session in range(300 // size):
             level = 0.5 + 0.3 * chance.choice([-1, 1])
+            sample = Sample(question="q", session_id=f"s{session}")
             for _ in range(size):
                 value = UNIT.score(min(1.0, max(0.0, level + chance.gauss(0, 0.25))))
-                sample = Sample(question="q", session_id=f"s{session}")
                 rows.append(ResultRow(sample=sample, outcomes={"m": value}))
         clustered = summarise(rows)[None].metrics["m"].estimate
         plain = mean_of([one.outcomes["m"].value or 0.0 for one in rows])
-        hits += clustered.low <= 0.5 <= clustered.high  # type: ignore[union-attr, operator]
-        alone += plain.low <= 0.5 <= plain.high  # type: ignore[union-attr, operator]
+        hits, alone = hits + holds(clustered, 0.5), alone + holds(plain, 0.5)
     assert 0.91 <= hits / 200 <= 0.99
     assert alone / 200 < 0.85
 
@@ -194,8 +199,7 @@ def test_intervals_with_a_rare_stratum_hold_the_truth(rare: float, common: float
             if chance.random() < p:
                 drawn.append((float(chance.random() < level), 1 / p))
         found = mean_of([value for value, _ in drawn], [weight for _, weight in drawn])
-        assert found is not None
-        hits += found.low <= (rare + common) / 2 <= found.high  # type: ignore[operator]
+        hits += holds(found, (rare + common) / 2)
     assert hits / 200 >= 0.93
     flagged = [row({"m": replace(UNIT.score(1.0), probability=0.5)}) for _ in range(50)]
     assert not summarise(flagged)[None].metrics["m"].is_rare
