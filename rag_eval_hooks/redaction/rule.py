@@ -17,20 +17,12 @@ EAST: Final = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Part of a text that is to be replaced by a placeholder.
-
-    Attributes:
-        start: Index of the first character.
-        end: Index after the last character.
-        kind: Name of the placeholder in letters and underscores, such as `EMAIL`.
-        value: Normalised value; equal values of a kind share a placeholder. Empty: the matched
-            characters.
-    """
+    """Part of a text that is to be replaced by a placeholder."""
 
     start: int
-    end: int
-    kind: str
-    value: str = ""
+    end: int  # index after the last character
+    kind: str  # name of the placeholder in letters and underscores, such as `EMAIL`
+    value: str = ""  # equal values of a kind share a placeholder; empty: the matched characters
 
 
 @runtime_checkable
