@@ -20,6 +20,8 @@ from rag_eval_hooks.usage import tokens
 _LITERALLY = "found literally"
 _MOST_CLAIMS = 10
 """Claims in one call."""
+_BEFORE = r"(?<![^\s(\"'\[])"
+_AFTER = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
 
 
@@ -103,35 +105,25 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
     return {key: Verdict(True, _LITERALLY) for key, hit in zip(keys, hits, strict=True) if hit}
 
 
-# Only white space and sentence punctuation end a word here: "36" is not stated by "-36", "36.5"
-# or "1,036". The judge is asked about everything that this misses.
-_BEFORE = re.compile(r"(?<![^\s(\"'\[])")
-_AFTER = re.compile(r"[.,;:!?)\"'\]]*(?:\s|$)")
-
-
 def _stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
-    """Return for each entity whether it stands in a chunk as whole words, after folding."""
+    """Return for each entity whether it stands in a chunk as whole words, after folding.
+
+    Only white space and sentence punctuation end a word here: "36" is not stated by "-36", "36.5"
+    or "1,036". The judge is asked about everything that this misses.
+    """
     folded = [fold(chunk) for chunk in chunks]
-    return [any(_stands_in(name, chunk) for chunk in folded) for name in map(fold, entities)]
-
-
-def _stands_in(entity: str, chunk: str) -> bool:
-    start = chunk.find(entity) if entity else -1
-    while start >= 0:
-        if _BEFORE.match(chunk, start) and _AFTER.match(chunk, start + len(entity)):
-            return True
-        start = chunk.find(entity, start + 1)
-    return False
+    return [
+        any(re.search(_BEFORE + re.escape(name) + _AFTER, chunk) for chunk in folded)
+        if (name := fold(entity))
+        else False
+        for entity in entities
+    ]
 
 
 def _parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
-    """Divide the numbers of chunks into groups that keep to a budget, in order.
+    """Divide the numbers of chunks into groups that keep to a budget of tokens, in order.
 
     A chunk is never cut: one that is longer than the budget is a group of its own.
-
-    Args:
-        chunks: Texts by number.
-        budget: Tokens in one group.
     """
     groups: list[list[int]] = []
     left = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -104,24 +104,29 @@ class Evidence(_Table):
 
 
 class _Check(_Table):
+    value: ClassVar[str]
+    summary: ClassVar[str]
+    needs: ClassVar[frozenset[SampleField]] = frozenset({SampleField.ANSWER})
     question_id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
-    def _of(self, sample: Sample) -> Outcome:
-        raise NotImplementedError
+    def metric(self) -> Metric:
+        """Return the metric; on samples of any other question it is `missing_input`."""
 
-    def _metric(self, value: str, summary: str, *needs: SampleField) -> Metric:
         def score(sample: Sample, _findings: Findings) -> Outcome:
             if sample.question_id != self.question_id:
                 return NotScored(Cause.MISSING_INPUT, "the check is for another question")
             return self._of(sample)
 
         return Metric(
-            id=f"lexical.{self.question_id}.{value}",
+            id=f"lexical.{self.question_id}.{self.value}",
             score=score,
-            needs=frozenset(needs),
-            summary=summary.format(self.question_id),
+            needs=self.needs,
+            summary=self.summary.format(self.question_id),
             source=_SOURCE,
         )
+
+    def _of(self, sample: Sample) -> Outcome:
+        raise NotImplementedError
 
 
 class ListCheck(_Check):
@@ -135,13 +140,11 @@ class ListCheck(_Check):
         patterns: Regular expressions, such as `Rule C-\d+`; case does not matter.
     """
 
+    value = "rules_coverage"
+    summary = "Share of the reference's list items that the answer to {} lists."
+    needs = frozenset({SampleField.ANSWER, SampleField.REFERENCE})
     kind: Literal["list"]
     patterns: list[Annotated[_Text, AfterValidator(_pattern)]] = []
-
-    def metric(self) -> Metric:
-        """Return the metric; on samples of any other question it is `missing_input`."""
-        summary = "Share of the reference's list items that the answer to {} lists."
-        return self._metric("rules_coverage", summary, SampleField.ANSWER, SampleField.REFERENCE)
 
     def _of(self, sample: Sample) -> Outcome:
         expected = _items(sample.reference or "", self.patterns)
@@ -168,13 +171,10 @@ class ListCheck(_Check):
 class FactsCheck(_Check):
     """Check of the facts that the answer holds, each with its evidence by name."""
 
+    value = "fact_score"
+    summary = "Share of the expected facts in the answer to {}."
     kind: Literal["facts"]
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
-
-    def metric(self) -> Metric:
-        """Return the metric; on samples of any other question it is `missing_input`."""
-        summary = "Share of the expected facts in the answer to {}."
-        return self._metric("fact_score", summary, SampleField.ANSWER)
 
     def _of(self, sample: Sample) -> Outcome:
         facts = _facts(self.facts, sample)
@@ -195,6 +195,8 @@ class CalculationCheck(_Check):
         correct: Names of the facts that a correct answer `holds`, and of those that it `lacks`.
     """
 
+    value = "is_correct"
+    summary = "Whether the answer to {} holds the right result."
     kind: Literal["calculation"]
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
     correct: _Correct
@@ -205,11 +207,6 @@ class CalculationCheck(_Check):
             if name not in self.facts:
                 raise ValueError(f"facts in `correct` that are one of {', '.join(self.facts)}")
         return self
-
-    def metric(self) -> Metric:
-        """Return the metric; on samples of any other question it is `missing_input`."""
-        summary = "Whether the answer to {} holds the right result."
-        return self._metric("is_correct", summary, SampleField.ANSWER)
 
     def _of(self, sample: Sample) -> Outcome:
         facts = _facts(self.facts, sample)
