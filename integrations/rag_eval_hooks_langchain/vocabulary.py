@@ -42,11 +42,9 @@ def _document(copier: Copier, document: Any, depth: int) -> Any:
     text, last = document.page_content, copier.known(document)
     if last is not None and last.text is text:
         return last
-    metadata = document.metadata
-    most = copier.room(min(len(metadata), _MAX_METADATA), depth)
-    if len(metadata) > most:
-        metadata = dict(islice(metadata.items(), most))
-    held = scalars(metadata)
+    metadata = document.metadata if isinstance(document.metadata, dict) else {}
+    most = copier.room(min(dict.__len__(metadata), _MAX_METADATA), depth)
+    held = scalars(dict(islice(dict.items(metadata), most)))
     copy = Context(text=copier.of(text), id=document.id, score=score_in(held), metadata=held)
     return copier.remember(document, copy)
 

@@ -267,73 +267,35 @@ GRAPH_WAYS = (*CHAIN_WAYS, *(("stream_events_v3", "astream_events_v3") if _HAS_V
 
 def call(way: str, chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
     """Calls a runnable for each input, in one way."""
-    if way in _SYNC:
-        _SYNC[way](chain, inputs, config)
+    if way == "batch":
+        chain.batch(list(inputs), config)
+    elif way == "abatch":
+        asyncio.run(chain.abatch(list(inputs), config))
+    elif way.startswith("a"):
+        asyncio.run(_call_together(way, chain, inputs, config))
     else:
-        asyncio.run(_ASYNC[way](chain, inputs, config))
+        more = {"version": "v3"} if way == "stream_events_v3" else {}
+        for one in inputs:
+            out = getattr(chain, way.removesuffix("_v3"))(one, config, **more)
+            if way != "invoke":
+                list(out)
 
 
-def _invoke(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    for one in inputs:
-        chain.invoke(one, config)
-
-
-def _batch(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    chain.batch(list(inputs), config)
-
-
-def _stream(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    for one in inputs:
-        for _ in chain.stream(one, config):
-            pass
-
-
-def _stream_v3(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    for one in inputs:
-        for _ in chain.stream_events(one, config, version="v3"):
-            pass
-
-
-async def _ainvoke(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    await asyncio.gather(*(chain.ainvoke(one, config) for one in inputs))
-
-
-async def _abatch(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    await chain.abatch(list(inputs), config)
-
-
-async def _astream(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+async def _call_together(
+    way: str, chain: Any, inputs: Sequence[Any], config: RunnableConfig
+) -> None:
     async def read(one: Any) -> None:
-        async for _ in chain.astream(one, config):
+        if way == "ainvoke":
+            await chain.ainvoke(one, config)
+            return
+        version = {"astream_events": "v2", "astream_events_v3": "v3"}.get(way)
+        more = {"version": version} if version else {}
+        stream = getattr(chain, way.removesuffix("_v3"))(one, config, **more)
+        async for _ in await stream if version == "v3" else stream:
             pass
 
     await asyncio.gather(*map(read, inputs))
 
-
-async def _astream_events(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    async def read(one: Any) -> None:
-        async for _ in chain.astream_events(one, config, version="v2"):
-            pass
-
-    await asyncio.gather(*map(read, inputs))
-
-
-async def _astream_v3(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    async def read(one: Any) -> None:
-        async for _ in await chain.astream_events(one, config, version="v3"):
-            pass
-
-    await asyncio.gather(*map(read, inputs))
-
-
-_SYNC = {"invoke": _invoke, "batch": _batch, "stream": _stream, "stream_events_v3": _stream_v3}
-_ASYNC = {
-    "ainvoke": _ainvoke,
-    "abatch": _abatch,
-    "astream": _astream,
-    "astream_events": _astream_events,
-    "astream_events_v3": _astream_v3,
-}
 
 Build = Callable[[], Any]
 
