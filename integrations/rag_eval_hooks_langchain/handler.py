@@ -141,16 +141,16 @@ class RagEvalCallbackHandler(RunHandler):
         run.state = ChainState()
         run.joins = run.name in _REFINING
         parent, reader = run.parent, self._reader_of(run)
-        given = self._copy(run, inputs)
         if run.outermost or parent is None:
             run.state.is_resuming = run.state.is_continuing = graphs.resumes(inputs)
             chosen = None if run.state.is_resuming else _asked(reader, inputs)
-            self._later("on_chain_start", self._read_input, run, given, chosen)
+            self._copies.defer(run, "on_chain_start", self._read_input, inputs, chosen)
             return
         begins_step, graph = graphs.is_step(event.get("tags")), state_of(parent)
         first = not graph.is_graph
-        earlier = begins_step and parent.outermost and not graph.is_resuming
-        self._later("on_chain_start", self._read_given, run, given, earlier if first else None)
+        is_earlier = begins_step and parent.outermost and not graph.is_resuming
+        earlier = is_earlier if first else None
+        self._copies.defer(run, "on_chain_start", self._read_given, inputs, earlier)
         metadata = event.get("metadata")
         if begins_step:
             self._begin_step(run, parent, inputs, metadata, first=first)
@@ -169,7 +169,7 @@ class RagEvalCallbackHandler(RunHandler):
         read = functools.partial(
             reader.input_of_step, first=first, pulled=pulled, resuming=state_of(graph).is_resuming
         )
-        self._later("on_chain_start", read, run, graph, chosen)
+        self._copies.later(run, "on_chain_start", read, graph, chosen)
 
     def _read_input(self, run: Run, inputs: Any, chosen: Any) -> None:
         state_of(run).given = inputs
@@ -202,9 +202,9 @@ class RagEvalCallbackHandler(RunHandler):
                 "answer": called(options.answer, outputs) if outermost else None,
             },
         )
-        contexts = self._copy(run, called(options.contexts, outputs))
-        copies = self._copy(run, outputs), self._copy(run, given), contexts
-        self._later("on_chain_end", reader.output_of_chain, run, *copies, end)
+        read = functools.partial(reader.output_of_chain, end=end)
+        contexts = called(options.contexts, outputs)
+        self._copies.defer(run, "on_chain_end", read, outputs, given, contexts)
 
     @run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
@@ -216,8 +216,8 @@ class RagEvalCallbackHandler(RunHandler):
         self._recorder.stop(run, run.checkpoint)
         if run.outermost and "inputs" in extra and not state_of(run).is_resuming:
             reader, given = self._reader_of(run), extra["inputs"]
-            copy = self._copy(run, given)
-            self._later("on_chain_error", reader.whole_input, run, copy, _asked(reader, given))
+            chosen = _asked(reader, given)
+            self._copies.defer(run, "on_chain_error", reader.whole_input, given, chosen)
         if graphs.is_interrupt(error):
             self._recorder.interrupt(run)
         if only_steers:
@@ -238,7 +238,7 @@ class RagEvalCallbackHandler(RunHandler):
         """Start a retrieval."""
         run = self._start(RunKind.RETRIEVER, serialized, event)
         if run is not None:
-            self._later("on_retriever_start", self._read_query, run, self._copy(run, query))
+            self._copies.defer(run, "on_retriever_start", self._read_query, query)
             source = (event.get("metadata") or {}).get("ls_vector_store_provider") or run.name
             run.facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(source)}
 
@@ -253,8 +253,7 @@ class RagEvalCallbackHandler(RunHandler):
         An iterator belongs to the application: to read it is to take its documents.
         """
         if isinstance(documents, list | tuple):
-            found = self._copy(run, documents)
-            self._later("on_retriever_end", self._recorder.documents, run, found)
+            self._copies.defer(run, "on_retriever_end", self._recorder.documents, documents)
 
     # Models.
 
@@ -282,7 +281,7 @@ class RagEvalCallbackHandler(RunHandler):
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
             run.facts = models.model_facts(event)
-            self._later("on_llm_start", read, run, self._copy(run, prompt))
+            self._copies.defer(run, "on_llm_start", read, prompt)
 
     def _read_messages(self, run: Run, batches: Any) -> None:
         if isinstance(batches, Opaque):
@@ -314,7 +313,7 @@ class RagEvalCallbackHandler(RunHandler):
     @end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
         """End a model call; a streamed reply arrives here put together."""
-        self._later("on_llm_end", self._read_reply, run, models.first_generation(response))
+        self._copies.later(run, "on_llm_end", self._read_reply, models.first_generation(response))
 
     def _read_reply(self, run: Run, reply: Generation | None) -> None:
         calls = models.tool_calls(reply)
@@ -343,8 +342,8 @@ class RagEvalCallbackHandler(RunHandler):
         run.description = str((serialized or {}).get("description") or "")
         self._recorder.question(run, input_str if isinstance(input_str, str) else None)
         if self._recorder.span_content:
-            given = self._copy(run, event.get("inputs"))
-            self._later("on_tool_start", self._read_arguments, run, given, input_str)
+            given = event.get("inputs")
+            self._copies.defer(run, "on_tool_start", self._read_arguments, given, input_str)
 
     def _read_arguments(self, run: Run, inputs: Any, written: Any) -> None:
         self._recorder.for_span(run, arguments=as_json(inputs) or written)
@@ -352,8 +351,8 @@ class RagEvalCallbackHandler(RunHandler):
     @end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
         """End a tool call; its output or artifact may hold documents, or else its text counts."""
-        chosen = self._copy(run, called(self._reader_of(run).options.contexts, output))
-        self._later("on_tool_end", self._read_result, run, self._copy(run, output), chosen)
+        chosen = called(self._reader_of(run).options.contexts, output)
+        self._copies.defer(run, "on_tool_end", self._read_result, output, chosen)
 
     def _read_result(self, run: Run, output: Any, chosen: Any) -> None:
         is_message = isinstance(output, Message)
@@ -387,10 +386,12 @@ class RagEvalCallbackHandler(RunHandler):
         run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
         if run is None:
             return
-        contexts = contexts_in(self._whole(run, self._copy(run, data)))
+        contexts = contexts_in(self._copies.whole(run, self._copies.copy(run, data)))
         if contexts is None:
             raise TypeError(type(data).__name__)
-        self._later("on_custom_event", self._recorder.documents, run, contexts, Origin.STATED)
+        self._copies.later(
+            run, "on_custom_event", self._recorder.documents, contexts, Origin.STATED
+        )
 
 
 def _asked(reader: Reader, inputs: Any) -> Any:

@@ -123,7 +123,7 @@ class Reader:
     # Outputs of chains.
 
     def output_of_chain(
-        self, run: Run, outputs: Any, given: Any, chosen: Any, end: ChainEnd
+        self, run: Run, outputs: Any, given: Any, chosen: Any, *, end: ChainEnd
     ) -> None:
         """Note the answer of an outermost run, and documents and texts of any run."""
         given = given if end.reports_input else state_of(run).given

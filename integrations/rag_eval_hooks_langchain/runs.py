@@ -12,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
-from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form
+from rag_eval_hooks.capture.copies import Copies
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_langchain import graphs, models
 from rag_eval_hooks_langchain.outputs import Reader
@@ -30,8 +30,6 @@ from rag_eval_hooks_langchain.vocabulary import form_of
 __all__ = ["FRAMEWORK", "RunHandler", "end_edge", "run_edge"]
 
 FRAMEWORK = "langchain"
-_FORMS: dict[type, Form] = {}
-"""How objects are copied, by their class."""
 F = TypeVar("F", bound=Callable[..., None])
 
 
@@ -84,6 +82,7 @@ class RunHandler(BaseCallbackHandler):
         self._recorder = evals.recorder
         self._left_out = evals.recorder.left_out
         self._incidents = evals.incidents
+        self._copies = Copies(evals.recorder, options, form_of)
         self._reader = Reader(evals.recorder, evals.incidents, options)
         self._recorder.locators.add(current_run_id)
 
@@ -101,47 +100,6 @@ class RunHandler(BaseCallbackHandler):
         if own is None:
             return self._reader
         return Reader(self._recorder, self._incidents, own.over(self._reader.options))
-
-    def _copier(self, run: Run, **limits: int) -> Copier:
-        interaction, own = run.interaction, run.interaction.options
-        return Copier(
-            interaction.snapshots,
-            form_of,
-            _FORMS,
-            (own and own.as_context) or self._reader.options.as_context,
-            self._recorder.most_waiting,
-            **limits,
-        )
-
-    def _copy(self, run: Run, value: Any) -> Any:
-        """Return a copy of a value that may change before it is read."""
-        copier = self._copier(run)
-        copy = copier.of(value)
-        return Cut(value) if copier.is_cut or copier.is_shallow else copy
-
-    def _whole(self, run: Run, value: Any) -> Any:
-        """Return a copy of a value that was too large for the request's thread."""
-        if not isinstance(value, Cut):
-            return value
-        copier = self._copier(run, nodes=LATE_NODES)
-        copy = copier.of(value.value, LATE_LEVELS)
-        if copier.is_cut:
-            run.interaction.left_out.add("contexts")
-        return copy
-
-    def _later(self, event: str, read: Callable[..., None], run: Run, *values: Any) -> None:
-        """Leave an event to be read off the request's thread.
-
-        Args:
-            event: Name of the method that got it.
-            read: Reads the run and the values.
-            run: The run.
-            values: Copies, and arguments that nobody changes.
-        """
-        self._recorder.defer(run, event, self._read, read, run, values)
-
-    def _read(self, read: Callable[..., None], run: Run, values: Sequence[Any]) -> None:
-        read(run, *[self._whole(run, value) for value in values])
 
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]

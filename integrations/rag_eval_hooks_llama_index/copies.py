@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,13 +28,9 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import Context as WorkflowContext
 from llama_index.core.workflow import Event, Workflow
 
-from rag_eval_hooks.capture import CaptureOptions, Recorder, Run
 from rag_eval_hooks.capture.copied import Message
 from rag_eval_hooks.capture.snapshots import (
-    LATE_LEVELS,
-    LATE_NODES,
     Copier,
-    Cut,
     Form,
     Opaque,
     Record,
@@ -43,10 +39,8 @@ from rag_eval_hooks.context import scalars
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index.values import STREAMING, is_framework_class
 
-__all__ = ["Copies", "NodeContext", "Reply", "plain"]
+__all__ = ["NodeContext", "Reply", "form_of", "plain"]
 
-_FORMS: dict[type, Form] = {}
-"""How objects are copied, by their class."""
 _MAX_METADATA = 200
 """Entries of a node's metadata that are copied."""
 _OPAQUE = Opaque()
@@ -86,62 +80,8 @@ class Reply(Message):
     streams: bool = False
 
 
-class Copies:
-    """Copies what events show, and reads the copies off the request's thread.
-
-    Args:
-        recorder: Limits the characters that wait to be read.
-        options: Of all interactions that have none of their own.
-    """
-
-    def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
-        self._recorder = recorder
-        self._options = options
-
-    def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
-        """Copy what an event shows, and leave the copies to be read later.
-
-        Args:
-            run: The run that the event is about.
-            event: The name under which a failure is counted.
-            read: Called with the run and the copies.
-            shown: Values that may change.
-        """
-        copies = [self._copy(run, value) for value in shown]
-        self._recorder.defer(run, event, self._read, run, read, copies)
-
-    def _copy(self, run: Run, value: Any) -> Any:
-        copier = self._copier(run)
-        copy = copier.of(value)
-        return Cut(value) if copier.is_cut or copier.is_shallow else copy
-
-    def _read(self, run: Run, read: Callable[..., None], copies: Sequence[Any]) -> None:
-        read(run, *[self._whole(run, copy) for copy in copies])
-
-    def _whole(self, run: Run, copy: Any) -> Any:
-        """Return a copy of a value that was too large for the request's thread."""
-        if not isinstance(copy, Cut):
-            return copy
-        copier = self._copier(run, nodes=LATE_NODES)
-        whole = copier.of(copy.value, LATE_LEVELS)
-        if copier.is_cut:
-            run.interaction.left_out.add("contexts")
-        return whole
-
-    def _copier(self, run: Run, **limits: int) -> Copier:
-        interaction = run.interaction
-        own = None if interaction.options is None else interaction.options.as_context
-        return Copier(
-            interaction.snapshots,
-            _form_of,
-            _FORMS,
-            own or self._options.as_context,
-            self._recorder.most_waiting,
-            **limits,
-        )
-
-
-def _form_of(kind: type) -> Form | None:
+def form_of(kind: type) -> Form | None:
+    """Return how an object of a class is copied; None for classes that are not LlamaIndex's."""
     for bases, form in _KNOWN:
         if issubclass(kind, bases):
             return form

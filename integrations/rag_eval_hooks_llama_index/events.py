@@ -15,9 +15,10 @@ from opentelemetry.trace import Span
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run, RunKind
+from rag_eval_hooks.capture.copies import Copies
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import facts, values
-from rag_eval_hooks_llama_index.copies import Copies
+from rag_eval_hooks_llama_index.copies import form_of
 from rag_eval_hooks_llama_index.documents import is_written_by_framework
 from rag_eval_hooks_llama_index.parents import SpanParents
 from rag_eval_hooks_llama_index.reader import Reader
@@ -57,7 +58,7 @@ class Events:
         self._recorder = recorder = evals.recorder
         self._incidents = evals.incidents
         self._instrumentors = evals.instrumentors
-        self._copies = Copies(recorder, options)
+        self._copies = Copies(recorder, options, form_of)
         self._answers = StreamedAnswers(recorder, watch_streams=watch_streams)
         self._parents = SpanParents(recorder, self._answers.streams)
         self._reader = Reader(recorder, evals.incidents, options)
