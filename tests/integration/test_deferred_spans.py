@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
+from tests.support import telemetry_world
+from tests.support.telemetry_world import attributes
 from tests.waiting import PATIENCE, until
 
 QUESTION = "Where does ann@example.org live?"
 
 
-class World:
+class World(telemetry_world.World):
     """An application that writes content on its spans, and redacts with a function of its own."""
 
     def __init__(self, redact: Any = None, **config: Any) -> None:
-        self.spans = InMemorySpanExporter()
-        tracers = TracerProvider()
-        tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.evals = RagEval(
-            "lexical",
-            config=RagEvalConfig(capture_content=True, **config),
-            redact=redact,
-            tracer_provider=tracers,
-        )
+        super().__init__(metrics="lexical", redact=redact, capture_content=True, **config)
+        self.named = self.spans.named
 
-    def ask(self, number: int = 0, text: str = "a chunk") -> None:
+    def ask(self, number: int = 0, text: str = "a chunk") -> None:  # type: ignore[override]
         recorder = self.evals.recorder
         root = recorder.start(f"{number}", None, RunKind.CHAIN, "help")
         assert root is not None
@@ -44,13 +34,6 @@ class World:
         recorder.documents(run, [Context(text=text)])
         recorder.end(run)
         recorder.end(root)
-
-    def named(self, start: str) -> list[ReadableSpan]:
-        return [s for s in self.spans.get_finished_spans() if s.name.startswith(start)]
-
-
-def attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    return span.attributes or {}
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
@@ -160,7 +143,7 @@ def test_a_forked_child_does_not_write_its_parents_spans() -> None:
         try:
             world.spans.clear()
             world.evals.flush(300)
-            code = 0 if not world.spans.get_finished_spans() else 2
+            code = 0 if not world.spans.all() else 2
         finally:
             os.write(writing, b".")
             os._exit(code)

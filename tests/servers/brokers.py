@@ -100,12 +100,7 @@ class RedisServer(_BrokerServer):
 
     Args:
         folder: Its data.
-        max_memory: Such as `2mb`; further writes are refused. No limit if None.
     """
-
-    def __init__(self, folder: Path, *, max_memory: str | None = None) -> None:
-        super().__init__(folder)
-        self.max_memory = max_memory
 
     @property
     def url(self) -> str:
@@ -122,8 +117,6 @@ class RedisServer(_BrokerServer):
         """Return the command line."""
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         options += ["--appendonly", "yes", "--appendfsync", "always"]
-        if self.max_memory is not None:
-            options += ["--maxmemory", self.max_memory]
         return [str(REDIS), *options], {}
 
 
@@ -161,22 +154,6 @@ class RabbitServer(_BrokerServer):
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "HOME": here,
         }
-
-    @contextmanager
-    def full(self) -> Iterator[None]:
-        """Let it take no message for a while, as it does when its memory is used up."""
-        self._set_memory("0")
-        try:
-            yield
-        finally:
-            self._set_memory("0.4")
-
-    def _set_memory(self, share: str) -> None:
-        command = [str(RABBITMQ.with_name("rabbitmqctl")), "--erlang-cookie", "test"]
-        command += ["set_vm_memory_high_watermark", share]
-        variables = {**os.environ, **self.command()[1]}
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
 
     def stop(self, sign: signal.Signals = signal.SIGTERM) -> None:
         """End it, or kill it; the port mapper has a session of its own."""

@@ -14,7 +14,7 @@ from typing import Any, Self
 from tests.support.scripts import environment
 from tests.waiting import PATIENCE, until
 
-__all__ = ["WorkerProcess", "lines", "results", "scores"]
+__all__ = ["WorkerProcess", "lines", "results"]
 
 
 class WorkerProcess:
@@ -60,13 +60,6 @@ class WorkerProcess:
         """True once it takes batches."""
         return self.log.exists() and b" ready." in self.log.read_bytes()
 
-    @property
-    def cpu_seconds(self) -> float:
-        """Seconds of a core that it has used."""
-        assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").split()
-        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
-
     def kill(self) -> None:
         """Kill it at once."""
         if self._process is not None:
@@ -78,13 +71,6 @@ class WorkerProcess:
         """Wait for its end; return its exit code."""
         assert self._process is not None
         return self._process.wait(PATIENCE)
-
-    def end(self) -> None:
-        """Let it finish what it has, and end."""
-        if self._process is not None:
-            self._process.terminate()
-            self.wait()
-            self._process = None
 
     def __enter__(self) -> Self:
         """Start it, and wait until it takes batches."""
@@ -108,12 +94,3 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def results(path: Path) -> Counter[str]:
     """Return how often each sample is in a results file."""
     return Counter(line["sample"]["sample_id"] for line in lines(path))
-
-
-def scores(path: Path) -> Counter[str]:
-    """Return how often each sample has a score in a results file."""
-    return Counter(
-        line["sample"]["sample_id"]
-        for line in lines(path)
-        if any("not_scored" not in outcome for outcome in line["outcomes"].values())
-    )

@@ -35,6 +35,7 @@ class World:
         metrics: Any = "ragas.faithfulness",
         judge: ScriptedJudge | str | None = None,
         sinks: Any = None,
+        redact: Any = None,
         **config: Any,
     ) -> None:
         self.spans = Spans(sampler=sampler, span_limits=limits)
@@ -47,6 +48,7 @@ class World:
                 metrics=metrics,
                 judge=judge or ScriptedJudge(HALF),
                 sinks=sinks,
+                redact=redact,
                 config=RagEvalConfig(**config),
                 tracer_provider=self.spans.provider,
                 meter_provider=self.metrics.provider,
