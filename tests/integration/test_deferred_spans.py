@@ -24,7 +24,7 @@ class World(telemetry_world.World):
         super().__init__(metrics="lexical", redact=redact, capture_content=True, **config)
         self.named = self.spans.named
 
-    def ask(self, number: int = 0, text: str = "a chunk") -> None:  # type: ignore[override]
+    def ask(self, number: int = 0, text: str = "a chunk") -> None:
         recorder = self.evals.recorder
         root = recorder.start(f"{number}", None, RunKind.CHAIN, "help")
         assert root is not None
