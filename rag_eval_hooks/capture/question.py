@@ -63,7 +63,11 @@ def _prompts(interaction: Interaction) -> list[str]:
 
 
 def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
-    """Return the text of the input that a retriever or a model was given, else the longest."""
+    """Return the text of the input that a retriever or a model was given, else the longest.
+
+    A short text that nothing was given, such as the name of a language, is no question where a
+    retriever was asked one.
+    """
     texts = {text: fold(text) for text in interaction.asked}
     prompts = _prompts(interaction)
     for places, is_short_enough in (
@@ -79,7 +83,10 @@ def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, st
         ]
         if used:
             return max(used, key=len), "prompt"
-    return max(texts, key=len), "input"
+    longest = max(texts, key=len)
+    if asked and not is_distinctive(texts[longest]):
+        return asked[0], "query"
+    return longest, "input"
 
 
 def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:

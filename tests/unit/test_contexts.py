@@ -12,7 +12,7 @@ import pytest
 
 from rag_eval_hooks.capture.answer import answer_of
 from rag_eval_hooks.capture.contexts import ContextSource, find_contexts, has_retrieved
-from rag_eval_hooks.capture.question import Rewritten
+from rag_eval_hooks.capture.question import Rewritten, question_of
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.rewriting import replace_rewritten
 from rag_eval_hooks.capture.text_forms import fold
@@ -499,6 +499,18 @@ def test_earlier_turn_is_evidence_if_the_answer_takes_from_it(seed: int) -> None
     ):
         texts, source = found([gave(document), asked(document, answer), turn], answer)
         assert ([text for text in texts if text in (document, before)], source) == expected
+
+
+@varied
+def test_short_input_that_nothing_was_given_is_not_the_question(seed: int) -> None:
+    drawn = Variation(seed)
+    question, setting, document = drawn.question(), drawn.name()[:9], drawn.passage()
+    story = told([gave(document), asked(f"{document}\n{question}")], YES)
+    retriever = story.root.interaction.runs[1]
+    retriever.query = question
+    for texts, expected in (((setting,), "query"), ((setting, question), "prompt")):
+        story.root.interaction.asked = texts
+        assert question_of(story.root.interaction) == (question, expected)
 
 
 @varied

@@ -310,18 +310,6 @@ def test_sweep_waits_for_reports_of_another_thread() -> None:
     assert seen == [1]
 
 
-def test_run_that_starts_while_its_request_ends_is_kept_nowhere(log: Log) -> None:
-    """A thread may report a child of a run that another thread ends at that moment."""
-    root = log.start("root")
-    parent = log.start("step", "root")
-    log.recorder.end(root)
-    # What a thread sees that looked up the parent before the end.
-    assert log.recorder._start_child("late", RunKind.CHAIN, "late", parent) is None
-    assert log.recorder.get("late") is None
-    assert not log.recorder.knows("late")
-    assert log.recorder.start("later", "late", RunKind.RETRIEVER, "later") is None
-
-
 def test_late_children_in_threads_start_no_request(log: Log) -> None:
     """A run that starts while its parent ends is a part of that or nothing, never a root."""
     names: list[str] = []
