@@ -52,33 +52,8 @@ def anthropic(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
     )
 
 
-def gemini(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
-    client = pytest.importorskip("langchain_google_genai")
-    return LangChainJudge(
-        client.ChatGoogleGenerativeAI(
-            model="gemini-2.5-flash", base_url=server.root, api_key=KEY, max_retries=1
-        )
-    )
-
-
-def bedrock(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
-    client = pytest.importorskip("langchain_aws")
-    from botocore.config import Config
-
-    return LangChainJudge(
-        client.ChatBedrockConverse(
-            model="anthropic.claude-sonnet-4-5-20250929-v1:0",
-            endpoint_url=server.root,
-            region_name="eu-central-1",
-            aws_access_key_id=KEY,
-            aws_secret_access_key=KEY,
-            config=Config(retries={"total_max_attempts": 1}),
-        )
-    )
-
-
 COMPATIBLE: tuple[Make, ...] = (openai, azure, ollama)
-BY_LANGCHAIN: tuple[Make, ...] = (anthropic, gemini, bedrock)
+BY_LANGCHAIN: tuple[Make, ...] = (anthropic,)
 all_judges = pytest.mark.parametrize("make", [*COMPATIBLE, *BY_LANGCHAIN])
 both_shapes = pytest.mark.parametrize("schema", [True, False], ids=["schema", "tool"])
 

@@ -1,4 +1,4 @@
-"""The judge server in the wire formats of other providers: Anthropic, Gemini, Bedrock, Azure.
+"""The judge server in the wire formats of other providers: Anthropic, Azure.
 
 The truthful brain, its faults and its records are those of `JudgeServer`; here requests are
 brought into its format, and its replies into the provider's.
@@ -27,15 +27,7 @@ Body: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, whatever provider it is for.
-
-    Attributes:
-        system: Text of the system.
-        user: Text of the user.
-        schema: JSON Schema of the reply's text, if it is asked for.
-        tool: Name of the tool that is to be called, if there is one.
-        tool_schema: JSON Schema of the tool's arguments.
-    """
+    """A request, whatever provider it is for."""
 
     system: str
     user: str
@@ -58,15 +50,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The format of one provider.
-
-    Attributes:
-        path: Of requests, as a route.
-        asked: Reads a request.
-        reply: Makes the document of a reply of its text; with the arguments of a tool call, and
-            True if it was cut at the limit of tokens.
-        error: Makes the reply to a request that is refused, from status and text.
-    """
+    """The format of one provider."""
 
     path: str
     asked: Callable[[Body], Asked]
@@ -127,99 +111,15 @@ def _anthropic_error(status: int, text: str) -> Response:
     return JSONResponse(error, 529 if overloaded else status)
 
 
-def _gemini_asked(body: Body) -> Asked:
-    config = body.get("generationConfig", {})
-    tools = [f for tool in body.get("tools", ()) for f in tool["functionDeclarations"]]
-    tool = _first(tools)
-    return Asked(
-        _joined(body["systemInstruction"]["parts"]),
-        _joined(body["contents"][-1]["parts"]),
-        config.get("responseJsonSchema") or config.get("responseSchema"),
-        tool.get("name"),
-        tool.get("parametersJsonSchema") or tool.get("parameters"),
-    )
-
-
-def _gemini_reply(asked: Asked, text: str, cut: bool) -> Body:
-    part: Body = {"text": text}
-    if asked.tool:
-        part = {"functionCall": {"name": asked.tool, "args": _arguments(text)}}
-    sent, made = _tokens(asked.user), _tokens(text)
-    return {
-        "candidates": [
-            {
-                "content": {"role": "model", "parts": [part]},
-                "finishReason": "MAX_TOKENS" if cut else "STOP",
-                "index": 0,
-            }
-        ],
-        "usageMetadata": {
-            "promptTokenCount": sent,
-            "candidatesTokenCount": made,
-            "totalTokenCount": sent + made,
-        },
-        "modelVersion": "gemini-test",
-        "responseId": "reply-1",
-    }
-
-
-def _gemini_error(status: int, text: str) -> Response:
-    name = "RESOURCE_EXHAUSTED" if status == 429 else "INVALID_ARGUMENT"
-    return JSONResponse({"error": {"code": status, "message": text, "status": name}}, status)
-
-
-def _bedrock_asked(body: Body) -> Asked:
-    shape = body.get("outputConfig", {}).get("textFormat", {}).get("structure", {})
-    schema = shape.get("jsonSchema", {}).get("schema")
-    tool = _first(body.get("toolConfig", {}).get("tools")).get("toolSpec", {})
-    return Asked(
-        _joined(body["system"]),
-        _joined(body["messages"][-1]["content"]),
-        None if schema is None else json.loads(schema),
-        tool.get("name"),
-        tool.get("inputSchema", {}).get("json"),
-    )
-
-
-def _bedrock_reply(asked: Asked, text: str, cut: bool) -> Body:
-    block: Body = {"text": text}
-    if asked.tool:
-        given = _arguments(text)
-        block = {"toolUse": {"toolUseId": "t1", "name": asked.tool, "input": given}}
-    sent, made = _tokens(asked.user), _tokens(text)
-    reason = "tool_use" if asked.tool else "end_turn"
-    return {
-        "output": {"message": {"role": "assistant", "content": [block]}},
-        "stopReason": "max_tokens" if cut else reason,
-        "usage": {"inputTokens": sent, "outputTokens": made, "totalTokens": sent + made},
-        "metrics": {"latencyMs": 1},
-    }
-
-
-def _bedrock_error(status: int, text: str) -> Response:
-    name = "ThrottlingException" if status == 429 else "ValidationException"
-    return JSONResponse({"message": text}, status, {"x-amzn-errortype": name})
-
-
 def _tokens(text: str) -> int:
     return len(text) // 4
 
 
-WIRES = (
-    Wire("/v1/messages", _anthropic_asked, _anthropic_reply, _anthropic_error),
-    # v1 or v1beta: which of them a client asks has changed with its versions.
-    Wire(
-        "/{version}/models/{model}:generateContent",
-        _gemini_asked,
-        _gemini_reply,
-        _gemini_error,
-    ),
-    Wire("/model/{model}/converse", _bedrock_asked, _bedrock_reply, _bedrock_error),
-)
+WIRES = (Wire("/v1/messages", _anthropic_asked, _anthropic_reply, _anthropic_error),)
 
 
 class ProviderServer(JudgeServer):
-    """`JudgeServer` that also speaks the formats of Anthropic, Gemini, Bedrock and Azure.
+    """`JudgeServer` that also speaks the formats of Anthropic and Azure.
 
     Args:
         **options: Those of `JudgeServer`; `json_schema` and the faults `RATE_LIMIT` and `LENGTH`
