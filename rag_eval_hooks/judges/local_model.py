@@ -122,9 +122,12 @@ class LocalModel(Generic[I, R]):
         distinct = list(dict.fromkeys(item for items, _ in taken for item in items))
         try:
             results = dict(zip(distinct, self._run(distinct), strict=True)) if taken else {}
-        except Exception as error:  # noqa: BLE001 - handed to the callers
+        except BaseException as error:  # noqa: BLE001 - handed to the callers
+            # A SystemExit of a library would end the loop of who waits.
+            name = type(error).__name__
+            ended = JudgeError(f"{self._source}: {name} in the model")
             for _, future in taken:
-                future.set_exception(error)
+                future.set_exception(error if isinstance(error, Exception) else ended)
         else:
             for items, future in taken:
                 future.set_result([results[item] for item in items])

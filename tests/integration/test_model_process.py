@@ -211,7 +211,7 @@ async def test_auto_is_a_thread_where_no_process_can_be_started(
         make(process=True)
 
 
-async def test_callers_at_once_share_a_batch_and_wait_for_loading() -> None:
+async def test_callers_at_once_share_a_batch_and_wait_for_loading(make: Make) -> None:
     batches: list[list[str]] = []
 
     def slow_load() -> Any:
@@ -243,5 +243,7 @@ async def test_callers_at_once_share_a_batch_and_wait_for_loading() -> None:
     )
     assert isinstance(results[0], JudgeError)
     assert results[1] == ["GOOD"]
+    with pytest.raises(JudgeError, match="SystemExit"):
+        await make(process=False).run(["exit"])
     assert await cancelled == ["NEVER"]
     await model.aclose()

@@ -358,6 +358,10 @@ class Counting(Embedder):
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.closed = False
+        self.warm = False
+
+    async def warm_up(self) -> None:
+        self.warm = True
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.texts += texts
@@ -377,6 +381,12 @@ def test_embedder_sees_each_text_once_and_is_closed() -> None:
     assert len(set(embedder.texts)) == len(embedder.texts)
     assert [chunk.useful for chunk in made(found.relevance)] == [True, True]
     assert embedder.closed
+
+
+def test_judge_that_warms_up_loads_its_models() -> None:
+    embedder = Counting()
+    asyncio.run(LocalJudge(embedder).warm_up())
+    assert embedder.warm
 
 
 def test_judge_makes_no_rubric_ratings_and_no_questions() -> None:
