@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
@@ -207,7 +208,8 @@ class Events:
         try:
             if values.may_stream(given):
                 streams = self._answers.note(run, given)
-            self._defer_result(run, role, method, instance, arguments, given, streams)
+            shown = _without_stream(given) if streams else given
+            self._defer_result(run, role, method, instance, arguments, shown, streams)
         finally:
             self._end(run, role, instance, given, streams)
 
@@ -318,6 +320,12 @@ class Events:
         if run is None and span_id is not None and not self._parents.is_part(span_id):
             self._parents.began_unseen(span_id, span_id, {})
         return run
+
+
+def _without_stream(given: Any) -> Any:
+    """Return a response as one that keeps no generator alive, which its reader may drop."""
+    sources = getattr(given, "source_nodes", None)
+    return Response(None, sources) if isinstance(sources, list) else None
 
 
 def _openinference_span(root: Run) -> tuple[bool, Span | None]:

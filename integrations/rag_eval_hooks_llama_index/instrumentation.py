@@ -26,7 +26,7 @@ from rag_eval_hooks.evals import checked
 from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index.events import FRAMEWORK, Events
 
-__all__ = ["Instrumentation", "enable", "is_enabled"]
+__all__ = ["Instrumentation", "enable"]
 
 
 class Instrumentation:
@@ -127,11 +127,6 @@ def enable(
         registration = Instrumentation(evals, options, watch_streams=watch_streams)
         registration.enable()
     return registration
-
-
-def is_enabled(evals: RagEval) -> bool:
-    """Return whether LlamaIndex's instrumentation reports to this object."""
-    return _registered(evals) is not None
 
 
 def _registered(evals: RagEval) -> Instrumentation | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import functools
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
@@ -42,10 +43,12 @@ class Stream:
     Attributes:
         generator: Weak reference to who makes it.
         foreign: Whether what comes out may be other than what the model said.
+        made: When it was given out; nanoseconds since the epoch.
     """
 
     def __init__(self, generator: weakref.ref[Any], run: Run) -> None:
         self.generator = generator
+        self.made = time.time_ns()
         self.foreign = _may_differ(generator())
         # Who keeps an answer and does not read it shall not keep all that was captured with it.
         self._run = weakref.ref(run)
@@ -194,6 +197,9 @@ def _stream_ending(run: Run, stream: Stream) -> Status | None:
     model = next(_inside(run, lambda inner: inner.kind is RunKind.MODEL), None)
     run.text_unknown = stream.foreign
     if model is None or model.end is None:
+        return Status.CLOSED
+    if model.end < stream.made and not stream.foreign:
+        # An earlier call of the same synthesizer: nobody read what it should end with.
         return Status.CLOSED
     return _taken_over(run, model)
 

@@ -32,7 +32,9 @@ from tests.matrix.llama_index.kit import (
     reader,
     top,
 )
+from tests.matrix.llama_index.variants import Corpus, says
 from tests.matrix.world import World
+from tests.support.variation import Variation, seeds
 
 pytest_plugins = ["tests.matrix.llama_index.fixtures"]
 pytestmark = [
@@ -53,6 +55,17 @@ def test_a_stream_never_read_is_abandoned() -> None:
     assert [sample.status for sample in samples(world)] == [Status.ABANDONED]
     assert "".join(kept.response_gen) == answer_to(QUESTION, top())
     world.close()
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_a_dropped_stream_ends_whatever_the_number_of_its_sources(world: World, seed: int) -> None:
+    """Nothing of ours keeps the generator of a response with many sources."""
+    draw = Variation(seed)
+    corpus = Corpus(draw, draw.chance.randint(100, 200))
+    corpus.engine(says(draw.sentence()), streaming=True).query(corpus.question)
+    gc.collect()
+    (sample,) = samples(world)
+    assert (sample.question, sample.status) == (corpus.question, Status.CLOSED)
 
 
 def test_a_stream_is_scored_without_another_request(world: World) -> None:
