@@ -1,8 +1,7 @@
 """Table of the sinks that settings can name.
 
-A new one is a module with a factory, and a row here: settings, error texts, `doctor` and the
-choice at start-up read this table. Factories are named by text, as nothing may be imported before
-it is asked for.
+A new one is a module and a row here: settings, error texts, `doctor` and the choice at start-up
+read this table. Classes are named by text, as nothing may be imported before it is asked for.
 """
 
 from __future__ import annotations
@@ -31,20 +30,30 @@ def _is_url(text: str) -> bool:
         return False
 
 
+def _langfuse_keys(key: str | None) -> dict[str, str]:
+    public, _, secret = (key or "").partition(":")
+    if not (public and secret):
+        wants = "langfuse=<public key>:<secret key> for the Langfuse sink"
+        raise ConfigError("sink_keys", key and "**********", wants)
+    return {"public_key": public, "secret_key": secret}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkProvider:
     """One row: the sink that `<name>:<address>` names in the settings.
 
     Attributes:
-        factory: `module:function` that makes the sink from an address and a key or None. It may
-            raise `ConfigError`, or `ImportError` for an extra that is not installed.
+        sink: `module:class` below `delivery`; the class may raise `ConfigError`, or `ImportError`
+            for an extra that is not installed.
+        arguments: Returns its arguments from an address and a key or None.
         address: Form of the address, such as `<url>`.
         wants: Form of the address, in words.
         check: Returns whether an address has that form.
         key: Form of its key in `sink_keys`; None for a sink that is no platform and takes none.
     """
 
-    factory: str
+    sink: str
+    arguments: Callable[[str, str | None], Mapping[str, Any]]
     address: str = "<url>"
     wants: str = "a URL without credentials or parameters"
     check: Callable[[str], bool] = _is_url
@@ -55,27 +64,36 @@ class SinkProvider:
         return f"{name}:{self.address}" if self.address else name
 
 
-def _platform(name: str, key: str) -> SinkProvider:
-    module = f"rag_eval_hooks.delivery.platforms.{name}"
-    return SinkProvider(factory=f"{module}:from_settings", key=key)
-
-
 SINKS: Final[Mapping[str, SinkProvider]] = {
     "console": SinkProvider(
-        factory="rag_eval_hooks.delivery.console:from_settings",
+        sink="console:ConsoleSink",
+        arguments=lambda _address, _key: {},
         address="",
         wants="nothing behind the name",
         check=lambda address: not address,
     ),
     "jsonl": SinkProvider(
-        factory="rag_eval_hooks.delivery.jsonl:from_settings",
+        sink="jsonl:JsonlSink",
+        arguments=lambda path, _key: {"path": path},
         address="<path>",
         wants="a file in a folder that exists",
         check=bool,
     ),
-    "phoenix": _platform("phoenix", "<key>"),
-    "mlflow": _platform("mlflow", "<token>"),
-    "langfuse": _platform("langfuse", "<public key>:<secret key>"),
+    "phoenix": SinkProvider(
+        sink="platforms.phoenix:PhoenixSink",
+        arguments=lambda url, key: {"url": url, "api_key": key},
+        key="<key>",
+    ),
+    "mlflow": SinkProvider(
+        sink="platforms.mlflow:MlflowSink",
+        arguments=lambda url, key: {"url": url, "token": key},
+        key="<token>",
+    ),
+    "langfuse": SinkProvider(
+        sink="platforms.langfuse:LangfuseSink",
+        arguments=lambda url, key: {"url": url, **_langfuse_keys(key)},
+        key="<public key>:<secret key>",
+    ),
 }
 """Rows by the name of the sink."""
 
@@ -119,5 +137,6 @@ def sink_named(spec: str, key: str | None) -> Any:
         # A URL with credentials must not be repeated.
         shown = spec if "@" not in spec else f"{name}:**********"
         raise ConfigError("sinks", shown, f"'{row.form(name)}' with {row.wants}")
-    module, _, function = row.factory.partition(":")
-    return getattr(importlib.import_module(module), function)(address, key)
+    module, _, name = row.sink.partition(":")
+    sink = getattr(importlib.import_module(f"rag_eval_hooks.delivery.{module}"), name)
+    return sink(**row.arguments(address, key))

@@ -13,7 +13,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcome, Score
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["ConsoleSink", "from_settings"]
+__all__ = ["ConsoleSink"]
 
 _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
@@ -23,11 +23,6 @@ _FAIR: Final = 0.5
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters but for tab and new line."""
 _REFUSAL: Final = "(a refusal: it claims nothing, and its scores say nothing about claims)"
-
-
-def from_settings(_address: str, _key: str | None) -> ConsoleSink:
-    """Return the sink that `console` names."""
-    return ConsoleSink()
 
 
 class ConsoleSink:

@@ -26,16 +26,11 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["SCHEMA", "JsonlSink", "from_settings", "result_line", "rotated_files"]
+__all__ = ["SCHEMA", "JsonlSink", "result_line", "rotated_files"]
 
 SCHEMA: Final = 1
 """Version of the lines; a reader knows those up to its own."""
 _CONTENT: Final = ("question", "contexts", "answer", "reference")
-
-
-def from_settings(path: str, key: str | None) -> JsonlSink:
-    """Return the sink that `jsonl:<path>` names."""
-    return JsonlSink(path)
 
 
 class JsonlSink:

@@ -12,20 +12,7 @@ from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
 from rag_eval_hooks.delivery.sink import Rejected, SendError, SpanUnknown
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["LangfuseSink", "from_settings"]
-
-
-def from_settings(url: str, key: str | None) -> LangfuseSink:
-    """Return the sink that `langfuse:<url>` names, with its keys in `sink_keys`.
-
-    Raises:
-        ConfigError: The keys are missing or have another form.
-    """
-    public, _, secret = (key or "").partition(":")
-    if not (public and secret):
-        wants = "langfuse=<public key>:<secret key> for the Langfuse sink"
-        raise ConfigError("sink_keys", key and "**********", wants)
-    return LangfuseSink(url, public_key=public, secret_key=secret)
+__all__ = ["LangfuseSink"]
 
 
 class LangfuseSink(HttpSink):

@@ -14,7 +14,7 @@ from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
 from rag_eval_hooks.delivery.sink import Rejected, SendError
 from rag_eval_hooks.suppress import suppressed
 
-__all__ = ["MlflowSink", "from_settings"]
+__all__ = ["MlflowSink"]
 
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
@@ -22,11 +22,6 @@ _LABEL: Final = "rag_eval.label"
 _REQUESTS: Final = 32
 """Requests in flight: a score takes one, and each trace one more."""
 _Key: TypeAlias = tuple[str, str, str]
-
-
-def from_settings(url: str, key: str | None) -> MlflowSink:
-    """Return the sink that `mlflow:<url>` names, with its key in `sink_keys`."""
-    return MlflowSink(url, token=key)
 
 
 class MlflowSink(HttpSink):

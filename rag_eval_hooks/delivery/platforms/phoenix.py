@@ -8,14 +8,9 @@ from typing import Any
 from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
 from rag_eval_hooks.delivery.sink import SendError, SpanUnknown
 
-__all__ = ["PhoenixSink", "from_settings"]
+__all__ = ["PhoenixSink"]
 
 _PATH = "v1/span_annotations"
-
-
-def from_settings(url: str, key: str | None) -> PhoenixSink:
-    """Return the sink that `phoenix:<url>` names, with its key in `sink_keys`."""
-    return PhoenixSink(url, api_key=key)
 
 
 class PhoenixSink(HttpSink):
