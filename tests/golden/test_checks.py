@@ -59,30 +59,23 @@ def true_fields(score: Score) -> set[str]:
 # EF_1
 
 
-def coverage(answer: str, reference: str = RULES) -> tuple[float, float, float]:
-    parts = check("lexical.EF_1.rules_coverage", answer, reference).parts
-    return parts["rules_found"], parts["total_rules"], parts["rules_coverage"]
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (RULES, 4),
+        # List items by name, rules by their number, in any case, emphasis and order.
+        ("* territory definitions\n- RULE C-2\n+ *Multi-Policy Discount*\nand also Rule C-1.", 4),
+        # A rule named twice counts once, one that is not expected does not count.
+        ("Rule C-1, again Rule C-1, Rule C-7\n* Something else", 1),
+        ("Rule C-12 and Rule C-20", 0),
+    ],
+)
+def test_rules_are_compared_as_sets(answer: str, found: int) -> None:
+    parts = check("lexical.EF_1.rules_coverage", answer, RULES).parts
+    assert parts == {"rules_found": found, "total_rules": 4, "rules_coverage": found / 4}
 
 
-def test_all_rules_are_found_however_they_are_marked() -> None:
-    """List items by name, rules by their number, in any case, emphasis and order."""
-    answer = "* territory definitions\n- RULE C-2\n+ *Multi-Policy Discount*\nand also Rule C-1."
-    assert coverage(RULES) == (4, 4, 1.0)
-    assert coverage(answer) == (4, 4, 1.0)
-
-
-def test_rules_are_compared_as_sets() -> None:
-    """A rule named twice counts once, one that is not expected does not count."""
-    answer = "Rule C-1, again Rule C-1, Rule C-7\n* Something else"
-    assert coverage(answer) == (1, 4, 0.25)
-
-
-def test_a_rule_is_not_found_in_a_longer_number() -> None:
-    """Rule C-1 is not in Rule C-12."""
-    assert coverage("Rule C-12 and Rule C-20") == (0, 4, 0.0)
-
-
-def test_a_reference_without_a_list_has_no_coverage() -> None:
+def test_reference_without_a_list_has_no_coverage() -> None:
     """A share of no rules is undefined."""
     sample = Sample(question="q", question_id="EF_1", answer=RULES, reference="None.")
     outcome = measure(checks()["lexical.EF_1.rules_coverage"], sample)
@@ -93,16 +86,10 @@ def test_a_reference_without_a_list_has_no_coverage() -> None:
 # EF_2
 
 
-def test_all_facts() -> None:
-    """Every fact of the seed has its field, and the score is their mean."""
-    score = check("lexical.EF_2.fact_score", FACTS)
-    assert true_fields(score) == TRUE_FACTS
-    assert (score.value, score.parts["fact_score"]) == (1.0, 1.0)
-
-
 @pytest.mark.parametrize(
     ("changed", "to", "lost"),
     [
+        ("Yes.", "Yes.", None),
         ("Yes.", "Yesterday.", "has_yes"),
         ("Territory 118", "Territory 1180", "has_territory_118"),
         ("0.305%", "10.305%", "has_rate_0_305"),
@@ -111,21 +98,15 @@ def test_all_facts() -> None:
         ("GRG 15", "GRG 150", "has_grg_15"),
         ("is 36.", "is 365.", "has_difference_36"),
         ("is 36.", "exceeds 300.", "has_difference_36"),
+        ("is 36.", "exceeds 30.", None),
+        ("is 36.", "is 36.0 groups.", None),
     ],
 )
-def test_a_fact_is_a_whole_word_and_a_value(changed: str, to: str, lost: str) -> None:
-    """No part of a longer word or number counts, and signs and percent signs do."""
+def test_fact_is_a_whole_word_or_a_value(changed: str, to: str, lost: str | None) -> None:
+    """No part of a longer word or number counts, signs and percent signs do; alternatives do."""
     score = check("lexical.EF_2.fact_score", FACTS.replace(changed, to))
-    assert TRUE_FACTS - true_fields(score) == {lost}
-    assert score.value == 7 / 8
-
-
-@pytest.mark.parametrize("difference", ["The difference exceeds 30.", "A gap of 36.0 groups"])
-def test_a_fact_has_alternatives(difference: str) -> None:
-    """36 or "exceeds 30", and values are equal however they are written."""
-    score = check("lexical.EF_2.fact_score", difference)
-    assert true_fields(score) == {"has_difference_36"}
-    assert score.value == 1 / 8
+    assert true_fields(score) == TRUE_FACTS - {lost}
+    assert score.value == score.parts["fact_score"] == (7 / 8 if lost else 1.0)
 
 
 # EF_3
