@@ -8,7 +8,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -231,8 +232,9 @@ def _digest(parts: list[Any]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-_SCORE: Final = TypeAdapter(Score)
-_NOT_SCORED: Final = TypeAdapter(NotScored)
+@cache  # made on first use: it takes milliseconds of an import
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
@@ -240,10 +242,9 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
     A field at its default is left out, but for the kind of annotator.
     """
+    values = _adapter(type(outcome)).dump_python(outcome, exclude_defaults=True)
     if isinstance(outcome, NotScored):
-        values = _NOT_SCORED.dump_python(outcome, exclude_defaults=True)
         return {"not_scored": values.pop("cause"), **values}
-    values = _SCORE.dump_python(outcome, exclude_defaults=True)
     return {**values, "annotator_kind": outcome.annotator_kind}
 
 
@@ -256,6 +257,6 @@ def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
     values = {key: value for key, value in data.items() if key != "not_scored"}
     if "not_scored" in data:
         values["cause"] = data["not_scored"]
-    adapter: TypeAdapter[Any] = _NOT_SCORED if "cause" in values else _SCORE
-    outcome: Outcome = adapter.validate_python(values)
+    kind = NotScored if "cause" in values else Score
+    outcome: Outcome = _adapter(kind).validate_python(values)
     return outcome

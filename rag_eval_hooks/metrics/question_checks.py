@@ -72,7 +72,7 @@ _Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Evidence(_Table):
@@ -217,9 +217,6 @@ class CalculationCheck(_Check):
 
 
 Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
-_CHECKS: Final[TypeAdapter[list[Check]]] = TypeAdapter(
-    list[Annotated[Check, Field(discriminator="kind")]]
-)
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
@@ -244,7 +241,10 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
             raise ConfigError(f"{file}: {name}", table, "a table")
     rows = [{**table, "question_id": name} for name, table in tables.items()]
     try:
-        return tuple(_CHECKS.validate_python(rows))
+        adapter: TypeAdapter[list[Check]] = TypeAdapter(
+            list[Annotated[Check, Field(discriminator="kind")]]
+        )
+        return tuple(adapter.validate_python(rows))
     except ValidationError as error:
         raise _config_error(error.errors(include_url=False)[0], list(tables), file) from None
 
