@@ -233,8 +233,8 @@ def _digest(parts: list[Any]) -> str:
 
 
 @cache  # made on first use: it takes milliseconds of an import
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
+    return TypeAdapter(Score), TypeAdapter(NotScored)
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
@@ -242,9 +242,11 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
     A field at its default is left out, but for the kind of annotator.
     """
-    values = _adapter(type(outcome)).dump_python(outcome, exclude_defaults=True)
+    scores, absences = _adapters()
     if isinstance(outcome, NotScored):
+        values = absences.dump_python(outcome, exclude_defaults=True)
         return {"not_scored": values.pop("cause"), **values}
+    values = scores.dump_python(outcome, exclude_defaults=True)
     return {**values, "annotator_kind": outcome.annotator_kind}
 
 
@@ -257,6 +259,7 @@ def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
     values = {key: value for key, value in data.items() if key != "not_scored"}
     if "not_scored" in data:
         values["cause"] = data["not_scored"]
-    kind = NotScored if "cause" in values else Score
-    outcome: Outcome = _adapter(kind).validate_python(values)
-    return outcome
+    scores, absences = _adapters()
+    if "cause" in values:
+        return absences.validate_python(values)
+    return scores.validate_python(values)
