@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self
 
 from langchain_core.outputs import Generation, LLMResult
@@ -262,51 +262,38 @@ class RagEvalCallbackHandler(RunHandler):
         self, serialized: dict[str, Any] | None, messages: list[list[Any]], **event: Any
     ) -> None:
         """Start a call of a chat model."""
-        self._start_model(serialized, messages, event, self._read_messages)
+        self._start_model(serialized, messages, event)
 
     @run_edge
     def on_llm_start(
         self, serialized: dict[str, Any] | None, prompts: list[str], **event: Any
     ) -> None:
         """Start a call of a plain model."""
-        self._start_model(serialized, prompts, event, self._read_prompts)
+        self._start_model(serialized, prompts, event)
 
     def _start_model(
-        self,
-        serialized: dict[str, Any] | None,
-        prompt: Any,
-        event: Mapping[str, Any],
-        read: Callable[[Run, Any], None],
+        self, serialized: dict[str, Any] | None, prompt: Any, event: Mapping[str, Any]
     ) -> None:
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
             run.facts = models.model_facts(event)
-            self._copies.defer(run, "on_llm_start", read, prompt)
+            self._copies.defer(run, "on_llm_start", self._read_prompt, prompt)
 
-    def _read_messages(self, run: Run, batches: Any) -> None:
+    def _read_prompt(self, run: Run, batches: Any) -> None:
         if isinstance(batches, Opaque):
             run.interaction.left_out.add("prompt")
             return
-        messages: list[Message] = [message for batch in batches for message in batch]
-        roles = [message.role for message in messages]
-        self._recorder.prompt(run, [message.shown for message in messages])
-        self._recorder.for_span(run, roles=tuple(roles))
-        if "user" in roles:
-            asked = len(roles) - 1 - roles[::-1].index("user")
+        parts = [one for batch in batches for one in ([batch] if isinstance(batch, str) else batch)]
+        self._recorder.prompt(run, [one if isinstance(one, str) else one.shown for one in parts])
+        messages = [one for one in parts if isinstance(one, Message)]
+        if messages:
+            roles = [message.role for message in messages]
+            self._recorder.for_span(run, roles=tuple(roles))
+            asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else 0
             run.earlier = frozenset(n for n in range(asked) if roles[n] == "assistant")
-        if batches:
-            self._note_unseen(run, batches[0])
-
-    def _read_prompts(self, run: Run, prompts: Any) -> None:
-        if isinstance(prompts, Opaque):
-            run.interaction.left_out.add("prompt")
-            return
-        self._recorder.prompt(run, prompts)
-        self._note_unseen(run, "\n".join(prompts))
-
-    def _note_unseen(self, call: Run, messages: Sequence[Message] | str) -> None:
-        keys, longest = self._reader_of(call).keys, self._recorder.longest
-        step, lists = graphs.unseen_documents(call, messages, keys, longest)
+        shown = list(batches[0]) if messages else "\n".join(parts)
+        keys, longest = self._reader_of(run).keys, self._recorder.longest
+        step, lists = graphs.unseen_documents(run, shown, keys, longest)
         for contexts in lists:
             self._recorder.documents(step, contexts)
 

@@ -239,6 +239,18 @@ def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world:
     }
 
 
+@pytest.mark.parametrize("kind", [KeyError, ValueError, ZeroDivisionError])
+def test_a_callable_for_contexts_that_raises_is_counted_by_its_error(
+    world: World, kind: type[Exception]
+) -> None:
+    def fail(outputs: Any) -> Any:
+        raise kind
+
+    plain().invoke(QUESTION, config(world, contexts=fail))
+    assert texts(only(world)) == top()
+    assert set(world.evals.stats().incidents) == {f"choice contexts: {kind.__name__}"}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
