@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import Response
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 from llama_index.core.instrumentation.events.llm import LLMChatStartEvent
-from opentelemetry.trace import Span
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run, RunKind
@@ -21,6 +19,7 @@ from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import facts, values
 from rag_eval_hooks_llama_index.copies import form_of
 from rag_eval_hooks_llama_index.documents import is_written_by_framework
+from rag_eval_hooks_llama_index.openinference import openinference_span
 from rag_eval_hooks_llama_index.parents import SpanParents
 from rag_eval_hooks_llama_index.reader import Reader
 from rag_eval_hooks_llama_index.roles import Role, described, name_of
@@ -35,7 +34,6 @@ from rag_eval_hooks_llama_index.workflows import (
 __all__ = ["FRAMEWORK", "Events"]
 
 FRAMEWORK = "llama_index"
-_OPENINFERENCE = "openinference.instrumentation.llama_index."
 _OF_WORKFLOWS = ("tags", "init_state")
 """Arguments of a workflow's run that are its own bookkeeping."""
 
@@ -104,7 +102,7 @@ class Events:
         if run is None:
             return
         run.interaction.framework = run.interaction.framework or FRAMEWORK
-        self._instrumentors.note(run, _openinference_span)
+        self._instrumentors.note(run, openinference_span)
         self._describe(run, role, arguments, instance)
         self._defer_arguments(run, role, arguments, instance)
         if run.outermost and run.parent is not None:
@@ -326,22 +324,3 @@ def _without_stream(given: Any) -> Any:
     """Return a response as one that keeps no generator alive, which its reader may drop."""
     sources = getattr(given, "source_nodes", None)
     return Response(None, sources) if isinstance(sources, list) else None
-
-
-def _openinference_span(root: Run) -> tuple[bool, Span | None]:
-    """Return whether another instrumentor writes spans, and its span of a root.
-
-    OpenInference is not imported: its handler is looked for among those of LlamaIndex's root
-    dispatcher. It maps span ids to spans, not publicly, so its span may not be found, and then
-    scores are only on the evaluation span.
-    """
-    for handler in get_dispatcher().span_handlers:
-        if type(handler).__module__.startswith(_OPENINFERENCE):
-            try:
-                # Of another class than the handlers that LlamaIndex types.
-                span = cast("Any", handler).open_spans[root.id]._otel_span
-            except (AttributeError, LookupError, TypeError):
-                # Not there, or another version keeps its spans elsewhere.
-                return True, None
-            return True, span if isinstance(span, Span) else None
-    return False, None

@@ -31,18 +31,6 @@ def texts(world: World) -> list[str]:
     return [context.text for context in seen.sample.contexts or ()]
 
 
-class Counting(dict[str, Any]):
-    """A record that counts how often it is read."""
-
-    def __init__(self, **held: Any) -> None:
-        super().__init__(held)
-        self.held, self.reads = held, 0
-
-    def items(self) -> Any:
-        self.reads += 1
-        return super().items()
-
-
 def asked_of(draw: Variation, *steps: Any, question: str) -> None:
     """Ask a workflow of steps."""
 
