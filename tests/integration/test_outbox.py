@@ -97,6 +97,10 @@ def _obey(own: Outbox, held: dict[str, list[Job]], kind: str, *rest: Any) -> Any
     if not jobs:
         return None
     job = jobs.pop(0)
+    if kind == "retry":
+        if not own.retry(job):
+            jobs.append(job)
+        return None
     then = [Job(SINK, job.payload, lambda: job.payload)] if rest[0] == EVALUATE else []
     name = json.loads(job.payload)["sample"]["sample_id"]
     is_ours = own.done(job, f"{rest[0]} {name}", then).result(PATIENCE)
@@ -166,6 +170,11 @@ class Machine(RuleBasedStateMachine):
     @rule(index=st.integers(0, 3), consumer=st.sampled_from([EVALUATE, SINK]))
     def end(self, index: int, consumer: str) -> None:
         self._end(self.node(index), consumer)
+
+    @precondition(lambda self: self.awake)
+    @rule(index=st.integers(0, 3), consumer=st.sampled_from([EVALUATE, SINK]))
+    def retry(self, index: int, consumer: str) -> None:
+        self.node(index).ask("retry", consumer)
 
     @rule(index=st.integers(0, 3))
     def kill(self, index: int) -> None:
