@@ -357,22 +357,6 @@ def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opene
     assert (len(threads), flying["most"]) == (1, 1)
 
 
-def test_closing_leaves_undelivered_results_in_the_outbox(tmp_path: Path) -> None:
-    """Results that a sink has not taken at the close stay on disk, and none is counted as lost."""
-
-    def answer(spans: Sequence[str]) -> None:
-        raise RetryLater("HTTP 503")
-
-    sink = Scripted(answer)
-    one = Opened(sink, **LIMITS, folder=tmp_path / "spool")
-    one.number(*range(5))
-    assert one.dispatch.flush(300)
-    one.close()
-    assert sink.books()["spooled"] == 5
-    assert not any("Lost" in kind for kind in one.counts())
-    assert one.outbox.counts()["undelivered"] == 5
-
-
 def test_sinks_are_closed_once_also_without_a_result() -> None:
     """Each sink is closed after its last call, though it never got one."""
     first, second = OneArgument(), OneArgument()

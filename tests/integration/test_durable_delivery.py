@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import subprocess
 import sys
@@ -265,25 +264,6 @@ def test_scores_go_to_the_address_they_were_made_for(make: Make, platform: Platf
     assert second.spooled()["undelivered"] == 1
 
 
-def test_what_waits_too_long_is_lost_and_counted(
-    make: Make,
-    platform: Platform,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Beyond its time it leaves the spool: counted, with one line in the log."""
-    platform.status = 503
-    monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 0.1)
-    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        evals = make(SINKS["phoenix"](platform.url), SINK_RETRY_SECONDS=0.1)
-        for number in range(8):
-            evals.offer(sample(number))
-        until(lambda: evals.spooled().get("scored") == 8 and "undelivered" not in evals.spooled())
-        until(lambda: _lost(evals) == 8)
-    told = [r.getMessage() for r in caplog.records if "kept too long" in r.getMessage()]
-    assert len(told) == 1
-
-
 def test_results_for_sinks_of_other_settings_stop_no_recovery(
     make: Make, platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,11 +297,6 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     third.offer(sample(1))
     until(lambda: "undelivered" not in third.spooled())
     assert third.stats().incidents["spool, sink of other settings: Lost"] == 9
-
-
-def _lost(evals: RagEval) -> int:
-    counts = evals.stats().incidents
-    return sum(count for kind, count in counts.items() if "kept too long: Lost" in kind)
 
 
 def test_what_waits_is_bounded(
