@@ -39,12 +39,13 @@ def align(
     One part of the claim, such as a date that opens it, may stand elsewhere.
     """
     words, items = LEXICONS[code], sentence.items(code)
-    if len(items) > _LONGEST:
+    if len(items) > _LONGEST or len(claim.items(code)) > 2 * _LONGEST:
         return None
     limits = words.limiting | words.conditions | words.weak
     said = [item for item in claim.items(code) if _counts(item, code, words, items)]
     wanted, held = _tokens(said, items)
-    lacking = [at for at, token in enumerate(wanted) if token not in held]
+    known = frozenset(held)
+    lacking = [at for at, token in enumerate(wanted) if token not in known]
     if len(lacking) > (len(said) // _LACKING if code else 0):
         return None
     if any(_is_firm(said, at, names | limits) for at in lacking):
@@ -73,6 +74,8 @@ def resembles(
     """
     words = LEXICONS[code]
     items = [item for one in window for item in one.items(code)]
+    if max(len(items), len(claim.items(code))) > 2 * _LONGEST:
+        return False
     said = [item for item in claim.items(code) if _counts(item, code, words, items)]
     wanted, held = _tokens(said, items)
     firm = names | ((words.limiting | words.conditions) - _LIGHT)

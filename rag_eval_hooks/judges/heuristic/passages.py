@@ -109,6 +109,11 @@ class Chunks(tuple[Passage, ...]):
         """All quantities."""
         return [measure for passage in self for measure in passage.measures]
 
+    @cached_property
+    def values(self) -> frozenset[float]:
+        """The numbers of all quantities as written."""
+        return frozenset(measure.number for measure in self.measures)
+
     def bm25(self, wanted: Iterable[str]) -> Sequence[float]:
         """Return the part of the greatest possible BM25 score that each chunk reaches, 0 to 1."""
         weight = {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import islice
 from operator import mul
 from typing import Final, TypeAlias
 
@@ -15,7 +16,7 @@ from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, resembles
 from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Window, best_window
 from rag_eval_hooks.judges.heuristic.sentence import BREAKS, PLACEHOLDER, Claim, Sentence
-from rag_eval_hooks.judges.heuristic.values import is_derived, is_stated
+from rag_eval_hooks.judges.heuristic.values import is_derived
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.languages import function_word_counts
 from rag_eval_hooks.text.measures import Measure, agree
@@ -188,12 +189,12 @@ def _missing(claim: Claim, chunks: Chunks, question: frozenset[str]) -> _Ruling 
     return None
 
 
-def _lacking_values(claim: Claim, chunks: Chunks, question: frozenset[str]) -> Sequence[Measure]:
-    return [
-        said
-        for said in claim.sentence.measures
-        if not is_stated(said, chunks.measures) and f"{said.number:g}" not in question
-    ]
+def _lacking_values(claim: Claim, chunks: Chunks, question: frozenset[str]) -> Iterator[Measure]:
+    """Yield the quantities of a claim that no chunk states, with their unit, any other or none."""
+    for said in claim.sentence.measures:
+        known = said.number in chunks.values or f"{said.number:g}" in question
+        if not known and not any(agree(said, one) for one in chunks.measures):
+            yield said
 
 
 def _lacking_names(claim: Claim, chunks: Chunks, question: frozenset[str]) -> Sequence[str]:
@@ -228,7 +229,7 @@ def _features(
         len(sentence.pairs & chunks[at].pairs) / (len(sentence.pairs) or 1),
         float(min(sum(not any(c.has_form(term) for c in chunks) for term in new), 5)),
         float(min(len(sentence.pairs - chunks.pairs), 20)),
-        float(min(len(_lacking_values(claim, chunks, question)), 3)),
+        float(len(list(islice(_lacking_values(claim, chunks, question), 3)))),
         float(min(len(_lacking_names(claim, chunks, question)), 3)),
         math.log1p(len(sentence.chain)),
         float(ruling.verdict is _STATED) - float(ruling.verdict is _OTHER),

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rag_eval_hooks.text.measures import Measure, agree
+from rag_eval_hooks.text.measures import Measure
 
-__all__ = ["is_derived", "is_stated"]
+__all__ = ["is_derived"]
 
 _MOST: Final = 60  # stated values that are looked at
 _EXACT, _ROUNDED = 1e-6, 0.006  # relative
 _FACTORS: Final = (2, 3, 4, 5, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 _SMALL: Final = 12  # up to here a bare number may count what a text lists
-
-
-def is_stated(said: Measure, stated: Iterable[Measure]) -> bool:
-    """Return whether a quantity, or its number with any unit or none, is stated."""
-    return any(agree(said, one) or said.number == one.number for one in stated)
 
 
 def is_derived(said: Measure, stated: Sequence[Measure]) -> bool:
