@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -101,7 +101,7 @@ def _context_of(value: Any) -> Context:
         metadata, score = scalars(getattr(node, "metadata", None)), getattr(value, "score", None)
         return _context(read(), getattr(node, "node_id", None), _number(score), metadata)
     if isinstance(value, tuple) and len(value) == _PAIR:
-        return _scored(_context_of(value[0]), value[1])
+        return replace(_context_of(value[0]), score=_number(value[1]))
     raise _refusal(value)
 
 
@@ -122,11 +122,6 @@ def _context(text: str, found_id: Any, score: float | None, metadata: dict[str, 
     return Context(text=text, id=name, score=score, metadata=metadata)
 
 
-def _scored(context: Context, score: Any) -> Context:
-    number = _number(score)
-    return Context(text=context.text, id=context.id, score=number, metadata=context.metadata)
-
-
 def _number(value: Any) -> float | None:
     # Rerankers give NumPy numbers, which have this one method in common with ours.
     if value is not None and hasattr(value, "__float__"):
@@ -136,4 +131,4 @@ def _number(value: Any) -> float | None:
 
 
 def _refusal(value: Any) -> TypeError:
-    return TypeError(f"contexts: got {type(value).__name__}; wants texts or documents")
+    return TypeError(f"contexts must be texts or documents, not {type(value).__name__}.")

@@ -154,7 +154,7 @@ class _Quotes:
     def _is_document(self, said: str) -> bool:
         """Return whether an output is most of a document, as a translation that became one."""
         most = 2 * len(said)
-        return any(len(said) <= len(one) <= most and said in one for one in self._documents)
+        return any(said in one and len(one) <= most for one in self._documents)
 
 
 def _families(call: Run) -> Iterator[object]:

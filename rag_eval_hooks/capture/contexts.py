@@ -224,7 +224,9 @@ class _Search:
         """Add short texts, and sources that the answer names and another call was shown."""
         lists = [*self._lists, *(f for f in self._interaction.lists if f.origin is Origin.TEXT)]
         seen = in_prompt_order(placed)
-        if any(p.is_distinctive for p in placed):
+        passages = (*self._documents, *self._sure_tools, *self._unsure_tools)
+        may_be_short = any(not p.is_distinctive for p in passages) or len(lists) > len(self._lists)
+        if may_be_short and any(p.is_distinctive for p in placed):
             seen = _with_short_texts(seen, lists)
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         if not sources:

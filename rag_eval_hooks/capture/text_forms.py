@@ -127,6 +127,8 @@ def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
 
 def is_distinctive(folded: str) -> bool:
     """Return whether finding a folded text in a prompt is no coincidence."""
+    if len(folded) >= DISTINCTIVE:
+        return True
     return width(folded) >= DISTINCTIVE or _SHORT_ROWS.fullmatch(folded) is not None
 
 
