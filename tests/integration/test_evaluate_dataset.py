@@ -45,6 +45,20 @@ def data(folder: Path, rows: int) -> Path:
     return path
 
 
+def evaluate(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    more: dict[str, Any] = {"env": environment(**variables), "cwd": folder, "text": True}
+    return subprocess.run((*COMMAND, *arguments), check=False, capture_output=True, **more)
+
+
+def judged_by(server: JudgeServer, **more: str) -> dict[str, str]:
+    return {
+        "RAG_EVAL_JUDGE": "openai:test-model",
+        "RAG_EVAL_JUDGE_BASE_URL": server.url,
+        "RAG_EVAL_EMBEDDER": "none",
+        **more,
+    }
+
+
 def rows_in(path: Path) -> Counter[str]:
     return Counter(str(row.sample.metadata[ROW_KEY]).split("-")[0] for row in read(path))
 
@@ -139,12 +153,7 @@ def test_a_killed_run_resumes(tmp_path: Path, sign: signal.Signals) -> None:
     path, kills = data(tmp_path, number), size(2, 20)
     output = tmp_path / "d.results.jsonl"
     with JudgeServer() as server:
-        variables = environment(
-            RAG_EVAL_JUDGE="openai:test-model",
-            RAG_EVAL_JUDGE_BASE_URL=server.url,
-            RAG_EVAL_JUDGE_CONCURRENCY="1",
-            RAG_EVAL_EMBEDDER="none",
-        )
+        variables = environment(**judged_by(server, RAG_EVAL_JUDGE_CONCURRENCY="1"))
         command = (*COMMAND, str(path), "--metrics", "ragas.faithfulness")
         killed = 0
         for _ in range(kills):
@@ -175,24 +184,14 @@ def test_failed_rows_are_tried_again(tmp_path: Path) -> None:
             return "no reply of this form"
         return json.dumps(truthful_reply(body))
 
-    def run(server: JudgeServer) -> subprocess.CompletedProcess[str]:
-        variables = environment(
-            RAG_EVAL_JUDGE="openai:test-model",
-            RAG_EVAL_JUDGE_BASE_URL=server.url,
-            RAG_EVAL_EMBEDDER="none",
-        )
-        command = (*COMMAND, str(path), "--metrics", "ragas.faithfulness")
-        return subprocess.run(
-            command, env=variables, cwd=tmp_path, check=False, capture_output=True, text=True
-        )
-
+    command = (str(path), "--metrics", "ragas.faithfulness")
     with JudgeServer(replies=half_broken) as server:
-        first = run(server)
+        first = evaluate(tmp_path, *command, **judged_by(server))
     assert first.returncode == 1
     assert "5 lack a score because a metric failed" in first.stdout
     assert sum(row.score("ragas.faithfulness") is None for row in read(output)) == 5
     with JudgeServer() as server:
-        assert run(server).returncode == 0
+        assert evaluate(tmp_path, *command, **judged_by(server)).returncode == 0
         asked = json.dumps([call.body["messages"] for call in server.calls()])
         again = {row for row in range(number) if f"ferry {row} leave?" in asked}
         assert again == broken
@@ -246,10 +245,8 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
     pytest.importorskip("langchain_core")
     path = data(tmp_path, 12)
     (tmp_path / "ferry_app.py").write_text(CHAIN)
-    command = (*COMMAND, str(path), "--chain", "ferry_app:chain", "--metrics", "lexical")
-    done = subprocess.run(
-        command, env=environment(), cwd=tmp_path, check=False, capture_output=True, text=True
-    )
+    chain = ("--chain", "ferry_app:chain", "--metrics", "lexical")
+    done = evaluate(tmp_path, str(path), *chain)
     assert done.returncode == 0, done.stderr
     rows = list(read(tmp_path / "d.results.jsonl"))
     assert rows_in(tmp_path / "d.results.jsonl") == Counter({str(n): 1 for n in range(12)})
@@ -259,14 +256,7 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
         assert row.sample.question in row.sample.contexts[0].text
         assert row.sample.reference is not None
     assert len(to_frame(rows)) == 12
-    broken = subprocess.run(
-        (*COMMAND, str(path), "-o", "b.jsonl", "--chain", "ferry_app:broken"),
-        env=environment(),
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    broken = evaluate(tmp_path, str(path), "-o", "b.jsonl", "--chain", "ferry_app:broken")
     assert broken.returncode == 1
     assert "12 failed" in broken.stdout
     assert "LookupError: no index" in broken.stderr
