@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.results.estimate import Estimate, mean_of
 from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.select import worst
 from rag_eval_hooks.results.summary import weight_of
 from rag_eval_hooks.score import Cause, NotScored
 
@@ -109,7 +110,7 @@ def _diagnosis(
     shown = set(map(id, hits))
     share = mean_of([float(id(row) in shown) for row in decided], list(map(weight_of, decided)))
     assert share is not None
-    return Diagnosis(rule=rule, share=share, rows=sorted(hits, key=_goodness))
+    return Diagnosis(rule=rule, share=share, rows=worst(hits))
 
 
 def _is_stated(rule: ScoreRule, rows: Sequence[ResultRow], hits: int) -> bool:
@@ -158,7 +159,3 @@ def _side(row: ResultRow, role: str, cuts: Mapping[str, Cuts], is_high: bool) ->
             cut = cuts.get(metric, CUTS)
             return score.normalised >= cut.high if is_high else score.normalised < cut.low
     return None
-
-
-def _goodness(row: ResultRow) -> float:
-    return fmean(score.normalised for score in row.scores.values()) if row.scores else 1.0

@@ -169,36 +169,21 @@ def _usage(rows: Iterable[ResultRow]) -> dict[str, Usage]:
 def as_json(report: ResultReport) -> dict[str, Any]:
     """Return a report as plain types; a sample is its id."""
     first, last = report.times or (None, None)
-    groups = {
-        key: {
-            str(name): {"samples": group.samples, "metrics": group.metrics}
-            for name, group in each.items()
-        }
-        for key, each in report.groups.items()
-    }
     look_at_first = [
-        {
-            "pattern": one.rule.name,
-            "blame": one.rule.blame,
-            "meaning": one.rule.meaning,
-            "advice": one.rule.advice,
-            "share": one.share,
-            "samples": one.rows,
-        }
+        {"pattern": one.rule.name, **_plain(one.rule), "share": one.share, "samples": one.rows}
         for one in report.diagnoses
     ]
     document: dict[str, Any] = _plain(
         {
             "title": report.title,
-            "samples": report.whole.samples,
             "from": first,
             "to": last,
+            **_plain(report.whole),
+            "passed": report.whole.passed,
             "judges": report.judges,
             "skipped": report.skipped,
-            "passed": report.whole.passed,
-            "metrics": report.whole.metrics,
             "labelled": report.labelled,
-            "groups": groups,
+            "groups": report.groups,
             "look_at_first": look_at_first,
             "worst": report.worst[:_WORST],
             "cost": report.total,
@@ -221,6 +206,8 @@ def _plain(value: Any) -> Any:
         return value.sample.sample_id
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, ResultGroup):
+        return {"samples": value.samples, "metrics": _plain(value.metrics)}
     if isinstance(value, MetricSummary):
         return {**_fields(value), **value.counts, "word": value.word}
     if is_dataclass(value):
