@@ -9,10 +9,9 @@ from typing import Any
 from rag_eval_hooks.capture.copied import Message, entries, is_message
 from rag_eval_hooks.capture.rows import LONG_TEXT, lone_row, row_of, table_rows
 from rag_eval_hooks.capture.text_forms import is_distinctive_text
-from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks.sample import Context
 
-__all__ = ["as_json", "found_nothing", "json_in", "main_part", "mapping_in", "rows_in", "texts_in"]
+__all__ = ["found_nothing", "json_in", "main_part", "mapping_in", "rows_in", "texts_in"]
 
 _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
@@ -60,7 +59,7 @@ def _in_text(text: str) -> Rows:
         return
     found: list[tuple[Context, ...]] = []
     if isinstance(held, list):
-        found = list(_in_list(held, _LEVELS, as_json))
+        found = list(_in_list(held, _LEVELS, _as_json))
     elif held is not None and lone_row(held) is None:
         found = list(rows_in(main_part(held)))
     if found:
@@ -97,8 +96,8 @@ def _row(item: Any) -> Context | None:
 
 
 def found_nothing(held: Any) -> bool:
-    """Return whether a reply, as JSON holds it, is but a failure or an empty page."""
-    if not isinstance(held, READABLE_MAPPING):
+    """Return whether a reply in JSON is only a failure or an empty page."""
+    if not isinstance(held, dict):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}
     if left & _ERRORS:
@@ -108,7 +107,7 @@ def found_nothing(held: Any) -> bool:
 
 def _is_nothing(value: Any) -> bool:
     """Return whether a value is empty, or the number of an empty page."""
-    if isinstance(value, READABLE_MAPPING):
+    if isinstance(value, dict):
         return all(map(_is_nothing, value.values()))
     if isinstance(value, list | str):
         return not value
@@ -117,24 +116,23 @@ def _is_nothing(value: Any) -> bool:
 
 def main_part(held: Any) -> Any:
     """Return a reply, as JSON holds it, without the counts and pages beside its documents."""
-    if not isinstance(held, READABLE_MAPPING) or not _holds_documents(held):
+    if not isinstance(held, dict) or not _holds_documents(held):
         return held
-    kept = (key for key, value in held.items() if not isinstance(value, READABLE_MAPPING))
-    deep = (key for key, value in held.items() if isinstance(value, READABLE_MAPPING))
-    parts = {key: main_part(held[key]) for key in deep if _holds_documents(held[key])}
-    return {key: held[key] for key in kept} | parts
+    parts = {key: value for key, value in held.items() if not isinstance(value, dict)}
+    deep = (key for key, value in held.items() if isinstance(value, dict))
+    return parts | {key: main_part(held[key]) for key in deep if _holds_documents(held[key])}
 
 
 def _holds_documents(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) >= LONG_TEXT
-    if isinstance(value, READABLE_MAPPING):
+    if isinstance(value, dict):
         return any(map(_holds_documents, value.values()))
     return isinstance(value, list) and any(_is_hit(v) or _holds_documents(v) for v in value)
 
 
 def _is_hit(item: Any) -> bool:
-    return isinstance(item, READABLE_MAPPING) and row_of(item) is not None
+    return isinstance(item, dict) and row_of(item) is not None
 
 
 def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
@@ -142,8 +140,8 @@ def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
     if isinstance(value, str):
         yield value
         value = json_in(value)
-    if isinstance(value, (*READABLE_MAPPING, list, tuple)) and depth:
-        for item in value.values() if isinstance(value, READABLE_MAPPING) else value:
+    if isinstance(value, dict | list | tuple) and depth:
+        for item in value.values() if isinstance(value, dict) else value:
             yield from texts_in(item, depth - 1)
 
 
@@ -161,11 +159,11 @@ def json_in(text: str) -> list[Any] | dict[str, Any] | None:
 def mapping_in(value: object) -> dict[str, Any] | None:
     """Return a mapping as JSON holds it; None for other values, and for what JSON cannot hold."""
     try:
-        return json.loads(json.dumps(value)) if isinstance(value, READABLE_MAPPING) else None
+        return json.loads(json.dumps(value)) if isinstance(value, dict) else None
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def as_json(value: Any) -> str:
+def _as_json(value: Any) -> str:
     """Return a value as JSON, with its letters as they are."""
     return json.dumps(value, ensure_ascii=False)
