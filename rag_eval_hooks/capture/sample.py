@@ -71,18 +71,7 @@ def assemble(
     answer = answer_of(interaction)
     question, question_source = question_of(interaction)
     contexts, source = find_contexts(interaction, answer)
-    golden = Sample(
-        question=question,
-        reference=_text(given, "reference"),
-        question_id=_text(given, "question_id"),
-        metadata={
-            key: value
-            for key, value in given.items()
-            if key not in OWN_KEYS and key not in _FRAMEWORK_KEYS
-        },
-    )
-    if with_golden is not None:
-        golden = with_golden(golden)
+    golden = _with_reference(question, given, with_golden)
     metadata = _queries(texts, interaction, question)
     if earlier := stages(interaction, contexts):
         metadata["retrieved"] = texts.stages("metadata.retrieved", earlier, max_contexts)
@@ -109,6 +98,18 @@ def assemble(
         response_id=_response_id(interaction, answer),
         ended_at=root.end,
     )
+
+
+def _with_reference(question: str, given: Mapping[str, Any], with_golden: Golden | None) -> Sample:
+    """Return a sample of a question with its reference: the application's, else a golden one."""
+    known = (*OWN_KEYS, *_FRAMEWORK_KEYS)
+    own = Sample(
+        question=question,
+        reference=_text(given, "reference"),
+        question_id=_text(given, "question_id"),
+        metadata={key: value for key, value in given.items() if key not in known},
+    )
+    return own if with_golden is None else with_golden(own)
 
 
 def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
