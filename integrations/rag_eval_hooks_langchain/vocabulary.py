@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.capture.copied import Message, Prompt, Update
+from rag_eval_hooks.capture.copied import FormattedPrompt, Message, Update
 from rag_eval_hooks.capture.snapshots import Copier, Form
 from rag_eval_hooks.context import scalars, score_in
 from rag_eval_hooks.sample import Context
@@ -76,7 +76,7 @@ def _prompt(copier: Copier, prompt: Any, depth: int) -> Any:
     messages = copier.of(messages, depth - 1)
     if last is not None and (not messages or last.messages is messages):
         return last
-    return copier.remember(prompt, Prompt(messages))
+    return copier.remember(prompt, FormattedPrompt(messages))
 
 
 def _command(copier: Copier, command: Any, depth: int) -> Any:

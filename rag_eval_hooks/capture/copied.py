@@ -1,7 +1,7 @@
 """Records that copies hold beside plain values, their entries, and choices of the application.
 
-An integration makes `Context`, `Message`, `Prompt` and `Update` of its framework's objects. Models
-and dataclasses of an application are copied as `Record`.
+An integration makes `Context`, `Message`, `FormattedPrompt` and `Update` of its framework's
+objects. Models and dataclasses of an application are copied as `Record`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = [
     "FRAMEWORK",
     "PAIR",
     "Failed",
+    "FormattedPrompt",
     "Message",
-    "Prompt",
     "Read",
     "Update",
     "block_text",
@@ -74,7 +74,7 @@ class Message:
 
 
 @dataclass(slots=True, eq=False)
-class Prompt:
+class FormattedPrompt:
     """Copy of a formatted prompt."""
 
     messages: Sequence[Message]
@@ -88,7 +88,7 @@ class Update:
     hands_over: bool = False
 
 
-FRAMEWORK: Final = (Context, Message, Prompt, Update)
+FRAMEWORK: Final = (Context, Message, FormattedPrompt, Update)
 """Copies of a framework's own objects."""
 
 

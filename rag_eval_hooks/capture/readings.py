@@ -14,8 +14,8 @@ from typing import Any, Final
 from rag_eval_hooks.capture.copied import (
     FRAMEWORK,
     PAIR,
+    FormattedPrompt,
     Message,
-    Prompt,
     Read,
     block_text,
     entries,
@@ -69,7 +69,7 @@ def question_of(value: Any, keys: Sequence[str] = QUESTION_KEYS) -> str | None:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, Prompt):
+    if isinstance(value, FormattedPrompt):
         return question_of(value.messages)
     if isinstance(value, Message):
         return typed_text(value.content)
@@ -125,7 +125,7 @@ def texts_in_input(value: Any, depth: int = _INPUT_LEVELS) -> Iterator[str]:
             yield value
         return
     parts: Sequence[Any] = ()
-    if isinstance(value, Prompt):
+    if isinstance(value, FormattedPrompt):
         parts = value.messages
     elif isinstance(value, Message):
         parts = [block_text(value.content)]
