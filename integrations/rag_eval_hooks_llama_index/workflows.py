@@ -93,8 +93,9 @@ def start_fields(workflow: Any) -> tuple[str, ...]:
 
 def is_given_input(arguments: Mapping[str, Any]) -> bool:
     """Return whether the arguments of a workflow's run may hold a question."""
-    given = {**arguments, **(arguments.get("kwargs") or {})}
-    return any(isinstance(one, str | Event | ChatMessage | list) and one for one in given.values())
+    kwargs, event = arguments.get("kwargs") or {}, live_fields(arguments.get("start_event"))
+    given = {**arguments, **kwargs, **event}
+    return any(isinstance(one, str | ChatMessage | list) and one for one in given.values())
 
 
 def live_fields(event: Any) -> dict[str, Any]:
