@@ -137,7 +137,7 @@ class RunHandler(BaseCallbackHandler):
 
     def _note_outermost(self, run: Run, event: Mapping[str, Any]) -> None:
         interaction = run.interaction
-        interaction.framework = interaction.framework or FRAMEWORK
+        interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
         interaction.passed = self is not SWITCH.get()
         run.facts = models.agent_facts(run.name, event.get("metadata") or {})
         if run.parent is None and isinstance(event["run_id"], UUID):

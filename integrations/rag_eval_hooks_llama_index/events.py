@@ -101,7 +101,8 @@ class Events:
         run = self._recorder.start(span_id, parent, self._kind(role, parent), name, *root)
         if run is None:
             return
-        run.interaction.framework = run.interaction.framework or FRAMEWORK
+        if run.outermost:
+            run.interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
         self._instrumentors.note(run, openinference_span)
         self._describe(run, role, arguments, instance)
         self._defer_arguments(run, role, arguments, instance)

@@ -131,8 +131,7 @@ class Endings:
         if not has_retrieved(interaction, answer_of(interaction)):
             return False
         # A retrieval outside of it has the texts of its steps undivided and with metadata.
-        is_joined = interaction.framework in self._by_hand.everywhere
-        return not (is_joined and self._by_hand.was_shown(interaction))
+        return not (interaction.is_joinable and self._by_hand.was_shown(interaction))
 
     def _pass_over(self, interaction: Interaction) -> None:
         self._by_hand.add(interaction)
@@ -149,8 +148,7 @@ class Endings:
         # The calls by hand tell what to do about a model that was shown retrieved documents, and
         # a model that is called alone may rewrite the question for a retriever.
         is_alone = interaction.root.kind is RunKind.MODEL
-        may_be_joined = is_alone and interaction.framework in self._by_hand.everywhere
-        if self._warned_unretrieved or may_be_joined:
+        if self._warned_unretrieved or (is_alone and interaction.is_joinable):
             return
         if not self._by_hand.was_shown(interaction):
             self._warned_unretrieved = True

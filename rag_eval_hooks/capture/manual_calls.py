@@ -290,7 +290,7 @@ class ManualCalls:
         retrievals = request.retrievals
         self._retrievals = [one for one in self._retrievals if one not in retrievals]
         parts = [*request.calls, *retrievals]
-        if not all(part.interaction.framework in self.everywhere for part in parts):
+        if not all(part.interaction.is_joinable for part in parts):
             self._incidents.count(_ADVICE)
             return
         first = min(call.root.start for call in parts)

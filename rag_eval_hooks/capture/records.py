@@ -293,8 +293,8 @@ class Interaction:
     place: Place | None = None
     # The handler was passed to this very request, which then is no step of a larger one.
     passed: bool = False
-    # The framework whose run its root is.
-    framework: str = ""
+    # Every run of its framework was captured when it started: calls by hand can be joined.
+    is_joinable: bool = False
     # Its own, which come before those of a handler.
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.

@@ -159,6 +159,19 @@ def test_one_question_is_one_interaction(
     assert any("chat" in line for line in world.seen()[0].spans)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_calls_made_while_everything_is_captured_are_joined_after_it(seed: int) -> None:
+    """Capture may be taken back before the calls are joined."""
+    world = World()
+    RagEvalCallbackHandler.enable(world.evals)
+    one = random_request(random.Random(seed))
+    invoke(Desk([one]), one, one_text)
+    RagEvalCallbackHandler.disable()
+    assert captured(world) == [one]
+    assert world.evals.stats().incidents == {}
+    world.close()
+
+
 @pytest.mark.parametrize("spans", ["own", "none", "one"])
 @pytest.mark.parametrize("way", size([stream, astream], [*SYNC[:2], *ASYNC]))
 def test_requests_at_once_are_never_mixed(way: Way, spans: str, world: World) -> None:
