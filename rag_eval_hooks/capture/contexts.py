@@ -231,12 +231,15 @@ class _Search:
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         if not sources:
             return seen
-        known = {fold(context.text) for context in seen}
-        missing = [p for p in sources if not any(text in known for _, text in p.forms)]
-        shown = Prompts(self._calls.others).place(missing)
-        added = [shown[p].context for p in missing if p in shown]
-        short = [p.context for p in missing if not p.is_distinctive]
-        return _once((*seen, *added, *short))
+        known = {fold(context.text): n for n, context in enumerate(seen)}
+        at = {p: next((known[text] for _, text in p.forms if text in known), None) for p in sources}
+        shown = Prompts(self._calls.others).place([p for p in sources if at[p] is None])
+        items = [
+            (at[p], shown[p].context if p in shown else p.context)
+            for p in sources
+            if at[p] is not None or p in shown or not p.is_distinctive
+        ]
+        return _once(_merged(seen, items))
 
     def _guesses(self, origin: Origin) -> list[Passage]:
         """Return texts of steps that may have been retrieved where no surer text was shown.
@@ -339,14 +342,27 @@ def _with_short_texts(
     """
     places = {fold(context.text): n for n, context in enumerate(seen)}
     beside = (f for f in reversed(lists) if any(fold(c.text) in places for c in f.contexts))
-    groups: list[list[Context]] = [[context] for context in seen]
+    found = next(beside, None)
+    items = [(fold(c.text), c) for c in _once(found.contexts)] if found is not None else []
+    short = [(t, c) for t, c in items if t in places or (t and not is_distinctive(t))]
+    return _merged(seen, [(places.get(text), context) for text, context in short])
+
+
+def _merged(
+    seen: Sequence[Context], items: Iterable[tuple[int | None, Context]]
+) -> tuple[Context, ...]:
+    """Add items without a place among the seen contexts behind the item before them.
+
+    Leading items stand before the first item with a place, or last if none has one.
+    """
+    groups = [[context] for context in seen]
     leading: list[Context] = []
     group = leading
-    for context in _once(found.contexts) if (found := next(beside, None)) is not None else ():
-        text = fold(context.text)
-        if text in places:
-            group = groups[places[text]]
-            group[:0], leading = leading, []
-        elif text and not is_distinctive(text):
+    for place, context in items:
+        if place is None:
             group.append(context)
-    return tuple(context for group in groups for context in group)
+            continue
+        group, first = groups[place], group
+        if first is leading:
+            group[:0], leading = leading, []
+    return tuple(context for group in (*groups, leading) for context in group)

@@ -319,6 +319,19 @@ def test_source_too_short_to_be_searched_counts(seed: int) -> None:
 
 
 @varied
+def test_source_of_a_call_that_no_prompt_quotes_keeps_its_place(seed: int) -> None:
+    drawn = Variation(seed)
+    texts, part, answer = drawn.passages(3), drawn.sentence(), drawn.sentence()
+    quoted, number = seed % 3, f"{drawn.chance.randint(100, 999)}."
+    replies = [part if n == quoted else number for n in range(3)]
+    parts = [asked(f"From {t}", r, t) for t, r in zip(texts, replies, strict=True)]
+    story = told([gave(*texts), *parts], answer)
+    story.recorder.documents(story.root, [Context(text=t) for t in texts], Origin.SOURCES)
+    story.asked("whole", " ".join(replies), answer)
+    assert story.contexts(answer) == texts
+
+
+@varied
 def test_window_around_a_sentence_is_the_context_that_is_shown(seed: int) -> None:
     drawn = Variation(seed)
     sentences = [drawn.sentence() for _ in range(5)]
@@ -514,14 +527,18 @@ def test_short_input_that_nothing_was_given_is_not_the_question(seed: int) -> No
 
 
 @varied
-def test_summary_that_quotes_the_answer_is_not_the_answer(seed: int) -> None:
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_text_around_the_answer_is_the_answer_unless_its_model_was_shown_it(
+    seed: int, is_shown: bool
+) -> None:
     drawn = Variation(seed)
     answer, document = drawn.passages(2)
-    summary = f"{drawn.name()}: {answer}"
-    events = [gave(document), asked(document, answer), asked(answer, summary, "memory")]
+    longer = f"{drawn.name()}: {answer}"
+    prompt = f"{document} {answer}" if is_shown else f"{drawn.name()} {document}"
+    events = [gave(document), asked(document, answer), asked(prompt, longer, "last")]
     interaction = ended(events, answer)
-    interaction.candidates = interaction.written = (summary,)
-    assert answer_of(interaction) == answer
+    interaction.candidates = interaction.written = (longer,)
+    assert answer_of(interaction) == (answer if is_shown else longer)
 
 
 # Masked and rewritten texts.
