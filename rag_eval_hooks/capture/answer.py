@@ -83,10 +83,28 @@ def _report(interaction: Interaction) -> str | None:
         held = [one for one in distinct if one in text and one != text]
         parts = [one for one in held if not any(one in o for o in held if o != one)]
         if text in distinct:
-            continue
-        if len(parts) > 1 and 2 * sum(map(len, parts)) >= len(text):
+            if _is_written_anew(text, interaction):
+                return text
+        elif len(parts) > 1 and 2 * sum(map(len, parts)) >= len(text):
             return text
     return None
+
+
+def _is_written_anew(text: str, interaction: Interaction) -> bool:
+    """Return whether a model wrote the root's text into a longer one from the same sources.
+
+    What quotes an answer, such as a summary, was shown it.
+    """
+    root = fold(interaction.root.text or "")
+    if not is_distinctive(root) or root not in fold(text):
+        return False
+    calls = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+    return any(
+        call.text == text
+        and root not in fold(" ".join(call.prompt))
+        and _is_grounded(call, interaction, calls)
+        for call in calls
+    )
 
 
 def holds_reply(text: str, call: Run) -> bool:
