@@ -29,7 +29,7 @@ from llama_index.core.query_engine import (
 from llama_index.core.question_gen.types import SubQuestion
 from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.core.tools import FunctionTool, QueryEngineTool
+from llama_index.core.tools import QueryEngineTool
 from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine, insert
@@ -45,7 +45,6 @@ from tests.matrix.llama_index.kit import (
 from tests.matrix.shape import Shape
 
 SHORT = "short intermediate answers"
-TOOLS = "sync function tools"
 
 
 def mode(name: str) -> Callable[[Texts], Asked]:
@@ -110,35 +109,6 @@ def two_tools(texts: Texts) -> Asked:
     agent = FunctionAgent(tools=tools, llm=steps(*calls, answer))
     shown = [sheet for asked, _ in parts.values() for sheet in best(texts, asked, 1)]
     return Asked(agent, question, shown, answer)
-
-
-def function_tool(texts: Texts, search: Callable[[str], str]) -> Asked:
-    """An agent with a sync function as its tool."""
-    question, answer = texts.question(5), texts.answer(5)
-    query = f"the {texts.names[5]}"
-    tool = FunctionTool.from_defaults(search, name="search", description="Searches the sheets.")
-    agent = FunctionAgent(tools=[tool], llm=steps(pick("search", query=query), answer))
-    return Asked(agent, question, best(texts, query), answer)
-
-
-def around_engine(texts: Texts) -> Asked:
-    """The tool asks a query engine."""
-    engine = over(texts).as_query_engine(llm=model(default=texts.answer(5)), similarity_top_k=2)
-
-    def search(query: str) -> str:
-        return str(engine.query(query))
-
-    return function_tool(texts, search)
-
-
-def around_retriever(texts: Texts) -> Asked:
-    """The tool asks a retriever."""
-    retriever = over(texts).as_retriever(similarity_top_k=2)
-
-    def search(query: str) -> str:
-        return "\n\n".join(node.get_content() for node in retriever.retrieve(query))
-
-    return function_tool(texts, search)
 
 
 def masked(texts: Texts) -> Asked:
@@ -284,8 +254,6 @@ def shapes(seed: int) -> list[Shape]:
         app(SHORT, "accumulate", mode("accumulate"), seed, both),
         app(SHORT, "SubQuestionQueryEngine", sub_questions, seed, ("query",)),
         app(SHORT, "FunctionAgent, two engines", two_tools, seed, ("run",)),
-        app(TOOLS, "function around an engine", around_engine, seed, ("run",)),
-        app(TOOLS, "function around a retriever", around_retriever, seed, ("run",)),
         app("text that a postprocessor rewrites", "PIINodePostprocessor", masked, seed, both),
         app("rows", "SQLTableRetrieverQueryEngine", rows, seed, both),
         app("answer that is no text", "chat response around a response", nested, seed, chats),
