@@ -142,7 +142,10 @@ def todos(texts: Texts) -> Case:
 
 
 def research(texts: Texts) -> Case:
-    """A search that a model summarises inside the tool, then a note: open_deep_research."""
+    """A search that a model summarises inside the tool, then a note: open_deep_research.
+
+    The summary is a model's words, and the page is in no event: no sample.
+    """
     question, answer = texts.question(5), texts.answer(5)
     query = f"the {texts.names[5]}"
     summary = f"Summary of what was read: {texts.sheets[5]} Nothing else is of any use here."
@@ -159,9 +162,7 @@ def research(texts: Texts) -> Case:
         tool_call("take_note", note=f"I have read enough about {query} and can write it down."),
         answer,
     )
-    chain = create_agent(chat, [web_search, take_note])
-    shown = f"Results:\n\n--- SOURCE 1 ---\nURL: https://example.org/5\n\nSUMMARY:\n{summary}"
-    return Case(chain, asks(question), question, [shown], answer)
+    return Case(create_agent(chat, [web_search, take_note]), asks(question))
 
 
 def memory(texts: Texts) -> Case:
