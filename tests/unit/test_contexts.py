@@ -497,6 +497,27 @@ def test_tool_of_unknown_kind_counts_for_what_the_answer_takes(seed: int) -> Non
 
 
 @varied
+def test_text_of_a_tool_that_its_own_model_wrote_is_no_evidence(seed: int) -> None:
+    drawn = Variation(seed)
+    page, said = drawn.passages(2)
+
+    def call(found: str) -> Callable[[Story], None]:
+        def look_up(story: Story) -> None:
+            run = story.run("search", story.root, RunKind.TOOL)
+            model = story.run("inner", run, RunKind.MODEL)
+            model.prompt, model.text = (drawn.sentence(),), said
+            story.recorder.end(model)
+            story.recorder.documents(run, [Context(text=found)], Origin.TEXT)
+            story.recorder.end(run)
+
+        return look_up
+
+    for text, is_evidence in ((f"{drawn.short()}: {said}", False), (f"{page} {page}", True)):
+        events = [call(text), asked(f"{text}\n{drawn.question()}", said)]
+        assert has_retrieved(ended(events, said), said) is is_evidence
+
+
+@varied
 def test_earlier_turn_is_evidence_if_the_answer_takes_from_it(seed: int) -> None:
     drawn = Variation(seed)
     document, before = drawn.passages(2)
