@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, tool
 
 from rag_eval_hooks import Sample, Status
@@ -31,6 +33,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.world import World
 from tests.support.langchain_requests import texts
+from tests.support.variation import Variation, seeds
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
@@ -58,6 +61,11 @@ class Table:
         raise ValueError("ambiguous")
 
     __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass
+class Holder:
+    held: Any
 
 
 @tool(response_format="content_and_artifact")
@@ -92,6 +100,30 @@ def test_an_artifact_that_cannot_be_asked_is_no_incident(world: World) -> None:
     sample = run_agent(world, rows)
     assert texts(sample) == [rows.invoke({"query": QUESTION})]
     assert sample.answer == REPLY
+    assert not world.evals.stats().incidents
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_tool_given_an_object_that_is_not_read_counts_no_incident(world: World, seed: int) -> None:
+    drawn = Variation(seed)
+    given: Any = Table()
+    for _ in range(drawn.chance.randint(0, 3)):
+        given = drawn.chance.choice([[given], {drawn.name(): given}, Holder(given)])
+
+    @tool
+    def finder(query: str, handle: Any) -> str:
+        """Finds."""
+        return drawn.passage()
+
+    def chain(question: str) -> str:
+        found = finder.invoke({"query": question, "handle": given})
+        reply = Chat(reply=lambda messages: REPLY).invoke(f"{found}\n{question}")
+        return str(reply.content)
+
+    question = drawn.question()
+    RunnableLambda(chain).invoke(question, config(world))
+    (seen,) = world.seen()
+    assert (seen.sample.question, seen.sample.answer) == (question, REPLY)
     assert not world.evals.stats().incidents
 
 
