@@ -82,7 +82,7 @@ def oldest(session: nox.Session, framework: str) -> None:
     """Run the capture matrix on the oldest versions that are served."""
     session.install("-q", "-r", f"tests/oldest-{framework}.txt")
     files = LANGCHAIN if framework == "langchain" else llama_index_tests()
-    matrix(session, "--long", "tests/matrix", *files)
+    matrix(session, "tests/matrix", *files, *session.posargs)
 
 
 @nox.session
@@ -101,7 +101,7 @@ def newest(session: nox.Session) -> None:
     frameworks = ("langchain", "langchain-classic", "langgraph", "llama-index-core")
     session.install("-q", "-r", "tests/middle-llama-index.txt")
     session.install("-q", "--upgrade", *frameworks)
-    matrix(session, "--long", "tests/matrix", *LANGCHAIN, *llama_index_tests())
+    matrix(session, "tests/matrix", *LANGCHAIN, *llama_index_tests(), *session.posargs)
 
 
 @nox.session
