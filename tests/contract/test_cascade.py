@@ -56,7 +56,6 @@ VERDICTS = st.builds(Verdict, st.just(False), sure=st.booleans())
 def test_only_what_is_doubtful_is_sent_on(
     rows: list[tuple[Support, Verdict, Verdict]],
 ) -> None:
-    """Unsure verdicts are the second's; each says who gave it."""
     support, agreement, found = zip(*rows, strict=True)
     script = Findings(answer_support=support, answer_agreement=agreement, entities_found=found)
     model = Model(yes)
@@ -75,7 +74,6 @@ def test_only_what_is_doubtful_is_sent_on(
 
 
 async def test_the_floor_sends_its_share() -> None:
-    """Of sure verdicts a random part is judged twice, and the same part every time."""
     count, floor = 3000, 0.1
     script = Findings(
         answer_support=(Support((False,)),) * count,
@@ -95,7 +93,6 @@ async def test_the_floor_sends_its_share() -> None:
 
 @pytest.mark.parametrize("error", [JudgeError("down"), ValueError("of the user's own")])
 async def test_a_second_judge_that_fails_takes_nothing(error: Exception) -> None:
-    """The first judge's verdicts stand, unsure ones as unsure; only what it lacks is absent."""
     script = Findings(
         answer_support=(Support((False,), verdict=ClaimVerdict.UNSURE), Support((True,))),
         answer_agreement=(Verdict(True), Verdict(True)),
@@ -114,7 +111,6 @@ async def test_a_second_judge_that_fails_takes_nothing(error: Exception) -> None
 
 @pytest.mark.parametrize("error", [JudgeError("no model"), ValueError("of the user's own")])
 async def test_a_first_judge_that_fails_is_replaced(error: Exception) -> None:
-    """The second judge makes everything, and the verdicts are its own."""
     cascade = Cascade(ScriptedJudge(error=error), Model(yes))
     findings = await task_of(2).by(cascade)
     assert made(findings.answer_support) == (Support((True,), reason="model"),) * 2
@@ -130,7 +126,6 @@ def outcome_of(make: Callable[[], Cascade | ScriptedJudge]) -> Score:
 
 
 def test_a_score_says_who_gave_it() -> None:
-    """The first alone, or both; and each claim in the explanation."""
     claims = Findings(answer_claims=("a", "b", "c"))
     sure = claims.merged(Findings(answer_support=(Support((True,)),) * 3))
     doubt = (Support((False,), verdict=ClaimVerdict.UNSURE), *(Support((True,)),) * 2)
@@ -148,7 +143,6 @@ def test_a_score_says_who_gave_it() -> None:
 
 
 def test_judges_are_named_as_in_the_settings() -> None:
-    """Names are resolved at start-up, a wrong one is refused, and what no rules make is asked."""
     sample = Sample(
         question="How long is the bridge?",
         contexts=("The bridge is 40 metres long.",),  # type: ignore[arg-type]

@@ -20,7 +20,6 @@ FAR = replace(LONG_VERIFY, chunks=(LONG_VERIFY.chunks[0], *LONG_VERIFY.chunks[2:
 
 @pytest.mark.parametrize("kind", [*VERIFY_PARTS, *AGREEMENTS])
 async def test_long_contexts_are_verified_in_parts(kind: Finding) -> None:
-    """Parts of two chunks are asked about at once and give what one call would have given."""
     chat = BrainChat()
     task = replace(LONG_VERIFY, wanted=frozenset({kind}))
     whole = await task.by(LLMJudge(BrainChat()))
@@ -31,7 +30,6 @@ async def test_long_contexts_are_verified_in_parts(kind: Finding) -> None:
 
 
 async def test_a_claim_spread_over_parts_is_found_together() -> None:
-    """A claim whose halves stand in different parts is asked about by these chunks alone."""
     chat = BrainChat()
     findings = await FAR.by(LLMJudge(chat, verify_tokens=60))
     assert [found.together for found in made(findings.answer_support)] == [True, False]
@@ -43,7 +41,6 @@ async def test_a_claim_spread_over_parts_is_found_together() -> None:
 
 
 async def test_a_half_of_a_claim_is_not_the_claim() -> None:
-    """A claim of which only one half stands anywhere is not asked about again."""
     chat = BrainChat()
     chunks = LONG_VERIFY.chunks[:1] + LONG_VERIFY.chunks[2:3]
     findings = await replace(FAR, chunks=chunks).by(LLMJudge(chat, verify_tokens=60))
@@ -53,7 +50,6 @@ async def test_a_half_of_a_claim_is_not_the_claim() -> None:
 
 @pytest.mark.parametrize("kind", VERIFY_PARTS)
 async def test_a_part_that_fails_leaves_no_half_verdict(kind: Finding) -> None:
-    """Support by some of the parts is no support; chunks of a failed part are unsure."""
 
     def first_only(reply: Reply) -> Reply:
         return reply if next(calls, None) else {}
@@ -70,7 +66,6 @@ async def test_a_part_that_fails_leaves_no_half_verdict(kind: Finding) -> None:
 
 
 async def test_a_claim_that_stays_open_is_not_unsupported() -> None:
-    """A spread claim whose last request gets no reply is unsure."""
 
     def no_joint(reply: Reply) -> Reply:
         rows = reply["answer_support"]
@@ -81,7 +76,6 @@ async def test_a_claim_that_stays_open_is_not_unsupported() -> None:
 
 
 async def test_an_entity_in_any_part_is_found() -> None:
-    """An entity is found by the part that holds it, and missing only if no part does."""
     task = replace(
         LONG_VERIFY,
         wanted=frozenset({Finding.ENTITIES_FOUND}),

@@ -102,7 +102,6 @@ def bare(outcome: Any) -> Any:
 def test_a_metric_is_the_same_alone_and_in_any_set(
     sample: Sample, chosen: set[int], data: st.DataObject
 ) -> None:
-    """Same value and explanation, and all of its prompts are among those of the set."""
     metrics = tuple(ALL_METRICS[at] for at in sorted(chosen))
     together, prompts = evaluated(sample, metrics)
     metric = data.draw(st.sampled_from(metrics))

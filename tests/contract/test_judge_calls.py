@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_eval_hooks import NotScored, RagEval, Score
-from rag_eval_hooks.findings import Finding, Support
+from rag_eval_hooks import NotScored, RagEval
+from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts.elements import NOT_QUOTED
-from tests.servers.brain import prompt_data, truthful_reply
+from tests.servers.brain import prompt_data
 from tests.servers.judge_server import JudgeServer
 from tests.servers.prefix_cache import PrefixCache
 from tests.servers.samples import VERIFY
@@ -39,7 +39,6 @@ SUPPORT = frozenset({Finding.ANSWER_SUPPORT})
 @settings(max_examples=40, deadline=None)
 @given(claims=st.integers(0, 34), agreeing=st.booleans())
 def test_no_call_is_about_more_than_ten_claims(claims: int, agreeing: bool) -> None:
-    """Claims are divided evenly, and each is asked about once."""
     kind = Finding.ANSWER_AGREEMENT if agreeing else Finding.ANSWER_SUPPORT
     texts = tuple(f"boat {number} left" for number in range(claims))
     chat = BrainChat()
@@ -64,7 +63,6 @@ def forged(*claims: str) -> Any:
 
 
 async def test_a_forged_quote_is_asked_for_once_more() -> None:
-    """Only its own claim is asked about again; a good quote then leaves no trace."""
     chat = BrainChat([forged("a2"), right])
     findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat))
     assert [list(prompt_data(body(p))["answer_claims"]) for p in chat.prompts] == [
@@ -77,7 +75,6 @@ async def test_a_forged_quote_is_asked_for_once_more() -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2, 3, 5])
 async def test_a_quote_that_stays_forged_is_a_warning(attempts: int) -> None:
-    """The verdict is taken after one more ask, with a warning that the score carries."""
     chat = BrainChat([forged("a1")])
     findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat, attempts=attempts))
     assert len(chat.prompts) == min(attempts, 2)
@@ -86,41 +83,8 @@ async def test_a_quote_that_stays_forged_is_a_warning(attempts: int) -> None:
     assert [one.supported for one in findings.answer_support] == [True, False]
 
 
-async def test_every_verdict_has_its_grounds() -> None:
-    """Quote, reason and verdict of the reply stand on the finding."""
-    findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(BrainChat()))
-    assert not isinstance(findings.answer_support, NotScored)
-    first, second = findings.answer_support
-    assert first == Support(
-        (True, False, False), reason="it stands there", quote=VERIFY.answer_claims[0]
-    )
-    assert (second.verdict, second.probability) == ("not_stated", None)
-
-
-def contradicted(request: Any) -> str:
-    """The truthful reply, but that what stands nowhere is contradicted."""
-    text = json.dumps(truthful_reply(request))
-    return text.replace('"not_stated"', '"contradicted"')
-
-
-def test_contradiction_reaches_the_score() -> None:
-    """A verdict "contradicted" is kept apart from "not stated"."""
-    sample = samples(1)[0]
-    shares = []
-    for replies in (None, contradicted):
-        with JudgeServer(replies=replies) as server:
-            judge = OpenAIJudge("m", base_url=server.url, api_key="k", attempts=1)
-            with RagEval(["ragas.faithfulness"], judge=judge, embedder="none") as evals:
-                outcome = evals.evaluate(replace(sample, answer=f"{sample.answer} Cows fly."))
-        assert isinstance(outcome["ragas.faithfulness"], Score)
-        shares.append(outcome["ragas.faithfulness"].parts)
-    assert shares[0]["contradicted"] == shares[1]["not_stated"] == 0
-    assert shares[0]["not_stated"] == shares[1]["contradicted"] > 0
-
-
 @pytest.mark.parametrize("stagger", [True, False])
 def test_a_prompt_cache_serves_the_contexts(stagger: bool) -> None:
-    """Staggered, the contexts are paid once and served to all later calls; else each pays."""
     sample = samples(1)[0]
     with JudgeServer(latency=0.15, cache=PrefixCache()) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
@@ -135,11 +99,3 @@ def test_a_prompt_cache_serves_the_contexts(stagger: bool) -> None:
     assert len(formats) == 1
     # The first round asks for two relevances and four grades at once.
     assert served.count(False) == (1 if stagger else 6)
-
-
-async def test_a_first_call_that_fails_holds_nothing_up() -> None:
-    """The others are made, and each finding is right or absent for its own reason."""
-    chat = BrainChat([KeyError("of the user's own"), right])
-    with pytest.raises(KeyError):
-        await VERIFY.by(LLMJudge(chat))
-    assert len(chat.prompts) == len(VERIFY.wanted)

@@ -10,12 +10,10 @@ import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import UNREAD, Finding, GEval, Rating, Stance, Verdict
-from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, ReplyError
+from rag_eval_hooks.prompts import SPECS, ReplyError
 from rag_eval_hooks.sample import Field
-from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.score import Cause, NotScored
 from tests.servers.brain import prompt_data
 from tests.servers.samples import DECOMPOSE, GRADE, RATE, VERIFY, WHOLE_VERIFY, verdicts
 from tests.support.brain_chat import USED, BrainChat, Reply, body, right, verify, without
@@ -30,7 +28,6 @@ ALL = JudgeTask(
 
 
 async def test_every_finding_has_calls_of_its_own() -> None:
-    """Reference claims and entities share one, grades have one for each template."""
     chat = BrainChat()
     findings = await ALL.by(LLMJudge(chat))
     pair = ["reference_claims", "entities"]
@@ -43,7 +40,6 @@ async def test_every_finding_has_calls_of_its_own() -> None:
 
 @pytest.mark.parametrize("kind", sorted(ALL.wanted))
 async def test_a_prompt_shows_what_its_definition_allows(kind: Finding) -> None:
-    """Every text of the sample that the finding's row does not name is absent."""
     marks = {name: f"{name}mark" for name in Field}
     task = replace(
         ALL,
@@ -60,27 +56,11 @@ async def test_a_prompt_shows_what_its_definition_allows(kind: Finding) -> None:
     assert shown == (allowed | {Field.QUESTION} if Field.CONTEXTS in allowed else allowed)
 
 
-async def test_a_verification_holds_one_verdict_per_item() -> None:
-    """Items keep their order."""
-    findings = await WHOLE_VERIFY.by(LLMJudge(BrainChat()))
-    found = {kind: verdicts(getattr(findings, kind.value)) for kind in WHOLE_VERIFY.wanted}
-    assert found == {
-        Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
-        Finding.REFERENCE_SUPPORT: [(True, False, False), (False, False, True)],
-        Finding.ANSWER_AGREEMENT: [True, False],
-        Finding.REFERENCE_AGREEMENT: [True, False],
-        Finding.RELEVANCE: [True, False, False],
-        Finding.RELEVANCE_TO_ANSWER: [True, False, False],
-        Finding.ENTITIES_FOUND: [True, True, True, False],
-    }
-
-
 def only(kind: Finding) -> frozenset[Finding]:
     return frozenset({kind})
 
 
 async def test_only_open_items_are_asked_again() -> None:
-    """Valid items are kept; the second request is about the rest, and says what was wrong."""
     chat = BrainChat([without("answer_support", 1), right])
     findings = await verify(chat, wanted=SUPPORT)
     again = chat.prompts[1]
@@ -92,7 +72,6 @@ async def test_only_open_items_are_asked_again() -> None:
 
 @pytest.mark.parametrize("kind", [Finding.ANSWER_SUPPORT, Finding.RELEVANCE])
 async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
-    """The verdicts on the other items stand."""
 
     def first_missing(reply: Reply) -> Reply:
         rows = reply[kind.value]
@@ -110,7 +89,6 @@ async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
 
 @pytest.mark.parametrize("attempts", [1, 2, 4])
 async def test_a_finding_is_asked_for_a_limited_number_of_times(attempts: int) -> None:
-    """A model that never replies with JSON is asked `attempts` times; details hold no content."""
     chat = BrainChat([ReplyError("it was a refusal"), lambda _reply: "SECRET words on tulips"])
     findings = await verify(chat, wanted=SUPPORT, attempts=attempts)
     assert len(chat.prompts) == attempts
@@ -127,7 +105,6 @@ async def test_a_finding_is_asked_for_a_limited_number_of_times(attempts: int) -
     [(JudgeError("HTTP 401"), Cause.JUDGE_FAILED), (JudgeTimeout("30 s"), Cause.TIMEOUT)],
 )
 async def test_a_lost_connection_keeps_what_was_made(error: JudgeError, cause: Cause) -> None:
-    """A transport failure ends the asking; verdicts that were complete by then stand."""
     findings = await verify(BrainChat([without("answer_support", 0), error]), wanted=SUPPORT)
     assert [one.sure for one in findings.answer_support] == [False, True]  # type: ignore[union-attr]
     findings = await verify(BrainChat([error]), wanted=SUPPORT)
@@ -138,7 +115,6 @@ async def test_a_lost_connection_keeps_what_was_made(error: JudgeError, cause: C
 async def test_sentences_that_cannot_be_read_cost_their_claims(
     missing: int, sentences: int
 ) -> None:
-    """From two thirds on the claims of the others stand, with a warning; else there are none."""
 
     def unread(reply: Reply) -> Reply:
         rows = [row for row in reply["answer_claims"] if row["sentence"] > missing]
@@ -160,7 +136,6 @@ async def test_sentences_that_cannot_be_read_cost_their_claims(
 
 
 async def test_no_items_need_no_call() -> None:
-    """No claims and no entities: empty findings, and nothing is asked."""
     chat = BrainChat()
     wanted = WHOLE_VERIFY.wanted - {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}
     findings = await verify(chat, wanted=wanted, answer_claims=(), reference_claims=(), entities=())
@@ -170,7 +145,6 @@ async def test_no_items_need_no_call() -> None:
 
 @pytest.mark.parametrize("kind", sorted(ALL.wanted))
 async def test_a_missing_text_is_missing_input(kind: Finding) -> None:
-    """A finding about a text that the sample lacks is no failure of the judge."""
     for name in SPECS[kind].needs - {Field.CONTEXTS}:
         task = replace(ALL, wanted=only(kind), **{name.value: None})  # type: ignore[arg-type]
         absent = getattr(await task.by(LLMJudge(BrainChat())), kind)
@@ -178,19 +152,7 @@ async def test_a_missing_text_is_missing_input(kind: Finding) -> None:
         assert absent.cause is Cause.MISSING_INPUT
 
 
-async def test_it_is_a_judge() -> None:
-    """An `LLMJudge` names its model and prompts, and closes the model."""
-    chat = BrainChat()
-    judge = LLMJudge(chat)
-    assert isinstance(judge, Judge)
-    assert (judge.name, judge.annotator_kind) == ("brain:test", AnnotatorKind.LLM)
-    assert judge.version == PROMPTS_VERSION
-    await judge.aclose()
-    assert chat.closed
-
-
 async def test_a_rating_holds_every_rubric() -> None:
-    """Ratings need no contexts; the model's own total is ignored."""
     chat = BrainChat()
     findings = await RATE.by(LLMJudge(chat))
     assert findings.direct_relevance == 0.5
@@ -203,22 +165,11 @@ async def test_a_rating_holds_every_rubric() -> None:
     assert not any("chunks" in prompt_data(body(prompt)) for prompt in chat.prompts)
 
 
-async def test_grades_are_independent_calls() -> None:
-    """Six calls, at the same time where nothing is staggered; the second swaps the texts."""
-    chat = BrainChat()
-    findings = await GRADE.by(LLMJudge(chat, stagger=False))
-    assert findings.accuracy_ratings == (2, 4)
-    assert findings.context_ratings == (2, 2)
-    assert findings.groundedness_ratings == (1, 1)
-    assert chat.peak == len(chat.prompts) == 6
-
-
 def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
     return lambda reply: {**reply, **{k: v for k, v in changes.items() if k in reply}}
 
 
 async def test_stance_is_asked_about_texts_that_say_something() -> None:
-    """A blank text is indistinct, an absent reference is not, and neither is asked about."""
     task = replace(
         DECOMPOSE,
         wanted=only(Finding.STANCE),
@@ -238,24 +189,17 @@ async def test_stance_is_asked_about_texts_that_say_something() -> None:
     assert "reference" not in prompt_data(body(chat.prompts[1]))
 
 
-def failure(error: Exception, usage: Usage) -> Exception:
-    error.usage = usage  # type: ignore[attr-defined]
-    return error
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [("verify_tokens", 0), ("verify_tokens", 1.5), ("attempts", 0), ("attempts", True)],
 )
 def test_a_wrong_option_is_named(option: str, value: object) -> None:
-    """A value that cannot be used is refused at start-up, with the option's name."""
     options: Mapping[str, Any] = {option: value}
     with pytest.raises(ConfigError, match=f"^{option} is "):
         LLMJudge(BrainChat(), **options)
 
 
 async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
-    """An exception that no model raises comes out, once all calls of the sample have ended."""
     chat = BrainChat([right, KeyError("of the user's own"), right])
     with pytest.raises(KeyError):
         await GRADE.by(LLMJudge(chat))
@@ -277,7 +221,6 @@ async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
 async def test_entity_that_stands_in_a_chunk_is_not_asked_about(
     entity: str, chunk: str, asked: bool
 ) -> None:
-    """Folded and as whole words it is found without the model; inside a longer word it is not."""
     chat = BrainChat([lambda _reply: {"entities_found": [{"id": "e1", "found": False}]}])
     wanted = only(Finding.ENTITIES_FOUND)
     findings = await verify(chat, wanted=wanted, entities=(entity,), chunks=(chunk,))
@@ -286,7 +229,6 @@ async def test_entity_that_stands_in_a_chunk_is_not_asked_about(
 
 
 async def test_one_valid_rating_of_two_is_enough() -> None:
-    """Nothing is rounded; without a valid rating the grade has failed, and the others stand."""
     chat = BrainChat([right, for_calls(accuracy_ratings=3)])
     findings = await replace(GRADE, wanted=only(Finding.ACCURACY_RATINGS)).by(LLMJudge(chat))
     assert findings.accuracy_ratings == (2, None)

@@ -40,7 +40,6 @@ FINDINGS = Findings(
 @pytest.mark.parametrize("cut", ["contexts", "contexts[3].text", "contexts[0].metadata.a", ""])
 @pytest.mark.parametrize("missing", [0, 1, 3])
 def test_what_limits_cut_is_no_missing_support(cut: str, missing: int) -> None:
-    """A claim that cut contexts do not state is not counted against the answer."""
     flags = [number >= missing for number in range(4)]
     findings = Findings(
         answer_claims=tuple("abcd"),
@@ -71,7 +70,6 @@ def test_what_limits_cut_is_no_missing_support(cut: str, missing: int) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, None])
 def test_a_chunk_that_limits_cut_is_never_useless(cut: int | None) -> None:
-    """Its useful end may be what was cut; the other chunks keep their verdicts."""
     relevance = (ChunkRelevance(False, 0), ChunkRelevance(True, 90), ChunkRelevance(True, 90))
     names = () if cut is None else (f"contexts[{cut}].text",)
     sample = dataclasses.replace(
@@ -87,7 +85,6 @@ def test_a_chunk_that_limits_cut_is_never_useless(cut: int | None) -> None:
 
 @pytest.mark.parametrize("field", ["question", "answer", "reference"])
 def test_a_cut_text_marks_every_metric_that_reads_it(field: str) -> None:
-    """Scores say so; without a cut no score does."""
     for truncated in ((), (field,)):
         with RagEval(metrics=["all"], embedder=Vectors(random.Random(1))) as evals:
             outcomes = evals.evaluate(dataclasses.replace(SAMPLE, truncated=truncated))
@@ -98,7 +95,6 @@ def test_a_cut_text_marks_every_metric_that_reads_it(field: str) -> None:
 
 
 def test_an_undecided_score_is_seen_everywhere() -> None:
-    """Status, headline and reason of the span, and the table, say what to do."""
     doubt = Support((False,), verdict=ClaimVerdict.UNSURE)
     judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=(doubt, doubt)))
     judge.screening = True  # type: ignore[attr-defined]
@@ -148,7 +144,6 @@ class Vectors:
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_vector_that_is_not_finite_is_no_likeness(bad: float, seed: int) -> None:
-    """One number of one vector is enough: the metrics that need it are absent, with the reason."""
     embedder = Vectors(random.Random(seed), bad)
     with RagEval(VECTOR_METRICS, judge=ScriptedJudge(FINDINGS), embedder=embedder) as evals:
         outcomes = evals.evaluate(SAMPLE)
@@ -159,7 +154,6 @@ def test_a_vector_that_is_not_finite_is_no_likeness(bad: float, seed: int) -> No
 
 
 def test_loading_a_model_takes_no_time_of_the_sample() -> None:
-    """The sample's time begins when the models that it needs are there; no other is loaded."""
     embedder = Vectors(random.Random(1), load=4.0)
     judge = ScriptedJudge(FINDINGS)
     with RagEval(VECTOR_METRICS, judge=judge, embedder=embedder, sample_timeout=3.0) as evals:
@@ -173,7 +167,6 @@ def test_loading_a_model_takes_no_time_of_the_sample() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_judge_that_fails_is_visible_at_once(seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """One log line with judge, host and error; failures by metric; and no sample is `scored`."""
     count = random.Random(seed).randint(1, 5)
     fault = random.Random(seed).choice([FaultKind.SERVER_ERROR, FaultKind.ONLY_PROSE])
     with JudgeServer(faults=[Fault(kind=fault)]) as server, caplog.at_level(logging.WARNING):
@@ -194,7 +187,6 @@ def test_a_judge_that_fails_is_visible_at_once(seed: int, caplog: pytest.LogCapt
 
 
 def test_one_score_of_the_judge_makes_a_sample_scored() -> None:
-    """`partial` is for samples without any score of the judge; code alone is `scored`."""
     broken = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
     for metrics in (["lexical"], ["lexical", "ragas.faithfulness", "ragas.context_recall"]):
         with RagEval(metrics, judge=ScriptedJudge(broken), embedder="none") as evals:

@@ -76,7 +76,6 @@ def test_rules_are_compared_as_sets(answer: str, found: int) -> None:
 
 
 def test_reference_without_a_list_has_no_coverage() -> None:
-    """A share of no rules is undefined."""
     sample = Sample(question="q", question_id="EF_1", answer=RULES, reference="None.")
     outcome = measure(checks()["lexical.EF_1.rules_coverage"], sample)
     assert isinstance(outcome, NotScored)
@@ -103,7 +102,6 @@ def test_reference_without_a_list_has_no_coverage() -> None:
     ],
 )
 def test_fact_is_a_whole_word_or_a_value(changed: str, to: str, lost: str | None) -> None:
-    """No part of a longer word or number counts, signs and percent signs do; alternatives do."""
     score = check("lexical.EF_2.fact_score", FACTS.replace(changed, to))
     assert true_fields(score) == TRUE_FACTS - {lost}
     assert score.value == score.parts["fact_score"] == (7 / 8 if lost else 1.0)
@@ -128,7 +126,6 @@ def test_fact_is_a_whole_word_or_a_value(changed: str, to: str, lost: str | None
     ],
 )  # fmt: skip
 def test_a_calculation_is_right_when_it_has_the_result(answer: str, fields: set[str]) -> None:
-    """The result as a value, and no word that it could not be calculated."""
     score = check("lexical.EF_3.is_correct", answer)
     assert true_fields(score) == fields
     assert (score.value, score.label) == (
@@ -150,7 +147,6 @@ def test_a_calculation_is_right_when_it_has_the_result(answer: str, fields: set[
 
 @pytest.mark.parametrize("question_id", [None, "EF_4", "ef_1"])
 def test_a_check_is_for_one_question(question_id: str | None) -> None:
-    """On a sample of any other question the outcome is `missing_input`."""
     sample = Sample(question="q", question_id=question_id, answer="604", reference=RULES)
     for name in ("EF_1.rules_coverage", "EF_2.fact_score", "EF_3.is_correct"):
         outcome = measure(checks()[f"lexical.{name}"], sample)
@@ -188,7 +184,6 @@ FACT = '[Q.facts]\na = { words = ["a"] }\n'
     ],
 )  # fmt: skip
 def test_a_faulty_file_is_told_apart(text: str, field: str, wants: str) -> None:
-    """The error names the file, the key and what is wanted."""
     with pytest.raises(ConfigError) as caught:
         parse_checks(text, "f.toml")
     assert caught.value.field == field
@@ -196,7 +191,6 @@ def test_a_faulty_file_is_told_apart(text: str, field: str, wants: str) -> None:
 
 
 def test_a_question_has_one_check() -> None:
-    """Two checks for one question cannot be told apart."""
     twice = parse_checks("[Q]\nkind = 'list'") * 2
     with pytest.raises(ConfigError, match="one check for each question"):
         MetricOptions(question_checks=twice)

@@ -51,7 +51,6 @@ LOCAL_SEARCH = RELEVANT.merged(claims("x--", "-x-")).merged(Findings(relevance=N
 
 @pytest.mark.parametrize("absent", [NO_FINDING, FAILED])
 def test_part_without_a_value_is_left_out_and_the_weights_grow(absent: NotScored) -> None:
-    """100, no precision, 100 and 83.27 give 93.73, as the document leaves out NaN."""
     outcome = measure(
         "graphrag.ragas_score", SAMPLE, LOCAL_SEARCH.merged(Findings(relevance=absent))
     )
@@ -67,7 +66,6 @@ def test_part_without_a_value_is_left_out_and_the_weights_grow(absent: NotScored
 
 
 def test_zeros_are_values_in_the_composite() -> None:
-    """0, 0, 0 and 83.27 give 24.98; only 82.29 gives 82.29; nothing gives nothing."""
     name = "graphrag.ragas_score"
     zeros = claims("---", "---").merged(Findings(relevance=chunks(False, False, False)))
     outcome = measure(name, SAMPLE, RELEVANT.merged(zeros))
@@ -96,7 +94,6 @@ def test_weights_can_be_chosen() -> None:
 
 
 def test_the_composite_asks_only_for_what_the_sample_can_feed() -> None:
-    """Without contexts no claims are taken apart."""
     metric = BY_ID["graphrag.ragas_score"]
     assert asked(metric, NO_RETRIEVAL, RELEVANT) == {Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}
 
@@ -111,7 +108,6 @@ PRECISION = "graphrag.ragas_context_precision"
 @pytest.mark.parametrize("metric", CLAIM_METRICS)
 @pytest.mark.parametrize("sample", [SAMPLE, NOTHING_FOUND])
 def test_no_claim_is_no_unsupported_claim(metric: str, sample: Sample) -> None:
-    """A text without claims scores 100, with a warning, whatever was retrieved."""
     outcome = measure(metric, sample, NO_CLAIMS)
     assert isinstance(outcome, Score)
     assert (outcome.value, len(outcome.warnings)) == (100.0, 1)
@@ -119,7 +115,6 @@ def test_no_claim_is_no_unsupported_claim(metric: str, sample: Sample) -> None:
 
 @pytest.mark.parametrize("metric", [*CLAIM_METRICS, PRECISION])
 def test_retrieval_that_found_nothing_scores_0(metric: str) -> None:
-    """Without any retrieval the input is missing."""
     findings = claims("", "").merged(Findings(relevance=()))
     assert value(measure(metric, NOTHING_FOUND, findings)) == 0.0
     outcome = measure(metric, NO_RETRIEVAL)
@@ -145,7 +140,6 @@ def test_precision_is_a_plain_mean_unless_ranks_are_asked_for(
 
 
 def test_answer_relevance_is_a_mean_cosine() -> None:
-    """The mean cosine of three generated questions, in percent, not below 0."""
     name = "graphrag.ragas_answer_relevance"
     findings = Findings(questions=QUESTIONS, question_similarity=(0.9, 0.8, 0.7))
     assert value(measure(name, SAMPLE, findings)) == pytest.approx(80.0)
@@ -158,13 +152,11 @@ def test_answer_relevance_is_a_mean_cosine() -> None:
 def test_without_questions_relevance_is_rated_directly(
     questions: Questions | NotScored, degree: float
 ) -> None:
-    """No questions, or nobody to make them: the degree of direct relevance, in percent."""
     findings = Findings(questions=questions, direct_relevance=degree)
     assert value(measure("graphrag.ragas_answer_relevance", SAMPLE, findings)) == degree * 100
 
 
 def test_relevance_is_not_rated_directly_in_vain() -> None:
-    """With questions, without an answer, or after a failure no direct rating is asked for."""
     metric = BY_ID["graphrag.ragas_answer_relevance"]
     blank = Sample(question="q", answer=" ")
     assert Finding.DIRECT_RELEVANCE not in asked(metric, SAMPLE, RELEVANT)
@@ -191,7 +183,6 @@ def test_grades(rating: int, letter: str) -> None:
 
 @given(*[st.integers(0, 100)] * 3)
 def test_factual_accuracy_weighs_its_criteria(correct: int, complete: int, consistent: int) -> None:
-    """Half correctness, three tenths completeness, two tenths consistency, exactly."""
     findings = Findings(geval=GEval(correct, complete, consistent))
     outcome = measure("graphrag.factual_accuracy_percentage", SAMPLE, findings)
     assert value(outcome) * 10 == pytest.approx(5 * correct + 3 * complete + 2 * consistent)
@@ -201,7 +192,6 @@ def test_factual_accuracy_weighs_its_criteria(correct: int, complete: int, consi
 
 @pytest.mark.parametrize("rating", [-1.0, 100.5, float("nan")])
 def test_a_rating_outside_its_scale_is_no_score(rating: float) -> None:
-    """A rating outside its scale is never moved to the nearest end."""
     outcome = measure(
         "graphrag.factual_accuracy_percentage", SAMPLE, Findings(geval=GEval(rating, 50, 50))
     )
@@ -236,7 +226,6 @@ def test_bert_score(f1: float, percent: float) -> None:
 )
 @pytest.mark.parametrize(("answer", "reference"), [("", "r"), (" \n", "r"), ("a", ""), ("a", " ")])
 def test_a_blank_text_is_like_nothing(metric: str, answer: str, reference: str) -> None:
-    """Likeness to a blank text is 0."""
     sample = Sample(question="q", answer=answer, reference=reference)
     findings = Findings(answer_similarity=1.0, token_score=TokenScore(1.0, 1.0, 1.0))
     assert value(measure(metric, sample, findings)) == 0.0
@@ -249,14 +238,12 @@ def test_a_blank_text_is_like_nothing(metric: str, answer: str, reference: str) 
     ("holds", "label", "normalised"), [(True, "CORRECT", 1), (False, "WRONG", 0)]
 )
 def test_answers_are_correct_or_wrong(holds: bool, label: str, normalised: int) -> None:
-    """The judge's verdict is the label; only CORRECT counts."""
     outcome = measure("graphrag.answer_class", SAMPLE, Findings(classification=Verdict(holds)))
     assert isinstance(outcome, Score)
     assert (outcome.label, outcome.normalised) == (label, normalised)
 
 
 def test_dont_know_is_told_without_a_judge() -> None:
-    """A refusal has its label before anything is asked."""
     sample = Sample(question="q", answer="I do not know.", reference="r")
     metric = BY_ID["graphrag.answer_class"]
     assert asked(metric, sample, Findings()) == frozenset()
@@ -266,7 +253,6 @@ def test_dont_know_is_told_without_a_judge() -> None:
 
 
 def test_the_mode_decides_what_a_refusal_is() -> None:
-    """A tomb of the unknown soldier is a refusal to the letter, and none by what is said."""
     sample = Sample(question="q", answer="The Tomb of the Unknown Soldier.", reference="r")
     findings = Findings(classification=Verdict(True))
     labels = {}

@@ -51,7 +51,6 @@ def test_two_ratings_are_averaged(metric: str, field: str, pair: Pair, expected:
 def test_an_invalid_rating_is_left_out(
     metric: str, field: str, steps: tuple[int, ...], invalid: int | None
 ) -> None:
-    """An invalid rating is neither rounded nor counted; the other is the score, with a warning."""
     for valid, pair in itertools.product(steps, (0, 1)):
         ratings = (valid, invalid) if pair else (invalid, valid)
         outcome = measure(metric, EINSTEIN, graded(field, ratings))
@@ -64,7 +63,6 @@ def test_an_invalid_rating_is_left_out(
 def test_two_invalid_ratings_are_a_failure(
     metric: str, field: str, steps: tuple[int, ...], pair: Pair
 ) -> None:
-    """Without a valid rating there is no score."""
     outcome = measure(metric, EINSTEIN, graded(field, pair))
     assert isinstance(outcome, NotScored)
     assert outcome.cause is Cause.JUDGE_FAILED
@@ -79,7 +77,6 @@ def test_two_invalid_ratings_are_a_failure(
     ],
 )
 def test_a_missing_field_is_named(metric: str, lacking: str) -> None:
-    """A metric whose input is missing is absent, and the detail names the field."""
     fields = EINSTEIN.to_dict()
     del fields[lacking]
     outcome = measure(metric, Sample.from_dict(fields))

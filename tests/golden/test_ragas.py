@@ -77,7 +77,6 @@ def test_metric_has_the_worked_value(metric: str, findings: Findings, expected: 
 
 
 def test_parts_of_noise_sensitivity_add_up() -> None:
-    """Wrong claims are split by their origin: a relevant chunk, an irrelevant one, or none."""
     findings = claims("x--", "x--", "-x-", "---", agree="x---")
     outcome = measure("ragas.noise_sensitivity", SAMPLE, findings)
     assert isinstance(outcome, Score)

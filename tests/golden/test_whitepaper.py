@@ -51,7 +51,6 @@ def test_the_case_study(metric: str, expected: float) -> None:
 
 
 def test_a_share_is_put_on_the_scale_from_1_to_5() -> None:
-    """1 + 4 x share, with the share among the parts."""
     findings = CASE.merged(Findings(answer_support=support("x--", "---")))
     outcome = measure("whitepaper.faithfulness", SAMPLE, findings)
     assert isinstance(outcome, Score)
@@ -60,7 +59,6 @@ def test_a_share_is_put_on_the_scale_from_1_to_5() -> None:
 
 @pytest.mark.parametrize("metric", ["correctness", "faithfulness"])
 def test_two_indistinct_texts_are_compared_by_attitude(metric: str) -> None:
-    """Texts that both state nothing are compared by how alike their attitudes are."""
     name = f"whitepaper.{metric}"
     outcome = measure(name, SAMPLE, BOTH_VAGUE.merged(Findings(answer_claims=())))
     assert isinstance(outcome, Score)
@@ -72,7 +70,6 @@ def test_two_indistinct_texts_are_compared_by_attitude(metric: str) -> None:
 
 @pytest.mark.parametrize("stance", [Stance(True, False), Stance(False, True), Stance(False, False)])
 def test_attitude_is_not_asked_for_unless_both_are_indistinct(stance: Stance) -> None:
-    """One text that states something is enough for the rubric and the claims."""
     findings = CASE.merged(Findings(stance=stance))
     for metric in ("correctness", "faithfulness"):
         assert Finding.ATTITUDE not in asked(BY_ID[f"whitepaper.{metric}"], SAMPLE, findings)
@@ -81,7 +78,6 @@ def test_attitude_is_not_asked_for_unless_both_are_indistinct(stance: Stance) ->
 
 @pytest.mark.parametrize(("metric", "expected"), [("precision", 1 + 4 / 3), ("recall", 3.0)])
 def test_an_indistinct_answer_gives_way_to_the_reference(metric: str, expected: float) -> None:
-    """Chunks are then held against the reference's claims."""
     name = f"whitepaper.{metric}"
     assert value(measure(name, SAMPLE, VAGUE_ANSWER)) == pytest.approx(expected)
     wanted = asked(BY_ID[name], SAMPLE, VAGUE_ANSWER)
@@ -91,7 +87,6 @@ def test_an_indistinct_answer_gives_way_to_the_reference(metric: str, expected: 
 
 @pytest.mark.parametrize("metric", ["precision", "recall"])
 def test_an_indistinct_answer_without_a_reference_has_no_score(metric: str) -> None:
-    """There is nothing to hold the chunks against."""
     sample = Sample(question="q", contexts=("a",), answer="Well.")  # type: ignore[arg-type]
     outcome = measure(f"whitepaper.{metric}", sample, VAGUE_ANSWER)
     assert isinstance(outcome, NotScored)
@@ -100,7 +95,6 @@ def test_an_indistinct_answer_without_a_reference_has_no_score(metric: str) -> N
 
 @pytest.mark.parametrize("contexts", [None, ()])
 def test_without_context_nothing_is_asked(contexts: tuple[()] | None) -> None:
-    """Faithfulness and recall are 5 with a warning, precision has no value, no judge is asked."""
     sample = Sample(question="q", contexts=contexts, answer="a", reference="r")
     for metric in ("faithfulness", "recall"):
         outcome = measure(f"whitepaper.{metric}", sample)
@@ -115,14 +109,12 @@ def test_without_context_nothing_is_asked(contexts: tuple[()] | None) -> None:
 
 
 def test_faithfulness_without_a_reference_asks_for_no_stance() -> None:
-    """Only two texts can both be indistinct."""
     sample = Sample(question="q", contexts=("a",), answer="a")  # type: ignore[arg-type]
     wanted = asked(BY_ID["whitepaper.faithfulness"], sample, Findings())
     assert wanted == {Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}
 
 
 def test_a_claim_that_only_chunks_together_support_marks_no_chunk() -> None:
-    """A claim that chunks support only together counts for recall and marks none of them."""
     together = (Support((False, False, False), together=True), Support((True, False, False)))
     findings = CASE.merged(Findings(answer_support=together))
     assert value(measure("whitepaper.recall", SAMPLE, findings)) == 5.0
@@ -134,7 +126,6 @@ def test_a_claim_that_only_chunks_together_support_marks_no_chunk() -> None:
 
 @pytest.mark.parametrize("metric", ["faithfulness", "recall"])
 def test_a_share_of_no_claims_is_undefined(metric: str) -> None:
-    """An answer that is distinct and makes no claim has no share."""
     findings = Findings(answer_claims=(), answer_support=(), stance=Stance(answer=False))
     outcome = measure(f"whitepaper.{metric}", SAMPLE, findings)
     assert isinstance(outcome, NotScored)
@@ -143,14 +134,12 @@ def test_a_share_of_no_claims_is_undefined(metric: str) -> None:
 
 @pytest.mark.parametrize("rating", [0.0, 5.5, float("nan")])
 def test_a_rating_outside_1_to_5_is_no_score(rating: float) -> None:
-    """A rating outside its scale is never moved to the nearest end."""
     outcome = measure("whitepaper.relevance", SAMPLE, Findings(alignment=Rating(rating)))
     assert isinstance(outcome, NotScored)
     assert outcome.cause is Cause.JUDGE_FAILED
 
 
 def test_weighted_score_leaves_out_what_is_missing() -> None:
-    """Without reference and context: faithfulness and recall are left, with their warning once."""
     outcome = measure("whitepaper.weighted_score", Sample(question="q", answer="a"))
     assert isinstance(outcome, Score)
     assert outcome.value == 5.0
@@ -163,7 +152,6 @@ def test_weighted_score_leaves_out_what_is_missing() -> None:
 
 
 def test_relevance_counts_when_it_is_given_a_weight() -> None:
-    """Relevance has no weight by default, and is then not asked for."""
     metric = BY_ID["whitepaper.weighted_score"]
     assert Finding.ALIGNMENT not in asked(metric, SAMPLE, CASE)
     options = MetricOptions(whitepaper_weights={"correctness": 1, "relevance": 1})
@@ -172,7 +160,6 @@ def test_relevance_counts_when_it_is_given_a_weight() -> None:
 
 
 def test_a_failed_stance_fails_what_goes_by_it() -> None:
-    """No branch is taken on a stance that is not known."""
     failed = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
     findings = CASE.merged(Findings(stance=failed))
     for metric in ("correctness", "faithfulness", "precision", "recall", "weighted_score"):

@@ -56,7 +56,6 @@ def outside(body: dict[str, Any]) -> Iterator[str]:
 
 @pytest.mark.parametrize("tokens", [12_000, 20])
 def test_text_of_a_sample_stands_in_blocks_alone(tokens: int) -> None:
-    """Text of a sample stands in blocks alone; text that no metric needs is not sent."""
     bodies = prompts(verify_tokens=tokens)
     assert len(bodies) >= 4
     sent = str(bodies)
@@ -77,7 +76,6 @@ def test_asking_again_quotes_nothing() -> None:
 
 
 def test_delimiters_cannot_be_computed_from_what_they_enclose() -> None:
-    """Each document has its own, none of them the hash of the text that an attacker can make."""
     seen: dict[str, str] = {}
     for _ in range(2):
         for body in prompts():

@@ -55,13 +55,11 @@ def test_no_attack_gets_through() -> None:
 
 
 def test_no_attack_gets_through_to_a_judge_that_reads_kindly() -> None:
-    """Nor does one where whatever looks like a closing delimiter, with the right token, is one."""
     results = mount(MOUNTED, lenient=True)
     assert [result.attack for result in results if result.obeyed or result.raised] == []
 
 
 def test_the_kind_reader_does_obey() -> None:
-    """With delimiters that are always the same, look-alikes get through to it, most of them."""
     alike = [attack for attack in ATTACKS if attack.kind == "nonce" and attack.token == "zeros"]
     strict = sum(bool(r.obeyed) for r in mount(alike, fixed_delimiters=True))
     lenient = sum(bool(r.obeyed) for r in mount(alike, fixed_delimiters=True, lenient=True))
@@ -70,7 +68,6 @@ def test_the_kind_reader_does_obey() -> None:
 
 
 def test_the_judge_of_the_suite_does_obey() -> None:
-    """With delimiters that are always the same, exact forgeries get through and raise scores."""
     forgeries = [attack for attack in ATTACKS if attack.kind == "forged token"]
     results = mount(forgeries, fixed_delimiters=True)
     assert all(result.obeyed for result in results)
@@ -78,13 +75,11 @@ def test_the_judge_of_the_suite_does_obey() -> None:
 
 
 def test_the_embedded_judge_does_not_listen() -> None:
-    """No attack raises a score of the embedded judge or of a lexical metric."""
     assert [result.attack for result in mount_embedded(MOUNTED) if result.raised] == []
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attacks_are_judged_as_they_are(attack: Any) -> None:
-    """A text is escaped where it must be, and reads back as it was; no delimiter stands in it."""
     text = attack.text.replace("{CLOSE}", "</data 000000000000>").replace("{TOKEN}", "0" * 12)
     block = data_block({"text": text})
     sent = text.encode("utf-8", "replace").decode()
@@ -93,7 +88,6 @@ def test_attacks_are_judged_as_they_are(attack: Any) -> None:
 
 
 def test_delimiters_are_the_secret_s() -> None:
-    """One secret gives the same data the same delimiters; another secret, others."""
     first, again, other = _prompt(_A_SECRET), _prompt(_A_SECRET), _prompt(_ANOTHER)
     assert first.user == again.user != other.user
     assert prompt_data(_body(first)) == prompt_data(_body(other))
@@ -102,16 +96,7 @@ def test_delimiters_are_the_secret_s() -> None:
 
 
 async def test_a_memo_knows_a_prompt_under_any_secret() -> None:
-    """Judges with different secrets share their replies: a memo keys by content."""
     memo, chat = Memo(), _Listening()
     for _ in range(2):
         await VERIFY.by(LLMJudge(MemoChat(chat, memo)))
     assert len(chat.prompts) == len(VERIFY.wanted)
-
-
-async def test_judges_have_secrets_of_their_own() -> None:
-    """Two judges delimit the same data differently: what leaks of one says nothing of another."""
-    chat = _Listening()
-    for _ in range(2):
-        await VERIFY.by(LLMJudge(chat))
-    assert len({prompt.user for prompt in chat.prompts}) == 2 * len(VERIFY.wanted)

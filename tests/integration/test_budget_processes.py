@@ -35,7 +35,6 @@ def budget(path: str, limits: dict[str, float]) -> Budget:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_shares_the_file_and_not_the_connection(path: str) -> None:
-    """Parent and child continue with one budget, each by a connection of its own."""
     limited = budget(path, {"calls_per_hour": 10})
     asyncio.run(limited.reserve(1))
     child = os.fork()

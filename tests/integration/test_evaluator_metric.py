@@ -42,7 +42,6 @@ def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_what_is_no_result_is_told_what_to_return(returned: Any, words: str) -> None:
-    """One sentence without content; the host sees nothing."""
 
     def own(_sample: Sample) -> Any:
         return returned
@@ -55,7 +54,6 @@ def test_what_is_no_result_is_told_what_to_return(returned: Any, words: str) -> 
 
 
 def test_a_traceback_of_a_users_metric_is_shown_at_debug(caplog: pytest.LogCaptureFixture) -> None:
-    """Their line and message at DEBUG only; the class always."""
     caplog.set_level("DEBUG", "rag_eval_hooks")
     with RagEval(metrics=[evaluator_metric(broken)], judge="local") as evals:
         evals.evaluate(SAMPLE)
@@ -67,7 +65,6 @@ def test_a_traceback_of_a_users_metric_is_shown_at_debug(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize(("evaluator", "value"), [(exact, 1.0), (thorough, 0.25)])
 def test_a_result_is_a_score(evaluator: Any, value: float) -> None:
-    """A boolean, and a mapping with a score, become the metric's value."""
     with RagEval(metrics=[evaluator_metric(evaluator)], judge="local") as evals:
         outcome = evals.evaluate(SAMPLE)[f"evaluator.{evaluator.__name__}"]
     assert isinstance(outcome, Score)
@@ -78,7 +75,6 @@ def test_a_result_is_a_score(evaluator: Any, value: float) -> None:
     ("evaluator", "cause"), [(broken, Cause.METRIC_FAILED), (undecided, Cause.UNDEFINED)]
 )
 def test_no_result_has_a_cause(evaluator: Any, cause: Cause) -> None:
-    """An evaluator without a result gives no number, and its exception is counted."""
     with RagEval(metrics=[evaluator_metric(evaluator)], judge="local") as evals:
         outcome = evals.evaluate(SAMPLE)[f"evaluator.{evaluator.__name__}"]
         incidents = evals.stats().incidents

@@ -104,7 +104,6 @@ def evaluated(judge: Judge, count: int = 20, **config: Any) -> tuple[RagEval, Ma
 
 @pytest.mark.parametrize("make", JUDGES)
 def test_a_dead_judge_costs_nothing_but_failed(make: Make) -> None:
-    """After some failures no call is made: samples fail at once, by the right cause, counted."""
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
         judge = make(server, concurrency=4, **{**BREAKER, "breaker_pause": 60.0})
         evals, failed = evaluated(judge, 100)
@@ -117,7 +116,6 @@ def test_a_dead_judge_costs_nothing_but_failed(make: Make) -> None:
 
 @pytest.mark.parametrize("make", JUDGES)
 def test_a_judge_that_comes_back_is_asked_again(make: Make) -> None:
-    """A probe finds the judge alive; from then on samples are scored."""
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
         evals, failed = evaluated(make(server, concurrency=4, **BREAKER))
         assert failed[Cause.JUDGE_UNAVAILABLE] > 0
@@ -134,7 +132,6 @@ def test_a_judge_that_comes_back_is_asked_again(make: Make) -> None:
 
 
 def test_a_judge_with_a_limit_is_not_overrun() -> None:
-    """Refusals by 429 bring the calls in flight down; every sample is scored in the end."""
     with JudgeServer(latency=0.01) as server:
         judge = OpenAIJudge(
             "m", base_url=server.url, api_key="k", concurrency=16, retries=12, memo=Memo()
@@ -150,7 +147,6 @@ def test_a_judge_with_a_limit_is_not_overrun() -> None:
 
 
 def test_calls_cut_short_by_the_samples_time_are_paid_for() -> None:
-    """Calls that were sent before the sample's time ran out stand on its outcomes."""
     with JudgeServer() as other:
         warm(other)
     faults = [Fault(kind=FaultKind.HANG, calls=frozenset({2}))]

@@ -128,7 +128,6 @@ def openai_model(server: JudgeServer, **options: Any) -> ChatOpenAI:
 
 @pytest.mark.parametrize("model", [Plain(), Caller(), Native()])
 async def test_any_chat_model_is_a_judge(model: BaseChatModel) -> None:
-    """With or without tools, async by itself or not: a truthful model gives true findings."""
     judge = LangChainJudge(model)
     assert found(await ONE.by(judge)) == TRUTH
     assert (await DECOMPOSE.by(judge)).reference_claims == ONE.reference_claims
@@ -137,7 +136,6 @@ async def test_any_chat_model_is_a_judge(model: BaseChatModel) -> None:
 
 @pytest.mark.parametrize("text", [False, True])
 async def test_any_runnable_from_messages_is_a_judge(text: bool) -> None:
-    """A chain that gives a message or a text is asked by text alone."""
 
     def run(messages: list[BaseMessage]) -> str | AIMessage:
         return reply_to(messages) if text else AIMessage(reply_to(messages))
@@ -146,22 +144,13 @@ async def test_any_runnable_from_messages_is_a_judge(text: bool) -> None:
 
 
 def test_what_is_no_runnable_is_refused() -> None:
-    """A mistake shows when the judge is made."""
     with pytest.raises(ConfigError, match="chat model"):
         LangChainJudge("gpt")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="timeout"):
         LangChainJudge(Plain(), timeout=0)
 
 
-def test_the_name_is_that_of_the_model() -> None:
-    """Scores say which model they are from; a model without a name goes by its class."""
-    assert LangChainJudge(Caller()).name == "langchain:caller-1"
-    assert LangChainJudge(Plain()).name == "langchain:Plain"
-    assert LangChainJudge(Caller().bind(stop=["x"])).name == "langchain:caller-1"
-
-
 async def test_a_model_whose_structured_output_knows_no_methods_calls_a_tool() -> None:
-    """Older models refuse the keyword `method`: they are asked without it."""
 
     class Older(Caller):
         def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
@@ -173,7 +162,6 @@ async def test_a_model_whose_structured_output_knows_no_methods_calls_a_tool() -
 
 
 async def test_openai_models_are_asked_by_a_strict_schema() -> None:
-    """The endpoint itself holds the reply to the schema for models that support it."""
     with JudgeServer() as server:
         await verified(openai_model(server))
         asked = server.calls()[0].body["response_format"]["json_schema"]
@@ -182,7 +170,6 @@ async def test_openai_models_are_asked_by_a_strict_schema() -> None:
 
 
 async def test_the_model_stays_as_it_is() -> None:
-    """The user's model object and what it sends of its own settings stay unchanged."""
     with JudgeServer() as server:
         model = openai_model(server, temperature=0.7, callbacks=[Watcher()])
         before = {name: getattr(model, name) for name in type(model).model_fields}
@@ -202,7 +189,6 @@ async def test_the_model_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("kind", [Caller, Native])
 async def test_no_handler_sees_a_judge_call(kind: type[Plain]) -> None:
-    """Callbacks of the model, of a running chain and of a collector see no judge call."""
     on_model, on_chain, findings = Watcher(), Watcher(), []
     model = kind(callbacks=[on_model])
     judge = LangChainJudge(model)
@@ -219,7 +205,6 @@ async def test_no_handler_sees_a_judge_call(kind: type[Plain]) -> None:
 
 
 async def test_no_call_is_traced_to_langsmith() -> None:
-    """Tracing that is switched on for the application stays off for the judge."""
     seen: list[str] = []
 
     class Recording(Client):
@@ -239,7 +224,6 @@ async def test_no_call_is_traced_to_langsmith() -> None:
 
 
 async def test_no_cache_of_the_application_is_touched() -> None:
-    """A global cache neither serves judge calls nor fills with them."""
     cache = InMemoryCache()
     set_llm_cache(cache)
     try:
@@ -257,7 +241,6 @@ async def test_langchain_judge_leaves_retries_to_its_model(kind: FaultKind) -> N
 
 
 async def test_a_model_that_blocks_neither_holds_up_the_loop_nor_its_own_time_out() -> None:
-    """A model that is not async runs beside the loop, and no longer than it may."""
     findings = await verified(Plain(pause=600.0), timeout=0.2, retries=0)
     assert set(found(findings).values()) == {Cause.TIMEOUT}
 
@@ -268,7 +251,6 @@ class Store(BaseRetriever):
 
 
 async def test_a_judge_that_retrieves_is_not_captured_by_a_global_handler() -> None:
-    """Our own calls are no interactions, though a handler is installed for every run there is."""
     asked: list[str] = []
     retriever = Store()
 
@@ -296,7 +278,6 @@ async def test_a_judge_that_retrieves_is_not_captured_by_a_global_handler() -> N
 
 
 def test_a_memo_tells_models_of_one_name_apart() -> None:
-    """Other parameters give another scope, equal ones the same, in any process."""
     scopes = [
         LangChainChat(FakeListChatModel(responses=responses), CallLimits()).memo_scope
         for responses in (["a"], ["b"], ["a"])

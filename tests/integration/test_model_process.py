@@ -61,7 +61,6 @@ def is_gone(pid: int) -> bool:
 
 
 async def test_results_are_those_of_the_thread(make: Make) -> None:
-    """Each text has its own result, in order, in a process as in a thread; any text can be sent."""
     texts = ["one", "", "raise", "lone \ud800", "one", "x" * 1_000_000]
     there, here = await make().run(texts), await make(process=False).run(texts)
 
@@ -76,7 +75,6 @@ async def test_results_are_those_of_the_thread(make: Make) -> None:
 async def test_the_process_is_quiet_and_bounded(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model's process exports nothing, has low priority and one thread, whatever is set."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     monkeypatch.setenv("RAG_EVAL_JUDGE_API_KEY", "secret")
@@ -104,7 +102,6 @@ async def test_the_process_is_quiet_and_bounded(
 async def test_a_text_that_ends_the_process_fails_alone(
     make: Make, deed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All other texts of its batch get their results; each end is one line in the log."""
     model = make()
     texts = ["a", "b", deed, "c"]
     results = await model.run(texts)
@@ -119,7 +116,6 @@ async def test_a_text_that_ends_the_process_fails_alone(
 async def test_a_killed_process_is_replaced_and_nothing_lost(
     make: Make, how: signal.Signals, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Texts that were in a killed process get their results from the next one."""
     model = make()
     before = (await about(model))["pid"]
     texts = ["one", f"{how.name} once {tmp_path / 'killed'}", "two"]
@@ -133,7 +129,6 @@ async def test_a_killed_process_is_replaced_and_nothing_lost(
 
 @pytest.mark.long
 async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
-    """After a few ends in a row batches fail at once instead of waiting for pauses that grow."""
     model = make()
     results = await model.run(["kill"] * 50)
     assert all(isinstance(result, JudgeError) for result in results)
@@ -143,7 +138,6 @@ async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
 
 @pytest.mark.long
 def test_a_process_that_hangs_is_killed() -> None:
-    """A text that holds the interpreter forever is an error; other texts get their results."""
     process: ModelProcess[str, dict[str, Any]] = ModelProcess("own", load, reply_timeout=20.0)
     (before,) = process.run(["text"])
     hung, other = process.run(["hang", "text"])
@@ -156,7 +150,6 @@ def test_a_process_that_hangs_is_killed() -> None:
 
 
 async def test_signals_for_the_application_are_not_for_the_process(make: Make) -> None:
-    """Ctrl-C and a service manager's SIGTERM to the whole group do not lose what is in work."""
     model = make()
     pid = (await about(model))["pid"]
     for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -165,7 +158,6 @@ async def test_signals_for_the_application_are_not_for_the_process(make: Make) -
 
 
 async def test_closing_ends_a_process_at_work(make: Make) -> None:
-    """After `aclose` there is no process; who waits for it, or asks later, gets a judge error."""
     model = make()
     pid = (await about(model))["pid"]
     at_work = asyncio.create_task(model.run(["sleep long"]))
@@ -179,7 +171,6 @@ async def test_closing_ends_a_process_at_work(make: Make) -> None:
 
 
 async def test_a_dropped_model_leaves_no_process() -> None:
-    """The process of a model that is forgotten without being closed ends too."""
     model: Model | None = LocalModel("own", CALLER, load, True)
     assert model is not None
     pid = (await about(model))["pid"]
@@ -190,7 +181,6 @@ async def test_a_dropped_model_leaves_no_process() -> None:
 
 @pytest.mark.parametrize("process", [True, False])
 async def test_a_model_that_cannot_be_loaded_is_remembered(make: Make, process: bool) -> None:
-    """A failure to load is an error by its type alone, the same on each call, with no new try."""
     model = make(partial(load_badly, "sleep"), process)
     errors = []
     for _ in range(2):
@@ -203,7 +193,6 @@ async def test_a_model_that_cannot_be_loaded_is_remembered(make: Make, process: 
 async def test_auto_is_a_thread_where_no_process_can_be_started(
     make: Make, frozen: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`auto` goes on in a thread, and one line says why; a process asked for is an error."""
     assert (await about(make(process="auto")))["pid"] == os.getpid()
     assert len(caplog.records) == 1
     assert "frozen" in caplog.text

@@ -92,7 +92,6 @@ PRINT = "print(json.dumps(told()), flush=True)"
 
 
 def test_a_script_without_a_guard(tmp_path: Path) -> None:
-    """The application's main is run once, guard or no guard."""
     path = tmp_path / "app.py"
     path.write_text(script("print(json.dumps('main'))\n" + PRINT))
     main, there = output(tmp_path, str(path))
@@ -103,7 +102,6 @@ def test_a_script_without_a_guard(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_zipped_application_in_another_folder(tmp_path: Path) -> None:
-    """A zipped application with a model inside, started from elsewhere by a relative path."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     model = """
@@ -129,7 +127,6 @@ def load():
 
 @pytest.mark.long
 def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
-    """`kill -9` of the application ends the process, also one that holds the interpreter."""
     for text in ("text", "hang"):
         code = script("print(json.dumps(told()), flush=True)")
         code += f"\nevals.offer(asked({text!r}))\ntime.sleep(600)"
@@ -144,7 +141,6 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
-    """The worker starts its own process, the parent keeps its; the books of both are right."""
     lines = output(
         tmp_path,
         "-c",

@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.context import in_call_context
-from rag_eval_hooks.judges.calls.spend import Spend
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Prices
@@ -37,7 +33,6 @@ async def embedder_at(server: JudgeServer, **options: Any) -> AsyncIterator[Open
 
 
 async def test_vectors_come_in_the_order_of_the_texts() -> None:
-    """One vector per text, whatever the order of the reply; like texts are alike."""
     texts = ["an old lighthouse", "tulips", "the old lighthouse", ""]
     with JudgeServer() as server:
         async with embedder_at(server) as embedder:
@@ -52,7 +47,6 @@ async def test_vectors_come_in_the_order_of_the_texts() -> None:
 
 
 async def test_a_text_is_embedded_once() -> None:
-    """Known texts are not sent again; the one unused for longest leaves a full cache."""
     with JudgeServer() as server:
         async with embedder_at(server, cache_size=2) as embedder:
             once = await embedder.embed(["a", "b", "a"])
@@ -64,7 +58,6 @@ async def test_a_text_is_embedded_once() -> None:
 
 
 async def test_many_texts_are_sent_in_parts() -> None:
-    """More texts than fit one request give the same vectors as one by one."""
     texts = [f"text number {n}" for n in range(300)]
     with JudgeServer() as server:
         async with embedder_at(server) as embedder:
@@ -85,7 +78,6 @@ async def test_many_texts_are_sent_in_parts() -> None:
     ],
 )
 async def test_no_vectors_are_an_error(kind: FaultKind, error: type[JudgeError]) -> None:
-    """An endpoint that fails gives no vectors rather than wrong ones."""
     with JudgeServer(faults=[Fault(kind=kind)]) as server:
         limit = 0.5 if kind is FaultKind.HANG else PATIENCE
         async with embedder_at(server, timeout=limit) as embedder:
@@ -105,7 +97,6 @@ BAD_VECTORS = (
 
 @pytest.mark.parametrize("kind", BAD_VECTORS)
 async def test_wrong_vectors_are_an_error(kind: FaultKind) -> None:
-    """Not exactly one vector per text, of numbers and of one length: no vectors at all."""
     with JudgeServer(faults=[Fault(kind=kind)]) as server:
         async with embedder_at(server) as embedder:
             with pytest.raises(JudgeError):
@@ -113,7 +104,6 @@ async def test_wrong_vectors_are_an_error(kind: FaultKind) -> None:
 
 
 async def test_every_token_is_charged_once() -> None:
-    """Callers who share requests, texts and the cache pay together what the endpoint counted."""
     prices = Prices({"models": {"text-embedding-3-small": {"input": 1e6, "output": 0}}})
     with JudgeServer() as server:
         async with embedder_at(server, prices=prices) as embedder:
@@ -128,24 +118,7 @@ async def test_every_token_is_charged_once() -> None:
     assert again == Usage()
 
 
-async def test_embeddings_are_within_the_budget() -> None:
-    """Each request takes its room before it is sent; one without room is not sent."""
-    limited = Budget({"calls_per_hour": 2, "tokens_per_hour": 10_000}, incidents=Incidents())
-    with JudgeServer() as server:
-        async with embedder_at(server) as embedder:
-            with in_call_context(budget=limited):
-                await embedder.embed(["one", "two"])
-                await embedder.embed(["one"])
-                await embedder.embed(["three"])
-                with pytest.raises(BudgetError):
-                    await embedder.embed(["four"])
-        assert len(server.calls(EMBEDDINGS)) == 2
-        counted = sum(len(call.body["input"]) for call in server.calls(EMBEDDINGS))
-    assert limited.spent()["hour"] == Spend(calls=2, tokens=counted)
-
-
 def test_a_score_without_room_for_its_embeddings_is_over_budget() -> None:
-    """The judge's call is let through, the request for vectors is not: the metric says why."""
     sample = Sample(question="Who kept it?", answer="An old lighthouse keeper kept it.")
     config = RagEvalConfig(budget={"calls_per_hour": 1})
     with JudgeServer() as server:
@@ -160,7 +133,6 @@ def test_a_score_without_room_for_its_embeddings_is_over_budget() -> None:
 
 
 async def test_what_malformed_replies_took_is_borne_too() -> None:
-    """Tokens of a request that had to be sent again stand on the vectors that it gave at last."""
     faults = [Fault(kind=FaultKind.MISSING, calls=frozenset({1, 2}))]
     with JudgeServer(faults=faults) as server:
         embedder = OpenAIEmbedder(base_url=server.url, retries=2)

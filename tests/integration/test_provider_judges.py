@@ -94,7 +94,6 @@ def _shown(outcome: Score | NotScored) -> object:
 def test_every_judge_that_people_have_gives_the_same_scores(
     make: Make, seed: int, schema: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scores and verdicts are those that the same model gives over the protocol of OpenAI."""
     sample = drawn_sample(seed)
     with ProviderServer(json_schema=schema) as server:
         expected = evaluated(openai(server, monkeypatch), sample)
@@ -115,7 +114,6 @@ async def verified(judge: Judge) -> Any:
 async def test_a_provider_that_stays_busy_is_told_by_its_status(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The absence names the status, so that its reader knows what to do."""
     with ProviderServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
         finding = (await verified(make(server, monkeypatch))).answer_support
     assert isinstance(finding, NotScored)
@@ -127,7 +125,6 @@ async def test_a_provider_that_stays_busy_is_told_by_its_status(
 async def test_the_tokens_are_those_that_the_provider_counts(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Budgets and costs know what each provider reports as its usage."""
     with ProviderServer() as server:
         used = spent(await verified(make(server, monkeypatch)))
     assert used.input_tokens > 100
@@ -137,7 +134,6 @@ async def test_the_tokens_are_those_that_the_provider_counts(
 async def test_azure_is_asked_at_its_own_path_with_its_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The deployment is the model, below the address of the resource."""
     with ProviderServer(api_key=KEY, models=["our-deployment"]) as server:
         assert found(await verified(azure(server, monkeypatch))) == TRUTH
         assert {call.path for call in server.requests} == {AZURE}

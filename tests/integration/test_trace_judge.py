@@ -75,7 +75,6 @@ def when(span: ReadableSpan) -> tuple[int, int]:
 
 
 def test_calls_stand_below_the_evaluation_span(server: JudgeServer) -> None:
-    """Each request is a span of the GenAI conventions below the evaluation, within its time."""
     world = World(server, trace_judge=True)
     world.ask()
     (evaluation,) = world.named("evaluation")
@@ -106,7 +105,6 @@ def test_calls_stand_below_the_evaluation_span(server: JudgeServer) -> None:
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> None:
-    """With or without, the trace of the request holds the application's own spans and ours."""
     world = World(server, trace_judge=shown)
     world.ask()
     (request,) = world.named("GET /ask")
@@ -134,7 +132,6 @@ def test_failed_call_is_a_span_with_its_error() -> None:
 
 
 def test_without_an_evaluation_span_it_is_a_mistake() -> None:
-    """Judge calls without the evaluation span that they stand below are refused at start-up."""
     with pytest.raises(ConfigError, match="trace_judge"):
         RagEval(config=RagEvalConfig(trace_judge=True, evaluation_span="off"))
 
@@ -148,7 +145,6 @@ def test_the_number_is_limited() -> None:
 
 
 def test_a_call_that_takes_too_long_is_a_time_out(server: JudgeServer) -> None:
-    """The span names the time-out, not the cancellation by which it ended the call."""
 
     async def hang(_: Messages) -> str:
         await asyncio.sleep(60)

@@ -98,7 +98,6 @@ def written(folder: Path, probabilities: list[float], truths: list[bool]) -> lis
 def test_the_command_writes_what_the_judge_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Agreement is printed, and the file holds the fit."""
     probabilities, truths = drawn(random.Random(1), 120, 1.0, -1.0)
     assert main(written(tmp_path, probabilities, truths)) == 0
     text = capsys.readouterr().out
@@ -112,7 +111,6 @@ def test_the_command_writes_what_the_judge_reads(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_judge_reads_its_calibration(seed: int, tmp_path: Path) -> None:
-    """Probabilities are calibrated, the cut decides in place of unsure, contradictions stay."""
     rng = random.Random(seed)
     path = tmp_path / "made.json"
     slope, shift, cut = rng.uniform(0.3, 2), rng.uniform(-2, 2), rng.uniform(0.2, 0.8)
@@ -149,7 +147,6 @@ def test_the_judge_reads_its_calibration(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
-    """A file that names another judge or version stops the start and says for which it is."""
     path = tmp_path / "made.json"
     Calibration(judge="embedded", version="local.1").write(path)
     with pytest.raises(ConfigError, match=r"local\.1"):
@@ -159,7 +156,6 @@ def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
 @given(st.integers(0, 2**32), st.sampled_from([30, 60, 400]), st.floats(0.0, 1.5))
 @settings(max_examples=30, deadline=None)
 def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slope: float) -> None:
-    """The lower end of the interval decides: a few labels prove nothing."""
     probabilities, truths = drawn(random.Random(seed), number, slope, 0.0)
     assume(len(set(truths)) == 2)
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as told:
@@ -171,7 +167,6 @@ def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slo
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "other"}', '{"slope": 1}'])
 def test_another_file_is_no_calibration(text: str, tmp_path: Path) -> None:
-    """The error names the option and the file."""
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match="calibration"):
@@ -181,7 +176,6 @@ def test_another_file_is_no_calibration(text: str, tmp_path: Path) -> None:
 def test_labels_that_do_not_fit_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Too few labels, or a line that is no label: exit code 2 with file and line."""
     command = written(tmp_path, [0.2, 0.8], [False, True])
     assert main(command) == 2
     assert "labels.jsonl" in capsys.readouterr().err

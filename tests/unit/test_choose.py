@@ -11,14 +11,12 @@ from rag_eval_hooks.judges import choose_embedder, choose_judge
 
 
 def test_the_local_judge_takes_the_embedder() -> None:
-    """The embedded judge adds the chosen embedder to its rules, and its name says so."""
     pytest.importorskip("sentence_transformers")
     config = RagEvalConfig(embedder="sentence-transformers:/models/mini")
     assert choose_judge(config, choose_embedder(config)).name == "embedded+models/mini"
 
 
 def test_the_embedder_has_a_default_model() -> None:
-    """Without a name, sentence-transformers means MiniLM."""
     pytest.importorskip("sentence_transformers")
     embedder = choose_embedder(RagEvalConfig(embedder="sentence-transformers"))
     assert embedder is not None
@@ -32,15 +30,8 @@ def test_nothing_is_downloaded_unasked(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_openai_judge_brings_its_embedder() -> None:
-    """With a hosted judge, embeddings come from the same endpoint, key and headers."""
     config = RagEvalConfig(judge="openai:gpt-4o-mini", judge_api_key="sk-1")
     judge, embedder = choose_judge(config, None), choose_embedder(config)
     assert embedder is not None
     assert (judge.name, embedder.name) == ("openai:gpt-4o-mini", "openai:text-embedding-3-small")
     assert "sk-1" not in repr(judge) + repr(embedder)
-
-
-def test_a_local_endpoint_needs_no_key() -> None:
-    """A base URL without a key is enough: vLLM and Ollama ask for none."""
-    config = RagEvalConfig(judge="openai:llama", judge_base_url="http://127.0.0.1:1/v1")
-    assert choose_judge(config, None).name == "openai:llama"

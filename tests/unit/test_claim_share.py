@@ -75,7 +75,6 @@ def require_undecided(outcome: Outcome, items: int) -> None:
 
 @given(st.sampled_from(sorted(SUPPORT_METRICS)), LISTS)
 def test_unsure_claims_count_for_neither_side(metric: str, found: tuple[Support, ...]) -> None:
-    """The share is over sure claims; below two thirds of them it is undefined, with all claims."""
     outcome = measure(metric, SAMPLE, findings(found))
     sure = [one.verdict for one in found if one.verdict is not ClaimVerdict.UNSURE]
     if 3 * len(sure) < 2 * len(found):
@@ -93,7 +92,6 @@ def test_unsure_claims_count_for_neither_side(metric: str, found: tuple[Support,
 
 @given(st.lists(st.tuples(supports(), VERDICTS), min_size=1, max_size=9))
 def test_noise_counts_claims_that_are_sure(pairs: list[tuple[Support, Verdict]]) -> None:
-    """A claim that the reference supports is right whatever the contexts say; parts add up."""
     found, agreement = zip(*pairs, strict=True)
     outcome = measure("ragas.noise_sensitivity", SAMPLE, findings(found, agreement))
     sure = [(a, s) for s, a in pairs if a.sure and (a.holds or s.sure)]
@@ -105,26 +103,10 @@ def test_noise_counts_claims_that_are_sure(pairs: list[tuple[Support, Verdict]])
     assert sum(outcome.parts.values()) == pytest.approx(outcome.value)
 
 
-@given(st.lists(st.builds(ChunkRelevance, st.booleans(), st.just(50.0), sure=st.booleans())))
-def test_precision_counts_chunks_that_are_sure(relevance: list[ChunkRelevance]) -> None:
-    """As with claims."""
-    outcome = measure(
-        "graphrag.ragas_context_precision", SAMPLE, Findings(relevance=tuple(relevance))
-    )
-    sure = [one.useful for one in relevance if one.sure]
-    if 3 * len(sure) < 2 * len(relevance):
-        assert isinstance(outcome, NotScored)
-        assert len(outcome.explanation["chunks"]) == len(relevance)
-    else:
-        assert isinstance(outcome, Score)
-        assert outcome.value == pytest.approx(100 * sum(sure) / len(sure) if sure else 0)
-
-
 @given(st.lists(st.booleans(), max_size=4).map(tuple), st.booleans(), st.sampled_from(KINDS))
 def test_a_verdict_agrees_with_its_chunks(
     flags: tuple[bool, ...], together: bool, kind: ClaimVerdict
 ) -> None:
-    """A supported claim names its chunks, or several together; any other names none."""
     supported = together or any(flags)
     assert Support(flags, together).supported == supported
     if (kind is ClaimVerdict.SUPPORTED) == supported:
@@ -145,7 +127,6 @@ def test_a_probability_is_one(probability: float) -> None:
 
 @given(LISTS)
 def test_every_verdict_reads_back_from_an_explanation(found: tuple[Support, ...]) -> None:
-    """Each row has its verdict and quote, scored or not; without content no text is left."""
     outcome = measure("ragas.faithfulness", SAMPLE, findings(found))
     rows: list[dict[str, Any]] = outcome.explanation["claims"]
     assert [row["verdict"] for row in rows] == [one.verdict.value for one in found]
@@ -163,13 +144,6 @@ def test_every_verdict_reads_back_from_an_explanation(found: tuple[Support, ...]
             assert text.count(f"- {kind.value.replace('_', ' ')}: ") == count
 
 
-@pytest.mark.parametrize("sure", [True, False])
-def test_an_unsure_class_is_undefined(sure: bool) -> None:
-    """Correct or wrong is not guessed."""
-    given_one = Findings(classification=Verdict(True, sure=sure))
-    assert isinstance(measure("graphrag.answer_class", SAMPLE, given_one), Score) == sure
-
-
 ABSENCES = st.sampled_from([Cause.MISSING_INPUT, Cause.JUDGE_FAILED, Cause.TIMEOUT])
 
 
@@ -181,7 +155,6 @@ ABSENCES = st.sampled_from([Cause.MISSING_INPUT, Cause.JUDGE_FAILED, Cause.TIMEO
     )
 )
 def test_a_composite_leaves_out_parts_without_a_value(parts: dict[str, Any]) -> None:
-    """It says which; a part that the judge is unsure about makes it undefined."""
     scale = BY_ID["graphrag.ragas_score"].scale
 
     def part(value: Any) -> Any:

@@ -38,15 +38,6 @@ async def test_cache_gives_each_text_its_vector_and_stays_bounded(
         assert len(new) == len(set(new))
 
 
-async def test_cache_makes_a_kept_text_once() -> None:
-    cache, make = VectorCache("lengths", 2), Lengths()
-    await cache.embed(["a", "bb", "a"], make)
-    await cache.embed(["a"], make)
-    await cache.embed(["ccc"], make)
-    await cache.embed(["a", "ccc"], make)
-    assert make.made == ["a", "bb", "ccc"]
-
-
 async def test_cache_refuses_vectors_of_different_lengths() -> None:
     async def make(texts: Sequence[str]) -> list[Vector]:
         return [array("f", [1.0] * len(text)) for text in texts]

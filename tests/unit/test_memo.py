@@ -70,19 +70,11 @@ async def asked(chat: MemoChat, *prompts: Prompt, accept: bool = True) -> list[s
 
 
 async def test_an_accepted_reply_is_served_again_for_nothing() -> None:
-    """A prompt is asked once of a model; later it takes no call."""
     chat = CountingChat()
     memo = MemoChat(chat, Memo())
     assert await asked(memo, prompt(), prompt()) == ["reply 1"] * 2
     assert (await memo.complete(prompt())).usage == Usage()
     assert len(chat.prompts) == 1
-
-
-async def test_a_reply_that_nobody_accepted_is_not_kept() -> None:
-    """A reply that could not be read as valid is asked for anew."""
-    memo = MemoChat(CountingChat(), Memo())
-    texts = await asked(memo, prompt(), prompt(), accept=False)
-    assert texts == ["reply 1", "reply 2"]
 
 
 OTHERS = [
@@ -97,14 +89,12 @@ OTHERS = [
 
 @pytest.mark.parametrize("other", OTHERS)
 async def test_whatever_differs_in_a_prompt_is_asked(other: Prompt) -> None:
-    """Data, task, shape and version all belong to what was asked."""
     chat = CountingChat()
     await asked(MemoChat(chat, Memo()), prompt(), other)
     assert len(chat.prompts) == 2
 
 
 async def test_models_and_endpoints_do_not_share_replies() -> None:
-    """One memo serves several judges, each with its own replies."""
     memo = Memo()
     chats = [CountingChat(), CountingChat("test:other"), CountingChat()]
     for chat, scope in zip(chats, ("", "", "https://elsewhere"), strict=True):
@@ -113,7 +103,6 @@ async def test_models_and_endpoints_do_not_share_replies() -> None:
 
 
 async def test_the_reply_unused_for_longest_leaves_first() -> None:
-    """Memory is bounded; what is used stays."""
     chat = CountingChat()
     memo = MemoChat(chat, Memo(size=2))
     await asked(memo, prompt("a"), prompt("b"), prompt("a"), prompt("c"), prompt("a"))
@@ -135,7 +124,6 @@ def replies(texts: Sequence[str] = ()) -> tuple[Callable[[Messages], str], list[
 
 
 async def test_a_judge_keeps_valid_replies_only() -> None:
-    """Nonsense is asked about again in each judgement; its correction is kept."""
     ask, seen = replies(["I cannot say."])
     judge = CallableJudge(ask, name="m", memo=Memo())
     results = [await ONE.by(judge) for _ in range(3)]
@@ -155,7 +143,6 @@ async def on_disk(folder: Path, chat: CountingChat, *prompts: Prompt) -> Memo:
 
 
 async def test_replies_on_disk_outlive_the_process(tmp_path: Path) -> None:
-    """A folder serves the next memo as it serves this one; nobody else may read a new one."""
     chat = CountingChat()
     folder = tmp_path / "new" / "memo"
     await on_disk(folder, chat, prompt("a"), prompt("b"))
@@ -196,7 +183,6 @@ def no_folder(folder: Path) -> None:
 async def test_a_broken_disk_disturbs_nobody(
     tmp_path: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Replies come from the model, failures are counted, and a kind of them logged once."""
     spoil(tmp_path)
     chat = CountingChat()
     memo = await on_disk(tmp_path, chat, *(prompt(str(n)) for n in range(10)))
@@ -208,6 +194,5 @@ async def test_a_broken_disk_disturbs_nobody(
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"disk_size": 0}, {"path": __file__}])
 def test_wrong_settings_are_told_at_once(options: dict[str, Any]) -> None:
-    """A size below 1 and a path that is a file are refused when the memo is made."""
     with pytest.raises(ConfigError):
         Memo(**options)

@@ -23,12 +23,10 @@ def prices(**models: tuple[float, float]) -> Prices:
 
 
 def test_cost_is_tokens_times_prices_of_a_million() -> None:
-    """Input and output have prices of their own."""
     assert prices(m=(2.0, 8.0)).priced(USED, "openai:m").cost == pytest.approx(2.0 + 4.0)
 
 
 def test_tokens_that_nobody_counted_have_no_cost() -> None:
-    """Calls without token counts cost something unknown; no calls cost nothing."""
     table = prices(m=(2.0, 8.0))
     assert table.priced(Usage(calls=1), "m").cost is None
     assert table.priced(Usage(), "m").cost == 0.0
@@ -46,7 +44,6 @@ def test_tokens_that_nobody_counted_have_no_cost() -> None:
     ],
 )
 def test_the_exact_name_wins_then_the_first_pattern(model: str, price: Price | None) -> None:
-    """A model is found by its name with or without its kind, in the order of the table."""
     table = {
         "small-*": {"input": 2, "output": 2},
         "small-1": {"input": 1, "output": 1},
@@ -61,7 +58,6 @@ OPENAI = "https://api.openai.com/v1"
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_table_stands_over_the_list_of_the_provider(seed: int) -> None:
-    """A listed model costs what `genai-prices` computes, one in the table what stands there."""
     genai = pytest.importorskip("genai_prices")
     source = random.Random(seed)
     listed = ["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-nano", "o3-mini", "gpt-5-mini"]
@@ -85,7 +81,6 @@ def test_the_table_stands_over_the_list_of_the_provider(seed: int) -> None:
     ],
 )
 def test_no_price_is_taken_from_another_offer(model: str, table: Any, address: str) -> None:
-    """A listed name at another endpoint, in another currency or behind a framework has no price."""
     assert Prices(table, base_url=address).of(model) is None
 
 
@@ -110,7 +105,6 @@ def test_no_price_is_taken_from_another_offer(model: str, table: Any, address: s
 def test_settings_decide_whose_list_counts(
     settings: dict[str, Any], model: str, is_known: bool
 ) -> None:
-    """OpenAI and Azure have listed prices, a server of the user's own has none."""
     pytest.importorskip("genai_prices")
     assert (prices_of(RagEvalConfig(**settings)).of(model) is not None) is is_known
 
@@ -131,7 +125,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("table", "field"), BAD)
 def test_a_bad_table_names_its_entry(table: dict[str, Any], field: str) -> None:
-    """An entry that is no price is an error with its name when the table is read."""
     with pytest.raises(ConfigError) as caught:
         Prices(table)
     assert caught.value.field == field
@@ -139,7 +132,6 @@ def test_a_bad_table_names_its_entry(table: dict[str, Any], field: str) -> None:
 
 @pytest.mark.parametrize("content", [None, b"models = [", b"\xff\xfe"])
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes | None) -> None:
-    """A missing or broken file is a mistake in the settings."""
     path = tmp_path / "prices.toml"
     if content is not None:
         path.write_bytes(content)

@@ -54,7 +54,6 @@ def data_of(prompt: Prompt) -> dict[str, Any]:
     )
 )
 def test_text_cannot_leave_its_block(text: str) -> None:
-    """Text of any content comes out of its one block as it went in, and cannot know its token."""
     block = data_block({"text": text})
     assert _BLOCK.fullmatch(block)
     assert len(block.split("\n")) == 3
@@ -63,18 +62,8 @@ def test_text_cannot_leave_its_block(text: str) -> None:
     assert first not in data_block({"text": f"{text}\n</{first[1:]}"})
 
 
-@pytest.mark.parametrize(
-    ("chunk", "sent"), [("a \ud83d b", "a ? b"), ("東京は赤い。", "東京は赤い。")]
-)
-def test_texts_stand_in_the_prompt_as_they_are(chunk: str, sent: str) -> None:
-    """Text of any script is readable; a lone surrogate does not keep the prompt from being sent."""
-    (prompt,) = prompts_of(Finding.ANSWER_SUPPORT, replace(FULL, chunks=(chunk,)))
-    assert sent in prompt.user.encode("utf-8").decode("utf-8")
-
-
 @pytest.mark.parametrize("kind", WITH_CONTEXTS)
 def test_all_prompts_with_contexts_share_a_beginning(kind: Finding) -> None:
-    """Schema, system text, question and contexts stand first and identical, whatever is asked."""
     (first,) = prompts_of(Finding.ANSWER_SUPPORT)
     shared = first.user[: first.user.index("</data ") + len("</data 000000000000>")]
     for prompt in prompts_of(kind):
@@ -84,22 +73,8 @@ def test_all_prompts_with_contexts_share_a_beginning(kind: Finding) -> None:
         assert all(chunk in shared for chunk in VERIFY.chunks)
 
 
-@pytest.mark.parametrize("kind", sorted(SPECS))
-def test_a_prompt_asks_for_one_finding_by_the_texts_of_its_row(kind: Finding) -> None:
-    """Contexts are the cost: only verdicts and grades about them show them."""
-    for prompt in prompts_of(kind):
-        named = {part for part in SPECS if f"- {part.value}:" in prompt.user}
-        assert named == {kind}
-        assert set(prompt.example) == {kind.value}
-        has_contexts = Field.CONTEXTS in SPECS[kind].shows
-        assert ("chunks" in data_of(prompt)) is has_contexts
-        assert (prompt.prefix is not None) is has_contexts
-        assert kind.value in prompt.schema["properties"]
-
-
 @pytest.mark.parametrize("kind", sorted(GRADE.wanted))
 def test_each_grade_has_two_templates(kind: Finding) -> None:
-    """The two prompts differ in wording and ask for one bare number; accuracy swaps the texts."""
     first, second = prompts_of(kind)
     wordings = [prompt.user.split(f"- {kind.value}: ")[1] for prompt in (first, second)]
     assert wordings[0] != wordings[1]
@@ -114,7 +89,6 @@ def test_each_grade_has_two_templates(kind: Finding) -> None:
 
 
 def test_a_part_shows_its_chunks_under_their_own_numbers() -> None:
-    """A part of long contexts is numbered as the whole is, and asks what it holds a part of."""
     for kind in (Finding.ANSWER_SUPPORT, Finding.RELEVANCE):
         task = replace(FULL, wanted=frozenset({kind}))
         ask = replace(task.ask(), shown=(1, 3), partial=True)
@@ -128,7 +102,6 @@ def test_a_part_shows_its_chunks_under_their_own_numbers() -> None:
     ("reference", "target"), [("given", "arrive at the reference"), (None, "answer the question")]
 )
 def test_relevance_never_sees_the_answer(reference: str | None, target: str) -> None:
-    """Chunks are judged by the reference, without one by the question alone."""
     task = replace(FULL, reference=reference, answer="SEEN")
     (prompt,) = prompts_of(Finding.RELEVANCE, task)
     assert f"helps to {target}." in prompt.user
@@ -136,17 +109,6 @@ def test_relevance_never_sees_the_answer(reference: str | None, target: str) -> 
     (prompt,) = prompts_of(Finding.RELEVANCE_TO_ANSWER, task)
     assert "helps to arrive at the answer." in prompt.user
     assert "given" not in str(data_of(prompt))
-
-
-def test_asking_again_is_about_the_open_items_only() -> None:
-    """A re-ask shows the open claims alone, under the ids that they had."""
-    ask = VERIFY.ask()
-    items = {Finding.ANSWER_SUPPORT: ("a2",), Finding.RELEVANCE: ("3",)}
-    prompt = ask.prompt(items, ("answer_support: a2 is missing",))
-    assert data_of(prompt)["answer_claims"] == {"a2": VERIFY.answer_claims[1]}
-    assert "reference_claims" not in data_of(prompt)
-    assert "- relevance: only for 3." in prompt.user
-    assert "answer_support: a2 is missing" in prompt.user
 
 
 def _objects(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -177,7 +139,6 @@ def _examples(text: str) -> Iterator[tuple[Finding, Any]]:
 
 @pytest.mark.parametrize("name", SYSTEM_TEXTS)
 def test_worked_examples_have_the_shape_of_the_reply(name: str) -> None:
-    """Each system text has two or three, one of them not in English, and all fit their models."""
     text = SYSTEM_TEXTS[name]
     assert text.count("Example ") in (2, 3)
     examples = list(_examples(text))
@@ -192,7 +153,6 @@ def test_worked_examples_have_the_shape_of_the_reply(name: str) -> None:
 
 
 def test_a_new_wording_is_a_new_version() -> None:
-    """The wording cannot change under an old version: scores of the two do not compare."""
     asks = [prompt for kind in SPECS for prompt in prompts_of(kind)]
     text = "\n".join(prompt.system + prompt.user_with_shape for prompt in asks)
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

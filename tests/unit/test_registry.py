@@ -58,7 +58,6 @@ def constants(prefix: str) -> set[str]:
 
 
 def test_every_name_is_declared_and_no_other() -> None:
-    """Attributes, results of each metric and instruments are those of the code."""
     results = {
         semconv.eval_key(metric.id, field)
         for metric in ALL_METRICS
@@ -74,7 +73,6 @@ def test_every_name_is_declared_and_no_other() -> None:
 
 
 def test_declarations_have_what_weaver_wants() -> None:
-    """Each has an id, a known type, a stability and a brief; a text or a number has examples."""
     for group in groups():
         assert group["id"]
         assert group["brief"]
@@ -125,7 +123,6 @@ def drawn(source: random.Random) -> tuple[Thresholds, Evaluation]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_spans_hold_what_is_declared(seed: int) -> None:
-    """Every attribute of ours that a span gets is declared with the type of its value."""
     thresholds, evaluation = drawn(random.Random(seed))
     types = declared()
     seen = ScoreAttributes(thresholds, content=False).of(evaluation)
@@ -136,7 +133,6 @@ def test_spans_hold_what_is_declared(seed: int) -> None:
 
 
 def test_events_hold_what_is_declared() -> None:
-    """Events of many evaluations have every attribute that is declared, of its type, no other."""
     exporter, provider = InMemoryLogRecordExporter(), LoggerProvider()  # type: ignore[no-untyped-call]
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
     emitter = EventEmitter(provider, content=False, max_chars=100)
