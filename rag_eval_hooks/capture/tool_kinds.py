@@ -93,9 +93,9 @@ def acknowledges(word: str) -> bool:
 
 
 _FAILURE: Final = re.compile(
-    r"[\s*#>]*(?:error|exception|http (?:error )?[45]\d\d|traceback|failed|failure|time(?:d )?out"
-    r"|timeout|fehler|erreur|fallo|errore|erro|错误|エラー|오류|ошибка|خطأ)(?!\w)"
-    r"|\w*(?:Error|Exception)\b\s*[:(]",
+    r"\A[\s*#>]*+(?:error|exception|http (?:error )?[45]\d\d|traceback|failed|failure"
+    r"|time(?:d )?out|timeout|fehler|erreur|fallo|errore|erro|错误|エラー|오류|ошибка|خطأ)(?!\w)"
+    r"|\A\w*(?:Error|Exception)\b\s*[:(]",
     re.IGNORECASE,
 )
 _MAX_WORDS: Final = 30

@@ -11,7 +11,6 @@ import csv
 import gzip
 import hashlib
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import IO, Any, Final
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["COLUMNS", "ROW_KEY", "DataRow", "count_rows", "data_rows"]
+__all__ = ["COLUMNS", "MAX_LINE_CHARS", "ROW_KEY", "DataRow", "count_rows", "data_rows"]
 
 COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     field: names.split()
@@ -37,6 +36,8 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 """Names of columns by field; a dot leads into a column that holds an object."""
 ROW_KEY: Final = "dataset_row"
 """Key of the metadata that holds number and digest of a sample's row."""
+MAX_LINE_CHARS: Final = 2**24
+"""Characters of the longest line or cell that is read, so that a row has a bounded size."""
 _TEXT_KEYS: Final = ("text", "page_content", "content", "page")
 _LONG: Final = 300
 """Characters from which a value is a text and no metadata."""
@@ -62,8 +63,8 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
         mapped: Name of the column by field, where it is not one of `COLUMNS`.
 
     Raises:
-        ConfigError: The file cannot be read or is of another kind, or a mapped column is not in
-            the first row.
+        ConfigError: The file cannot be read or is of another kind, a line has more than
+            `MAX_LINE_CHARS` characters, or a mapped column is not in the first row.
     """
     mapped = mapped or {}
     for field in mapped:
@@ -214,9 +215,18 @@ def _opened(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
+def _lines(file: IO[str]) -> Iterator[str]:
+    number = 0
+    while line := file.readline(MAX_LINE_CHARS + 1):
+        number += 1
+        if len(line) > MAX_LINE_CHARS:
+            raise ValueError(f"line {number} has more than {MAX_LINE_CHARS:,} characters")
+        yield line
+
+
 def _of_lines(path: Path) -> Iterator[Any]:
     with _opened(path) as file:
-        for line in file:
+        for line in _lines(file):
             if line.strip():
                 try:
                     yield json.loads(line)
@@ -226,10 +236,10 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     with _opened(path) as file:
-        reader = csv.DictReader(file)
+        reader = csv.DictReader(_lines(file))
         while True:
             # The limit is one of the whole process: each row gives it back.
-            limit = csv.field_size_limit(sys.maxsize)
+            limit = csv.field_size_limit(MAX_LINE_CHARS)
             try:
                 row = next(reader, None)
             finally:

@@ -58,7 +58,7 @@ _IN_QUERY: Final = re.compile(
 )
 _VARIABLE_OR_KEYS: Final = re.compile(r"\$[A-Z_][A-Z\d_]*|(?:(?:Ctrl|Alt|Shift|Cmd)\+)+\w+")
 _DIGIT: Final = re.compile(r"[\d+/=]")
-_IN_PROSE: Final = re.compile(r"[a-z]+(?:[_-][a-z\d]+)+")
+_IN_PROSE: Final = re.compile(r"\A[a-z]+(?:[_-][a-z\d]+)+")
 _LETTER: Final = re.compile(r"[A-Za-z]")
 _SPECIAL: Final = re.compile(r"[\d!@#$%^&*+=/]")
 

@@ -43,7 +43,7 @@ _IBAN: Final = re.compile(
     rf"(?=[A-Za-z]{{2}}[0-9]{{2}}{_SPACE}?[A-Za-z0-9])[A-Za-z0-9](?:{_SPACE}?[A-Za-z0-9]){{14,33}}+"
 )
 _REGISTRY: Final = numdb.get("iban")
-_LENGTH: Final = re.compile(r"(\d+)!?[nac]")
+_LENGTH: Final = re.compile(r"(\d{1,2})!?[nac]")
 _WORD_AFTER: Final = re.compile(rf"(?![{EAST}])[^\W_]")
 
 

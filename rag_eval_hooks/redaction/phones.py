@@ -34,10 +34,10 @@ _NATIONAL: Final = re.compile(
 )
 _DAY, _MONTH = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])"
 _NO_PHONE: Final = re.compile(
-    r"\+?\d{4,}\.\d+|\d+\.\d+"  # decimals
+    r"\A(?:\+?\d{4,}\.\d+|\d+\.\d+"  # decimals
     r"|(?:97[89][ -])?\d{1,5}([ -])\d{1,7}\1\d{1,7}\1\d"  # an ISBN
     rf"|(?:{_DAY}[./-]{_MONTH}|{_MONTH}[./-]{_DAY})[./-](?:\d\d|(?:19|20)\d\d\b.*)"
-    rf"|(?:19|20)\d\d[./-]{_MONTH}[./-]{_DAY}\b.*"
+    rf"|(?:19|20)\d\d[./-]{_MONTH}[./-]{_DAY}\b.*)"
 )
 _LIST_NUMBER: Final = re.compile(r"\d{1,3}[.)] ")
 

@@ -139,6 +139,19 @@ def test_a_long_cell_is_read_and_the_limit_of_the_process_stays(tmp_path: Path) 
         assert csv.field_size_limit() == limit
 
 
+@pytest.mark.parametrize("name", ["d.jsonl", "d.jsonl.gz", "d.csv.gz"])
+def test_overlong_line_is_refused_by_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A small compressed file can hold a line that fills the memory."""
+    monkeypatch.setattr("rag_eval_hooks.datasets.data_rows.MAX_LINE_CHARS", 300)
+    path, line = tmp_path / name, json.dumps({"question": Q}) if "json" in name else "question"
+    text = f"{line}\n{' ' * 301}".encode()
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    with pytest.raises(ConfigError, match="line 2 has more than 300 characters"):
+        list(data_rows(path))
+
+
 def test_other_names_are_mapped(tmp_path: Path) -> None:
     """`--map` names a column, also one inside an object."""
     path = _jsonl(tmp_path, [{"prompt": Q, "run": {"says": A, "saw": CHUNKS}, "gold": R}])

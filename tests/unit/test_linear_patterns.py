@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+import rag_eval_hooks.capture
 import rag_eval_hooks.judges.heuristic
+import rag_eval_hooks.redaction
 import rag_eval_hooks.text
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.text.folding import collapse_runs, tokens
@@ -37,9 +39,17 @@ def values(holder: Any) -> Iterator[Any]:
         yield holder
 
 
+PACKAGES = (
+    rag_eval_hooks.text,
+    rag_eval_hooks.judges.heuristic,
+    rag_eval_hooks.redaction,
+    rag_eval_hooks.capture,
+)
+
+
 def patterns() -> dict[str, re.Pattern[str]]:
     found: dict[str, tuple[str, re.Pattern[str]]] = {}
-    for package in (rag_eval_hooks.text, rag_eval_hooks.judges.heuristic):
+    for package in PACKAGES:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for name, holder in vars(importlib.import_module(module.name)).items():
                 for at, value in enumerate(values(holder)):
