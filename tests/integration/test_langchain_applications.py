@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
@@ -94,24 +94,6 @@ def test_what_a_model_said_is_the_answer_in_a_users_message(
 
 
 @varied
-def test_a_users_own_last_message_is_no_answer(world: World, seed: int) -> None:
-    """A message that no model said stays the user's: here the answer is the message before."""
-    drawn = Variation(seed)
-    question, passage, answer = drawn.question(), drawn.passage(), drawn.sentence()
-
-    def reply(state: Any) -> Any:
-        said = AIMessage(say(answer, passage, question))
-        return {"messages": [said, HumanMessage(drawn.sentence(), name=drawn.name())]}
-
-    def search(state: Any) -> Any:
-        return {"found": [Document(passage)]}
-
-    graph = line(conversation(found=list[Document]), [search, reply])
-    graph.invoke({"messages": [("user", question)]}, config(world))
-    assert only(world) == (question, [passage], answer)
-
-
-@varied
 def test_a_report_is_the_text_that_holds_what_several_models_said(world: World, seed: int) -> None:
     """A report is the text that the last step put together, beside its parts or a conversation."""
     drawn = Variation(seed)
@@ -137,52 +119,6 @@ def test_a_report_is_the_text_that_holds_what_several_models_said(world: World, 
     graph.invoke({asked: question}, config(world))
     body = "\n\n".join(texts)
     assert only(world) == (question, passages, f"# {question}\n{body}")
-
-
-@varied
-@pytest.mark.parametrize("beside", [True, False], ids=["beside other texts", "alone"])
-@pytest.mark.parametrize("enabled", [True, False])
-def test_a_resumed_graph_has_the_question_of_its_first_run(
-    world: World, enabled: bool, beside: bool, seed: int
-) -> None:
-    """Under whatever key it stood, and though somebody edited the state in between."""
-    drawn = Variation(seed)
-    question, passages, answer = drawn.question(), drawn.passages(2), answer_of(drawn)
-    asked, plan, found, remark, reply = (drawn.name() for _ in range(5))
-    schema = state(**{asked: str, plan: str, found: list[Document], remark: str, reply: str})
-
-    steps: list[Any] = [
-        lambda state: {plan: say(drawn.sentence(), state[asked])},
-        lambda state: {found: [Document(text) for text in passages]},
-        lambda state: {reply: say(answer, *(d.page_content for d in state[found]), state[asked])},
-    ]
-    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
-    graph = line(schema, steps, checkpointer=memory, interrupt_before=["step1"])
-    thread = {"configurable": {"thread_id": str(uuid4())}}
-    given = {} if enabled else config(world)
-    if enabled:
-        RagEvalCallbackHandler.enable(world.evals)
-    more = {remark: drawn.word()} if beside else {}
-    graph.invoke({asked: question, **more}, {**given, **thread})
-    graph.update_state(thread, {remark: drawn.sentence()})
-    graph.invoke(None, {**given, **thread})
-    assert only(world) == (question, passages, answer)
-
-
-@varied
-def test_rows_that_a_chain_is_given_are_contexts_as_they_are_written(
-    world: World, seed: int
-) -> None:
-    """Legacy graph chains call the chain that answers without callbacks: it is its own root."""
-    drawn = Variation(seed)
-    question, answer = drawn.question(), drawn.sentence()
-    keys = [f"{drawn.name()}.{drawn.name()}" for _ in range(2)]
-    rows = [{keys[0]: drawn.word(), keys[1]: drawn.chance.randint(1, 999)} for _ in range(3)]
-    prompt = ChatPromptTemplate.from_template("Information: {context}\nQuestion: {question}")
-    answering = prompt | Chat(reply=lambda _: answer) | StrOutputParser()
-    RagEvalCallbackHandler.enable(world.evals)
-    answering.invoke({"question": question, "context": rows})
-    assert only(world) == (question, list(map(str, rows)), answer)
 
 
 @varied
@@ -222,35 +158,6 @@ def test_texts_shown_to_a_model_that_did_not_answer_are_no_contexts(
     chain.invoke(question, config(world))
     stats = world.evals.stats()
     assert (world.seen(), stats.offered, stats.without_retrieval) == ([], 0, 1)
-
-
-@varied
-def test_the_text_of_an_earlier_turn_that_the_model_was_shown_is_the_context(
-    world: World, seed: int
-) -> None:
-    """A search that finds nothing leaves the formatted text of the turn before in the prompt."""
-    drawn = Variation(seed)
-    passage = drawn.passage()
-    answer = passage[: len(passage) // 2]
-    first, question = drawn.question(), drawn.question()
-    found, text = drawn.name(), drawn.name()
-
-    def search(state: State) -> State:
-        if state["messages"][-1].content == question:
-            return {found: []}
-        return {found: [Document(passage)], text: passage}
-
-    def reply(state: State) -> State:
-        return {"messages": [AIMessage(say(answer, state[text], question))]}
-
-    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
-    schema = conversation(**{found: list[Document], text: str})
-    graph = line(schema, [search, reply], checkpointer=memory)
-    thread = {"configurable": {"thread_id": str(uuid4())}}
-    graph.invoke({"messages": [("user", first)]}, thread)
-    graph.invoke({"messages": [("user", question)]}, config(world, **thread))
-    assert only(world) == (question, [passage], answer)
-    assert world.seen()[0].sample.context_source == "earlier_turn"
 
 
 @varied

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from langchain_core import tools
 from langchain_core.documents import Document
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import tool
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
-from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
     ASKED,
     PASSAGES,
@@ -39,15 +31,6 @@ from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, texts
 from tests.support.variation import Variation, seeds
-
-needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.close()
 
 
 def only(world: World) -> Sample:
@@ -90,17 +73,6 @@ def test_a_rewritten_question_is_kept_beside_the_question(world: World) -> None:
     (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
     assert only(world).question == QUESTION
     assert only(world).metadata["condensed_question"] == better
-
-
-def test_stages_before_the_last_are_kept(world: World) -> None:
-    """Documents before a reranker are in the metadata, with the retriever that found them."""
-    retriever = store().as_retriever(search_kwargs={"k": 4})
-    best: Any = RunnableLambda(lambda documents: documents[2:3])
-    inputs: Any = {SHOWN: retriever | best | joined, ASKED: RunnablePassthrough()}
-    (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
-    assert texts(only(world)) == top(k=4)[2:3]
-    (stage,) = only(world).metadata["retrieved"]
-    assert [document["text"] for document in stage["documents"]] == top(k=4)
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])
@@ -181,46 +153,6 @@ def test_one_interaction_may_have_options_of_its_own(
         assert [line for line in world.seen()[0].spans if "chat" in line] == []
 
 
-def asked(given: dict[str, Any]) -> str:
-    return plain().invoke(given["question"])
-
-
-@needs_graphs
-def test_a_tool_that_returns_a_command_grounds_the_answer(world: World) -> None:
-    """Its message is what the model was told."""
-    if not hasattr(tools, "InjectedToolCallId"):
-        pytest.skip("this version hands tools no call id")
-    types = pytest.importorskip("langgraph.types")
-    agents = pytest.importorskip("langchain.agents")
-
-    @tool
-    def search(query: str, tool_call_id: Annotated[str, tools.InjectedToolCallId]) -> Any:
-        """Searches the notices."""
-        message = ToolMessage(PASSAGES[0], tool_call_id=tool_call_id)
-        return types.Command(update={"messages": [message]})
-
-    replies = [
-        AIMessage("", tool_calls=[{"name": "search", "args": {"query": QUESTION}, "id": "1"}]),
-        AIMessage("At 07:40."),
-    ]
-    agent = agents.create_agent(Scripted(messages=iter(replies)), [search])
-    agent.invoke({"messages": [["user", QUESTION]]}, config(world))
-    sample = only(world)
-    assert (sample.question, texts(sample), sample.answer) == (
-        QUESTION,
-        [PASSAGES[0]],
-        "At 07:40.",
-    )
-
-
-class Scripted(GenericFakeChatModel):
-    """A model that says what it is told to, and takes any tools."""
-
-    def bind_tools(self, tools: Any, **_: Any) -> Any:
-        """Itself: what it calls is written down."""
-        return self
-
-
 def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:
     """A mistake in a function of the application's costs nothing but a count."""
     broken: dict[str, Any] = {
@@ -237,18 +169,6 @@ def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world:
         "choice contexts: TypeError",
         "choice answer: TypeError",
     }
-
-
-@pytest.mark.parametrize("kind", [KeyError, ValueError, ZeroDivisionError])
-def test_a_callable_for_contexts_that_raises_is_counted_by_its_error(
-    world: World, kind: type[Exception]
-) -> None:
-    def fail(outputs: Any) -> Any:
-        raise kind
-
-    plain().invoke(QUESTION, config(world, contexts=fail))
-    assert texts(only(world)) == top()
-    assert set(world.evals.stats().incidents) == {f"choice contexts: {kind.__name__}"}
 
 
 @pytest.mark.parametrize(
@@ -317,23 +237,3 @@ def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.Monke
     assert (sample.question, sample.answer) == (QUESTION, "An answer of a few words.")
     assert {"contexts", "prompt"} <= set(sample.cut_parts)
     world.close()
-
-
-def test_cancelled_requests_leave_nothing_open(world: World) -> None:
-    """After 200 cancelled requests nothing of them is kept."""
-    chain, told = plain(model=reader(delay=5.0)), config(world)
-
-    async def request() -> None:
-        task = asyncio.create_task(chain.ainvoke(QUESTION, told))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        await asyncio.wait([task])
-
-    async def requests() -> None:
-        await asyncio.gather(*(request() for _ in range(200)))
-
-    asyncio.run(requests())
-    gc.collect()
-    assert len(world.evals.recorder) == 0
-    assert not world.evals.recorder._runs
-    assert world.evals.stats().dropped.keys() <= {"cancelled"}

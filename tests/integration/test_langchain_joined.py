@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,13 +17,6 @@ from tests.support.variation import Variation, seeds
 pytestmark = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 varied = pytest.mark.parametrize("seed", seeds(6))
 SPLITS = {"one search": [slice(0, 4)], "two searches": [slice(0, 2), slice(2, 4)]}
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.close()
 
 
 def ask(

@@ -30,13 +30,9 @@ from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import (
     ASKED,
-    FOUND,
     PROMPT,
     QUESTION,
-    SAID,
     SHOWN,
-    TRIES,
-    WORDS,
     Chat,
     answer_to,
     joined,
@@ -147,42 +143,6 @@ def simple() -> Any:
     return {**inputs, ASKED: RunnablePassthrough()} | answering
 
 
-def nested() -> Any:
-    """A chain inside a chain, with a condensed question, a direct search and a title."""
-
-    def condensed(question: str) -> str:
-        model = Chat(reply=lambda _: WORDS("When does the ferry to Skarn leave?"))
-        return str(model.invoke(f"Condense: {question}").content)
-
-    def search(query: str) -> Any:
-        return store().similarity_search(QUESTION, k=2)
-
-    found = RunnableLambda(condensed) | RunnableLambda(search) | joined
-    inner = {SHOWN: found, ASKED: RunnablePassthrough()}
-    answering = PROMPT | Chat(reply=lambda _: ANSWER) | StrOutputParser()
-    chain: Any = inner | answering
-    return RunnableLambda(lambda question: chain.invoke(question))
-
-
-def graph() -> Any:
-    def retrieve(state: Any) -> dict[str, Any]:
-        found = store().as_retriever(search_kwargs={"k": 2}).invoke(state[ASKED])
-        return {FOUND: found}
-
-    def grade(state: Any) -> dict[str, Any]:
-        Chat(reply=lambda _: "yes").invoke(f"Of use? {joined(state[FOUND])}")
-        return {TRIES: 1}
-
-    def generate(state: Any) -> dict[str, Any]:
-        prompt = f"{joined(state[FOUND])}\n{state[ASKED]}"
-        return {SAID: Chat(reply=lambda _: ANSWER).invoke(prompt).content}
-
-    made = graphs.graph()
-    for name, node in (("retrieve", retrieve), ("grade", grade), ("generate", generate)):
-        made.add_node(name, node)
-    return graphs.chained(made, "retrieve", "grade", "generate").compile()
-
-
 def searching() -> Any:
     @tool
     def search(query: str) -> str:
@@ -238,9 +198,8 @@ def resumed() -> Any:
 NO_GRAPHS, NO_WAITING = GRAPHS_MISSING is not None, interrupts.NO_EVENTS is not None
 PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
     "simple": (simple, [QUESTION]),
-    "nested": (nested, [QUESTION]),
     "troubled": (troubled, [QUESTION]),
-    **({} if NO_GRAPHS else {"graph": (graph, [{ASKED: QUESTION}])}),
+    **({} if NO_GRAPHS else {"graph": (graphs.direct, [{ASKED: QUESTION}])}),
     **({} if AGENTS_MISSING else {"agent": (searching, [{"messages": [HumanMessage(QUESTION)]}])}),
     **({} if NO_GRAPHS else {"asking": (interrupts.approving, [{ASKED: QUESTION}, resumed()])}),
     **({} if NO_WAITING else {"waiting": (interrupts.stopping, [{ASKED: QUESTION}, None])}),
@@ -282,22 +241,13 @@ def ask(chain: Any, way: str, given: Any, config: Any) -> list[Any]:
     async def read(parts: Any) -> list[Any]:
         return [part async for part in parts]
 
-    if way in ("invoke", "ainvoke"):
-        return [
-            chain.invoke(given, config)
-            if way == "invoke"
-            else asyncio.run(chain.ainvoke(given, config))
-        ]
-    if way in ("batch", "abatch"):
-        return (
-            chain.batch([given], config)
-            if way == "batch"
-            else asyncio.run(chain.abatch([given], config))
-        )
+    more = {"version": "v2"} if way == "astream_events" else {}
+    called = getattr(chain, way)([given] if "batch" in way else given, config, **more)
     if way == "stream":
-        return list(chain.stream(given, config))
-    version = {"version": "v2"} if way == "astream_events" else {}
-    return asyncio.run(read(getattr(chain, way)(given, config, **version)))
+        return list(called)
+    if way.startswith("astream"):
+        return asyncio.run(read(called))
+    return [asyncio.run(called) if way.startswith("a") else called]
 
 
 def events_of(pipeline: str, way: str = "invoke") -> list[str]:
@@ -390,19 +340,6 @@ def test_runs_have_the_ids_that_the_host_gives(pipeline: str, key: str) -> None:
     world.close()
 
 
-def test_only_what_lost_its_beginning_is_refused() -> None:
-    """A handler that is bound to a part of a chain has its interaction: no event was lost."""
-    world = World()
-    bound = simple().with_config(callbacks=[RagEvalCallbackHandler(world.evals)])
-    outer = RunnableLambda(str) | bound
-    outer.invoke(QUESTION)
-    (seen,) = world.seen()
-    assert judged(seen.sample) == "right"
-    assert seen.sample.answer == ANSWER
-    assert not world.evals.stats().dropped
-    world.close()
-
-
 @pytest.mark.parametrize("way", ["batch", "abatch"])
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_a_part_of_a_batch_waits_for_what_encloses_it(way: str, is_asked: bool) -> None:
@@ -429,8 +366,7 @@ def test_a_part_of_a_batch_waits_for_what_encloses_it(way: str, is_asked: bool) 
 def test_a_lost_beginning_is_counted_once() -> None:
     """Steps of a root whose start was lost are one failed capture and no samples."""
     world = World()
-    graph().invoke({ASKED: QUESTION}, {"callbacks": [Faulty(world.evals, 0, "lost")]})
+    graphs.direct().invoke({ASKED: QUESTION}, {"callbacks": [Faulty(world.evals, 0, "lost")]})
     assert world.seen() == []
     assert world.evals.stats().dropped == {"capture_failed": 1}
-    assert import_module("langgraph.graph")
     world.close()

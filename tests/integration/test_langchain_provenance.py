@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
-from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListLLM
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import PromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import Chat, prompt_text
+from tests.matrix.langchain.kit import Chat
 from tests.matrix.world import World
-from tests.support.langchain_requests import config, only, texts
+from tests.support.langchain_requests import Fixed, config, line, only, texts
 from tests.support.variation import Variation, seeds
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
 varied = pytest.mark.parametrize("seed", seeds(6))
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.close()
 
 
 def rows(drawn: Variation, passages: Sequence[str]) -> dict[str, Any]:
@@ -71,64 +62,11 @@ def test_a_node_may_call_what_it_found_as_it_likes(world: World, container: str,
         prompt = f"Use {shown}\n{state[asked]}"
         return {**state, said: Chat(reply=lambda _: reply).invoke(prompt).content}
 
-    made = import_module("langgraph.graph").StateGraph(dict)
-    made.add_node("one", search)
-    made.add_node("two", answer)
-    made.add_edge("__start__", "one")
-    made.add_edge("one", "two")
-    made.add_edge("two", "__end__")
     given = {asked: question, drawn.name(): drawn.name()}
-    made.compile().invoke(given, config(world))
+    line(dict, [search, answer]).invoke(given, config(world))
     sample = only(world)
     assert texts(sample) == [passages[2], passages[0]]
     assert sample.context_source == "step"
-
-
-def tools_loop(tool: Callable[[str], Any], reply: str, *, wrap: bool) -> Any:
-    """A graph that calls its tools by hand, as one writes it from scratch."""
-    graphs = import_module("langgraph.graph")
-    made = graphs.StateGraph(graphs.MessagesState)
-
-    def call(state: Any) -> Any:
-        done = isinstance(state["messages"][-1], ToolMessage)
-        picked = AIMessage("", tool_calls=[{"name": "t", "args": {"query": "x"}, "id": "1"}])
-        model = Chat(reply=lambda _: reply if done else picked)
-        return {"messages": [model.invoke(state["messages"])]}
-
-    def act(state: Any) -> Any:
-        found = tool("x")
-        text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=wrap)
-        return {"messages": [ToolMessage(text, tool_call_id="1")]}
-
-    made.add_node("call", call)
-    made.add_node("act", act)
-    made.add_edge("__start__", "call")
-    made.add_conditional_edges(
-        "call", lambda state: "act" if state["messages"][-1].tool_calls else "__end__"
-    )
-    made.add_edge("act", "call")
-    return made.compile()
-
-
-@needs_graphs
-@varied
-@pytest.mark.parametrize("wrapped", [True, False])
-def test_a_loop_by_hand_shows_its_tools_by_their_messages(
-    world: World, wrapped: bool, seed: int
-) -> None:
-    """A tool that is a plain function, or gives a list, is seen in the new message of its node."""
-    drawn = Variation(seed)
-    passages, question, reply = drawn.passages(2), drawn.question(), drawn.short()
-    found = [{drawn.name(): n, "t" + drawn.name(): text} for n, text in enumerate(passages)]
-
-    def plain(_: str) -> Any:
-        return found
-
-    tool = StructuredTool.from_function(lambda query: found, name="t", description="Searches.")
-    graph = tools_loop(tool.invoke if wrapped else plain, reply, wrap=seed % 2 == 0)
-    graph.invoke({"messages": [HumanMessage(question)]}, config(world))
-    sample = only(world)
-    assert (sample.question, texts(sample), sample.answer) == (question, passages, reply)
 
 
 def run_agent(
@@ -175,17 +113,6 @@ def test_a_search_that_asks_a_model_first_is_a_search(world: World, named: bool,
     tools = [search_tool(name, found)]
     sample = run_agent(world, tools, calls, drawn.question(), drawn.short(), **options)
     assert texts(sample) == [passage]
-
-
-class Fixed(BaseRetriever):
-    """Returns its documents, whatever is asked."""
-
-    documents: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.documents
 
 
 @varied
@@ -266,57 +193,6 @@ def test_no_handler_misses_a_plain_model(
     assert (texts(sample), sample.context_source) == ([passage], "prompt")
 
 
-@varied
-def test_objects_of_the_applications_own_are_read_by_its_function(world: World, seed: int) -> None:
-    """`as_context` reads what has neither keys nor fields."""
-    drawn = Variation(seed)
-    passages, reply = drawn.passages(2), drawn.short()
-
-    class Hit:
-        __slots__ = ("_text",)
-
-        def __init__(self, text: str) -> None:
-            self._text = text
-
-        def read(self) -> str:
-            return self._text
-
-    def search(_: str) -> list[Hit]:
-        return [Hit(text) for text in passages]
-
-    def joined(hits: list[Hit]) -> str:
-        return "\n".join(hit.read() for hit in hits)
-
-    def as_context(value: Any) -> str | None:
-        return value.read() if isinstance(value, Hit) else None
-
-    shown: Any = RunnableLambda(search) | RunnableLambda(joined)
-    answering = shown | Chat(reply=lambda messages: reply if prompt_text(messages) else "")
-    answering.invoke(drawn.question(), config(world, as_context=as_context))
-    assert texts(only(world)) == passages
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-def test_cancelled_calls_of_a_bare_model_leave_nothing_open(world: World, seed: int) -> None:
-    """LangChain reports no end of them; none is open when the next statistics are asked for."""
-    drawn = Variation(seed)
-
-    async def cancel_all() -> None:
-        model = Chat(reply=lambda _: "late", delay=60.0)
-        prompts = [drawn.sentence(drawn.chance.randint(1, 300)) for _ in range(200)]
-        calls = [model.ainvoke(prompt, config(world)) for prompt in prompts]
-        tasks = [asyncio.ensure_future(call) for call in calls]
-        while model.begun < len(tasks):
-            await asyncio.sleep(0.01)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(cancel_all())
-    assert world.evals.stats().offered == 0
-    assert world.evals.recorder.opened() == (0, 0)
-
-
 def searching(reply: Any, found: Sequence[str]) -> Any:
     """A chain, whose batch begins its roots in tasks of their own."""
     shown: Any = Fixed(documents=list(map(Document, found))) | RunnableLambda(str)
@@ -376,28 +252,6 @@ def test_requests_without_retrieved_text_are_counted_and_explained(world: World,
     assert why.reason == "without_retrieval"
 
 
-@varied
-def test_a_question_rewritten_before_its_retrieval_logs_no_advice(
-    world: World, caplog: pytest.LogCaptureFixture, seed: int
-) -> None:
-    """A model that is called alone may write the query of a retriever that is called after it."""
-    drawn = Variation(seed)
-    passages, query, reply = drawn.passages(2), drawn.question(), drawn.sentence()
-    retriever = Fixed(documents=[Document(text) for text in passages])
-    RagEvalCallbackHandler.enable(world.evals)
-    try:
-        written = Chat(reply=lambda _: query).invoke(f"Rewrite: {drawn.question()}").content
-        world.evals.recorder.sweep()
-        found = retriever.invoke(str(written))
-        prompt = "\n".join(document.page_content for document in found)
-        Chat(reply=lambda _: reply).invoke(f"{prompt}\n{query}")
-        assert texts(only(world)) == passages
-    finally:
-        RagEvalCallbackHandler.disable()
-    assert world.evals.stats().without_retrieval == 0
-    assert [record.getMessage() for record in caplog.records] == []
-
-
 QUESTIONS: dict[str, Callable[[Variation, str], Any]] = {
     "under a key of its own": lambda drawn, asked: {drawn.name(): asked},
     "beside ids": lambda drawn, asked: {
@@ -429,11 +283,7 @@ def test_the_question_is_the_text_of_the_input_that_was_used(
         said = Chat(reply=lambda _: reply).invoke(f"Use {found}\n{asked}")
         return {**state, drawn.name(): said.content}
 
-    made = import_module("langgraph.graph").StateGraph(dict)
-    made.add_node("one", answer)
-    made.add_edge("__start__", "one")
-    made.add_edge("one", "__end__")
-    made.compile().invoke(QUESTIONS[form](drawn, asked), config(world))
+    line(dict, [answer]).invoke(QUESTIONS[form](drawn, asked), config(world))
     sample = only(world)
     assert (sample.question, texts(sample), sample.answer) == (asked, [passage], reply)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,13 +18,6 @@ from tests.support.records import FINDS, NO_FINDS, RECORD_FORMS, drawn_record, e
 from tests.support.variation import Variation, seeds
 
 pytestmark = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.close()
 
 
 varied = pytest.mark.parametrize("seed", seeds(6))

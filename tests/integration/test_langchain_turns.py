@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.messages import ToolMessage
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
@@ -20,7 +15,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import asks, pick, search, stepping
-from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
+from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
 from tests.matrix.langchain.kit import (
     ASKED,
     FOUND,
@@ -39,101 +34,21 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
-from tests.support.langchain_requests import texts
-from tests.waiting import until_async
+from tests.support.langchain_requests import config, texts
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
-needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
 needs_middleware = pytest.mark.skipif(
     MIDDLEWARE_MISSING is not None, reason=str(MIDDLEWARE_MISSING)
 )
 OTHER = QUESTIONS[1]
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.close()
-
-
-def config(world: World, **more: Any) -> Any:
-    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
-
-
-def in_thread(world: World, **more: Any) -> Any:
-    return config(world, configurable={"thread_id": "t1"}, **more)
+def in_thread(world: World) -> Any:
+    return config(world) | {"configurable": {"thread_id": "t1"}}
 
 
 def samples(world: World) -> list[Sample]:
     return [seen.sample for seen in world.seen()]
-
-
-class Down(BaseRetriever):
-    """A store that is down."""
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        raise LookupError("the store is down")
-
-
-def test_a_retriever_that_is_cancelled_makes_a_cancelled_interaction(world: World) -> None:
-    """An attempt counts, whatever ended it."""
-    asked: list[str] = []
-
-    class Slow(Down):
-        async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            asked.append(query)
-            await asyncio.sleep(600)
-            return []
-
-    async def request() -> None:
-        chain = Slow() | joined | reader()
-        task = asyncio.create_task(chain.ainvoke(QUESTION, config(world)))
-        await until_async(lambda: asked)
-        task.cancel()
-        await asyncio.wait([task])
-
-    asyncio.run(request())
-    (sample,) = samples(world)
-    assert (sample.status, sample.contexts) == (Status.CANCELLED, None)
-
-
-@needs_agents
-def test_documents_of_an_earlier_turn_are_not_found_in_the_course_of_a_conversation(
-    world: World,
-) -> None:
-    """A turn without retrieval is none, though the state holds documents and the prompt their text.
-
-    The agent's tool writes them into the state; its message is in every later prompt.
-    """
-    if MIDDLEWARE_MISSING is not None:
-        pytest.skip(MIDDLEWARE_MISSING)
-    command = import_module("langgraph.types").Command
-    agents = import_module("langchain.agents")
-    runtime: Any = import_module("langchain.tools").ToolRuntime
-
-    class State(agents.AgentState):  # type: ignore[name-defined, misc]
-        documents: list[Any]
-
-    def find(query: str, runtime: Any) -> Any:
-        documents = store().similarity_search(query, k=2)
-        message = ToolMessage(joined(documents), tool_call_id=runtime.tool_call_id)
-        return command(update={FOUND: documents, "messages": [message]})
-
-    find.__annotations__["runtime"] = runtime
-
-    def step(question: str) -> Any:
-        return pick(("search", question)) if "?" in question else "You are welcome."
-
-    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
-    made = tool("search", description="Searches.")(find)
-    app = agent(stepping(step), [made], state_schema=State, checkpointer=saver)
-    for question in (QUESTION, "Thanks a lot!", OTHER):
-        app.invoke(asks(question), in_thread(world))
-    found = {sample.question: texts(sample) for sample in samples(world)}
-    assert found == {QUESTION: top(), OTHER: top(OTHER)}
 
 
 @needs_graphs
@@ -236,7 +151,7 @@ def test_tags_and_metadata_are_the_users(world: World) -> None:
 def test_metadata_of_a_graphs_server_is_told_from_the_users(world: World) -> None:
     """Keys that only look like the framework's are kept."""
     told = {"langgraph_tier": "gold", "checkpoint_age": 3, "langgraph_plan": "x", "free": True}
-    graphs.direct().invoke({ASKED: QUESTION}, config(world, metadata=told))
+    graphs.direct().invoke({ASKED: QUESTION}, config(world) | {"metadata": told})
     (sample,) = samples(world)
     assert sample.metadata == {"langgraph_tier": "gold", "checkpoint_age": 3, "free": True}
 

@@ -7,12 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.world import World
 
-__all__ = ["config", "line", "only", "texts"]
+__all__ = ["Fixed", "config", "line", "only", "texts"]
+
+
+class Fixed(BaseRetriever):
+    """Returns its documents, whatever is asked."""
+
+    documents: list[Document]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return self.documents
 
 
 def config(world: World, **options: Any) -> Any:

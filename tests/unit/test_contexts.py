@@ -15,8 +15,7 @@ from rag_eval_hooks.capture.contexts import ContextSource, find_contexts, has_re
 from rag_eval_hooks.capture.question import Rewritten, question_of
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.rewriting import replace_rewritten
-from rag_eval_hooks.capture.text_forms import fold
-from rag_eval_hooks.capture.tool_kinds import ToolKind, reports_nothing, tool_kind
+from rag_eval_hooks.capture.tool_kinds import ToolKind, tool_kind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
 from tests.support.variation import Variation, seeds
@@ -222,21 +221,6 @@ def test_copy_of_a_text_in_a_later_list_counts_and_in_one_list_the_first() -> No
         assert [context.id for context in found] == [expected]
 
 
-@pytest.mark.parametrize("raises", [False, True])
-def test_stages_within_a_retriever_are_not_its_result(raises: bool) -> None:
-    story = Story()
-    outer = story.run("outer", story.root, RunKind.RETRIEVER)
-    story.gave("inner", A, C, parent="outer")
-    if raises:
-        story.recorder.fail(outer, ConnectionError())
-    else:
-        story.gave("filter", kind="chain", parent="outer")
-        story.recorder.documents(outer, [Context(text=A), Context(text=B)])
-        story.recorder.end(outer)
-    story.asked("m", "Of what was found, in other words", YES)
-    assert story.contexts(YES) == (None if raises else [A, B])
-
-
 @varied
 def test_calls_whose_short_outputs_are_quoted_belong_to_the_answer(seed: int) -> None:
     """Partial answers of a word or two lead to their documents, graders' words to none."""
@@ -282,32 +266,6 @@ def test_answering_prompt_orders_what_it_shows(seed: int) -> None:
 
 
 @varied
-def test_model_that_saw_no_document_of_another_call_has_none(seed: int) -> None:
-    drawn = Variation(seed)
-    texts, answer = drawn.passages(2), "I do not know that."
-    events = [
-        gave(*texts),
-        asked(f"Is this of use? {texts}", "no", "grader"),
-        asked(f"Answer as you know: {drawn.sentence()}", answer),
-    ]
-    assert told(events, answer).contexts(answer) == []
-
-
-@varied
-def test_rejected_document_does_not_come_back_with_its_grader(seed: int) -> None:
-    drawn = Variation(seed)
-    kept, rejected = documents = drawn.passages(2)
-    reason, answer = drawn.sentence(), drawn.sentence()
-    events = [
-        gave(*documents),
-        asked(f"Of use? {kept} {rejected}", reason, "grader"),
-        gave(kept, name="grade", kind="chain"),
-        asked(f"{kept}\nBecause: {reason}", answer),
-    ]
-    assert told(events, answer).contexts(answer) == [kept]
-
-
-@varied
 def test_source_too_short_to_be_searched_counts(seed: int) -> None:
     drawn = Variation(seed)
     long, short, answer = drawn.passage(), drawn.short(), drawn.sentence()
@@ -329,20 +287,6 @@ def test_source_of_a_call_that_no_prompt_quotes_keeps_its_place(seed: int) -> No
     story.recorder.documents(story.root, [Context(text=t) for t in texts], Origin.SOURCES)
     story.asked("whole", " ".join(replies), answer)
     assert story.contexts(answer) == texts
-
-
-@varied
-def test_window_around_a_sentence_is_the_context_that_is_shown(seed: int) -> None:
-    drawn = Variation(seed)
-    sentences = [drawn.sentence() for _ in range(5)]
-    window, answer = " ".join(sentences[1:4]), drawn.sentence()
-    story = Story()
-    run = story.run("r", story.root, RunKind.RETRIEVER)
-    one = Context(text=sentences[2], metadata={drawn.name(): window})
-    story.recorder.documents(run, [one, Context(text=sentences[0])])
-    story.recorder.end(run)
-    story.asked("m", f"Use {window}", answer)
-    assert story.contexts(answer) == [window]
 
 
 @varied
@@ -457,34 +401,6 @@ def test_query_and_row_that_is_not_shown_are_no_contexts(seed: int) -> None:
 )
 def test_tool_kind_reads_name_then_description(name: str, description: str, kind: ToolKind) -> None:
     assert tool_kind(name, description) is kind
-
-
-@pytest.mark.parametrize(
-    ("text", "is_nothing"),
-    [
-        ("No results found for ferry.", True),
-        ("Error: connection refused by host-7", True),
-        ("HTTP 503 Service Unavailable", True),
-        ("Keine Ergebnisse gefunden.", True),
-        ("没有找到相关内容", True),
-        ("No dogs are allowed on the ferry to Skarn.", False),
-        ("The error rate of the pump is 4 percent.", False),
-    ],
-)
-def test_reports_nothing_leaves_facts(text: str, is_nothing: bool) -> None:
-    words = fold(text).lower().replace(".", "").replace(":", "").split()
-    known = {"the", "to", "of", "is", "are", "on", "for", "ferry", "by", "a"}
-    assert reports_nothing(words, known, text) is is_nothing
-
-
-@varied
-def test_lookup_that_restates_its_arguments_is_evidence(seed: int) -> None:
-    drawn = Variation(seed)
-    query = drawn.sentence(drawn.chance.randint(4, 9))[:-5]
-    text, answer = f"{query} {drawn.chance.randint(10, 99)}", drawn.sentence()
-    look_up = tool(drawn.name(), text, description="Searches.", query=query)
-    events = [look_up, asked(f"{text}\n{drawn.question()}", answer)]
-    assert found(events, answer) == ([text], ContextSource.PROMPT)
 
 
 @varied

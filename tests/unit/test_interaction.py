@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks import RagEval, Sample, Status
+from rag_eval_hooks import Sample, Status
 from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, RunKind, assemble
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
@@ -143,14 +142,6 @@ def test_question_of_none_is_empty_and_counted(log: Log) -> None:
     assert log.incidents.counts() == {"capture interaction: no question": 1}
 
 
-def test_retriever_and_model_called_by_hand_are_one_interaction(log: Log) -> None:
-    with log.open("when?"):
-        log.retriever(A, B)
-        log.model(f"Use {B}", "yes, free of charge")
-    assert log.told() == [("when?", "yes, free of charge", [B])]
-    assert [run.parent for run in log[0].runs] == [None, log[0].root, log[0].root]
-
-
 @pytest.mark.parametrize(
     ("error", "status"),
     [
@@ -188,17 +179,6 @@ def test_one_with_another_question_is_one_of_its_own(log: Log) -> None:
             inner.answer("2")
         outer.answer("1")
     assert sorted(log.told()) == [("one", "1", [A]), ("two", "2", [B])]
-
-
-def test_inside_a_framework_run_one_with_another_question_joins(log: Log) -> None:
-    with log.open("one"):
-        run = log.recorder.start("chain", None, RunKind.CHAIN, "chain")
-        assert run is not None
-        log.recorder.locators.add(lambda: "chain")
-        with log.open("a part of it") as inner:
-            inner.contexts(A)
-        log.recorder.end(run)
-    assert log.told() == [("one", None, [A])]
 
 
 def test_interaction_of_another_evaluator_is_no_parent(log: Log) -> None:
@@ -248,31 +228,6 @@ def test_dropped_generator_swallows_no_other_question(log: Log) -> None:
     assert log.incidents.counts() == {}
 
 
-async def test_async_generator_of_a_dropped_request_ends_as_closed(log: Log) -> None:
-    async def stream() -> AsyncGenerator[str, None]:
-        async with log.open() as it:
-            it.contexts([A])
-            yield "token"
-
-    tokens = stream()
-    await anext(tokens)
-    await tokens.aclose()
-    assert [it.status for it in log] == [Status.CLOSED]
-
-
-async def test_concurrent_tasks_do_not_mix(log: Log) -> None:
-    async def request(number: int) -> None:
-        async with log.open(f"q{number}"):
-            await asyncio.sleep(0)
-            log.retriever(f"{A} {number}")
-            await asyncio.sleep(0)
-            log.model(f"Use {A} {number}", f"answer {number}")
-
-    await asyncio.gather(*(request(number) for number in range(20)))
-    numbers = [question[1:] for question, _, _ in log.told()]
-    assert log.told() == [(f"q{n}", f"answer {n}", [f"{A} {n}"]) for n in numbers]
-
-
 async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log: Log) -> None:
     go = asyncio.Event()
 
@@ -292,18 +247,6 @@ async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log:
     go.set()
     await task
     assert [it.root.query for it in log] == ["later"]
-
-
-def test_interaction_without_a_framework_is_scored() -> None:
-    sink = MemorySink()
-    judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
-    with RagEval(metrics=["lexical.source_citation"], judge=judge, sinks=[sink]) as evals:
-        with evals.interaction("when?") as it:
-            it.contexts([A])
-            it.answer("At 07:40.")
-        assert evals.flush(300)
-        assert evals.stats().scored == 1
-    assert sink.results[0].sample.question == "when?"
 
 
 def test_abandoned_interaction_leaves_nothing() -> None:

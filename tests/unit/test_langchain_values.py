@@ -194,26 +194,12 @@ def test_a_structured_answer_in_a_state_is_the_new_value() -> None:
     assert structured([ONE]) is structured({}) is structured(None) is None
 
 
-def test_an_answer_that_was_not_read_whole_is_none() -> None:
-    """One with a cycle, or with an object of the application's own."""
-    cycle: dict[str, Any] = {"n": 1}
-    cycle["again"] = cycle
-    assert structured(cycle) is None
-    assert structured({"own": object()}) is None
-
-
 def test_what_was_given_is_no_answer() -> None:
     """A value that only passes through is not the answer, whatever its name."""
     given = {"text": "t", "topic": "x"}
     assert answer_of({**given, "reply": "a"}, given) is None
     assert others({**given, "reply": "a"}, given, None) == ("a",)
     assert answer_of({"text": "a"}, given) == "a"
-
-
-def test_a_name_that_leaves_doubts_has_others_beside_it() -> None:
-    """Nothing stands in for what is called an answer."""
-    assert others({"output": "a", "text": "b"}, None, "a") == ("b",)
-    assert others({"answer": "a", "text": "b"}, None, "a") == ()
 
 
 def lists(outputs: Any, given: Any = None, **options: Any) -> list[tuple[Context, ...]]:
@@ -262,14 +248,6 @@ def test_documents_under_their_name_are_found_in_every_form(value: Any) -> None:
     assert texts({**given, "answer": "a"}, given) == []
 
 
-def test_other_mappings_are_no_documents() -> None:
-    """Messages, and what has no text."""
-    assert texts({"context": [{"role": "user", "content": "q"}]}) == []
-    assert texts({"context": {"user": "u"}, "docs": [{"k": 1}]}) == []
-    assert texts({"names": [{"text": "one"}]}) == []
-    assert texts({"names": [ONE, None]}) == [["one"]]
-
-
 def test_what_was_given_is_no_find() -> None:
     """A step that hands on what it got has found nothing."""
     documents, message = [ONE], ToolMessage("text", tool_call_id="1", artifact=[TWO])
@@ -279,27 +257,6 @@ def test_what_was_given_is_no_find() -> None:
     assert texts({"documents": [TWO]}, given) == [["two"]]
     new = ToolMessage("text", tool_call_id="2", artifact=[ONE])
     assert texts({"messages": [message, new]}, given) == [["one"]]
-
-
-def test_a_prompt_is_no_find() -> None:
-    """Artifacts in a prompt or in a bare list of messages may be of an earlier turn."""
-    messages = [HumanMessage("q"), ToolMessage("text", tool_call_id="1", artifact=[ONE])]
-    assert texts(messages) == []
-    assert texts(ChatPromptTemplate.from_messages(messages).invoke({})) == []
-
-
-def test_messages_of_earlier_turns_are_no_find() -> None:
-    """Artifacts of old messages are no find; documents beside them are."""
-    message = ToolMessage("text", tool_call_id="1", artifact=[ONE])
-    state = {"messages": [message], "documents": [TWO]}
-    assert texts(state, artifacts=False) == [["two"]]
-
-
-def test_a_cycle_ends_the_search() -> None:
-    """A value that refers to itself is searched a few levels deep."""
-    cycle: dict[str, Any] = {"documents": [ONE]}
-    cycle["again"] = [cycle]
-    assert texts(cycle)[0] == ["one"]
 
 
 @pytest.mark.parametrize("seed", seeds(6))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import subprocess
 import sys
@@ -79,34 +78,6 @@ def test_root_whose_id_is_used_again_is_another_interaction(names: list[str]) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (ValueError("x"), Status.ERROR),
-        (asyncio.CancelledError(), Status.CANCELLED),
-        (GeneratorExit(), Status.CLOSED),
-    ],
-)
-def test_status_says_how_a_request_ended(error: BaseException, status: Status, log: Log) -> None:
-    """Errors, cancellations and closed streams are told apart, and errors by their type."""
-    root = log.start("root")
-    log.retrieve("r", "root")
-    log.recorder.fail(root, error)
-    assert log[0].status is status
-    assert log[0].root.error_type == type(error).__qualname__
-
-
-def test_request_past_its_time_limit_is_abandoned() -> None:
-    """An interaction past its time limit is reported as abandoned and forgotten."""
-    log = Log(ttl=1e-9)
-    log.start("root")
-    log.retrieve("r", "root")
-    log.recorder.sweep()
-    assert [it.status for it in log] == [Status.ABANDONED]
-    assert len(log.recorder) == 0
-    assert log.recorder.get("root") is None
-
-
 def test_open_interactions_are_bounded() -> None:
     """One interaction too many abandons the oldest."""
     log = Log(max_open=2)
@@ -130,25 +101,6 @@ def test_late_step_after_many_requests_starts_no_request(monkeypatch: pytest.Mon
         log.recorder.end(log.start(f"more {number}"))
     assert log.recorder.is_unknown("early")
     assert not log.recorder.is_unknown("more 11999")
-
-
-@given(st.permutations([f"{n}{step}" for n in "abc" for step in ("1start", "2retrieve", "3end")]))
-def test_interleaved_interactions_never_mix(events: list[str]) -> None:
-    """Each root keeps its own runs, however the events of several roots interleave."""
-    log = Log()
-    done: dict[str, int] = {"a": 0, "b": 0, "c": 0}
-    roots: dict[str, Run] = {}
-    for name in (event[0] for event in events):
-        step = done[name] = done[name] + 1
-        if step == 1:
-            roots[name] = log.start(name)
-        elif step == 2:
-            log.retrieve(f"{name}-r", name)
-        else:
-            log.recorder.end(roots[name])
-    assert sorted(tuple(str(run.id) for run in it.runs) for it in log) == [
-        (name, f"{name}-r") for name in "abc"
-    ]
 
 
 def test_interrupted_request_is_reported_at_close(log: Log) -> None:
