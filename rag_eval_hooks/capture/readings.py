@@ -282,8 +282,8 @@ def as_json(value: Any) -> str | None:
         return None
     try:
         return json.dumps(_plain(value), ensure_ascii=False)
-    except TypeError:
-        # It holds an object of the application that was not read.
+    except (TypeError, ValueError):
+        # It holds an object that was not read, or a number too long to be written.
         return None
 
 

@@ -90,8 +90,8 @@ def table_rows(
         return None
     try:
         written = [write(item) for item in items]
-    except TypeError:
-        # A row holds an object that was not read.
+    except (TypeError, ValueError):
+        # A row holds an object that was not read, or a number too long to be written.
         return None
     if 2 * sum(map(_longest_text, values)) >= sum(map(len, written)):
         return None
@@ -129,7 +129,11 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
     if not isinstance(held, dict) or row_of(held) is not None:
         return None
     apart = _chars_apart(item, set(), _LEVELS)
-    written = repr(item) if apart < inf else ""
+    try:
+        written = repr(item) if apart < inf else ""
+    except ValueError:
+        # It holds a number too long to be written.
+        return None
     if not is_distinctive(written) or 2 * apart >= len(written):
         return None
     return (Context(text=written, metadata=scalars(held)),)

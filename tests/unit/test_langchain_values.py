@@ -194,6 +194,15 @@ def test_a_structured_answer_in_a_state_is_the_new_value() -> None:
     assert structured([ONE]) is structured({}) is structured(None) is None
 
 
+def test_an_answer_that_cannot_be_written_whole_is_none() -> None:
+    """One with a cycle, an object of the application's own or a number of too many digits."""
+    cycle: dict[str, Any] = {"n": 1}
+    cycle["again"] = cycle
+    assert structured(cycle) is None
+    assert structured({"own": object()}) is None
+    assert structured({"n": 10**5000}) is None
+
+
 def test_what_was_given_is_no_answer() -> None:
     """A value that only passes through is not the answer, whatever its name."""
     given = {"text": "t", "topic": "x"}
