@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ hostiles = st.builds(hostile, st.sampled_from(RAISED), st.frozensets(st.sampled_
 KEYS = st.sampled_from(("question", "input", "messages", "text"))
 values = st.one_of(
     hostiles,
+    st.sampled_from([numpy.array(["a", "b"]), 10**5000, 5, "\ud800", {"session_id": "\ud800"}]),
     st.lists(hostiles, max_size=2),
     st.dictionaries(KEYS, hostiles, max_size=2),
 )
@@ -45,7 +47,8 @@ def entrances(evals: RagEval, value: Any, other: Any) -> dict[str, Callable[[], 
     run, child = uuid.uuid4(), uuid.uuid4()
 
     def interaction() -> None:
-        with evals.interaction(question=value) as request:
+        told: Any = {"name": other, "tags": value, "metadata": other}
+        with evals.interaction(question=value, **told) as request:
             request.metadata(value, thread_id=other)
             request.contexts([other])
             request.answer(value)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import threading
 import uuid
 from functools import partial
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.books import Books
-from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.request import Ending, Request
-from rag_eval_hooks.sample import Context
 from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import JudgeCall, MemorySink, ScriptedJudge
-from tests.support.evaluation import faithful_judge, sample
+from tests.support.evaluation import faithful_judge, record_request, sample
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -82,17 +81,6 @@ def test_metrics_without_a_score_are_told_with_their_cause() -> None:
     assert "rag-eval-hooks doctor" in str(told)
 
 
-def capture(evals: RagEval, number: int) -> None:
-    root = evals.recorder.start((number, 0), None, RunKind.CHAIN, "help")
-    run = evals.recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
-    assert root is not None
-    assert run is not None
-    root.query, root.text = "q", "a"
-    evals.recorder.documents(run, [Context(text="c")])
-    evals.recorder.end(run)
-    evals.recorder.end(root)
-
-
 def test_a_captured_sample_is_found_by_its_own_id() -> None:
     provider, memory = TracerProvider(), MemorySink()
     with (
@@ -101,8 +89,8 @@ def test_a_captured_sample_is_found_by_its_own_id() -> None:
         ) as evals,
         provider.get_tracer("app").start_as_current_span("request") as span,
     ):
-        capture(evals, 1)
-        capture(evals, 2)
+        record_request(evals, "one")
+        record_request(evals, "two")
         evals.flush(300)
         first, second = (result.sample for result in memory.results)
         trace_id = f"{span.get_span_context().trace_id:032x}"
@@ -137,10 +125,11 @@ async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
         f" {TRACE}\n",
         str(uuid.UUID(TRACE)),
         uuid.UUID(TRACE),
+        uuid.UUID(TRACE).int,
         f"0X{TRACE.upper()}",
     ],
 )
-def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
+def test_an_id_may_be_written_in_any_way(written: Any) -> None:
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         evals.offer(sample(trace_id=TRACE))
         evals.flush(300)

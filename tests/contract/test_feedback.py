@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -13,20 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Stats, Status
-from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.runtime.memory import Memory
-from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from tests.support.evaluation import sample
 from tests.support.limits import small_limits
+from tests.support.otel import Metrics, Spans
 from tests.waiting import PATIENCE, until
 
 CLAIMS = Findings(
@@ -40,13 +35,14 @@ METRICS = ["ragas.faithfulness", "ragas.context_recall", "lexical.exact_match"]
 DOWN = {"thumbs_down": True, "then": ["ragas"]}
 Make = Callable[..., RagEval]
 FAITH, RECALL, MATCH = METRICS
+OBJECTS = ("tracer_provider", "meter_provider", "logger_provider", "redact")
 IDS = {"trace_id": "ab" * 16, "span_id": "cd" * 8}
 
 
 @pytest.fixture
 def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
     def build(judge: Any = None, sinks: Any = (), **settings: Any) -> RagEval:
-        providers = {key: settings.pop(key) for key in [*settings] if key.endswith("provider")}
+        providers = {key: settings.pop(key) for key in [*settings] if key in OBJECTS}
         with small_limits(settings):
             config = RagEvalConfig(**settings)
             judge = judge or ScriptedJudge(CLAIMS)
@@ -185,21 +181,24 @@ def test_feedback_from_many_threads_adds_up(make: Make) -> None:
     assert evals.stats() == Stats(offered=80, sampled_out=40, scored=40)
 
 
-def test_feedback_and_its_evaluation_are_in_the_traces(make: Make) -> None:
-    """Their spans link to the RAG span; metrics know the scores that a draw chose."""
-    exporter, provider, reader = InMemorySpanExporter(), TracerProvider(), InMemoryMetricReader()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    meters = MeterProvider([reader])
+def test_feedback_and_its_evaluation_are_told_on_the_trace(make: Make) -> None:
+    """Spans link to the RAG span; metrics know the scores that a draw chose."""
+    spans, metrics, exporter = Spans(), Metrics(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    loggers = LoggerProvider()
+    loggers.add_log_record_processor(SimpleLogRecordProcessor(exporter))
     evals = make(
-        tail=[DOWN], metric_rates={FAITH: 0.0}, tracer_provider=provider, meter_provider=meters
+        tail=[DOWN],
+        metric_rates={FAITH: 0.0},
+        tracer_provider=spans.provider,
+        meter_provider=metrics.provider,
+        logger_provider=loggers,
     )
     evals.offer(sample(**IDS))
     assert evals.feedback("ab" * 16, score=0.0, label="thumbs_down", reference="secret")
     assert evals.flush(300)
-    spans = exporter.get_finished_spans()
-    assert not any("secret" in one.to_json() for one in spans)
-    (told,) = (one for one in spans if one.name == "evaluation user_feedback")
-    (late,) = (one for one in spans if FAITH in dict(one.attributes or {}).values())
+    assert not any("secret" in one.to_json() for one in spans.all())
+    told = spans.one("evaluation user_feedback")
+    (late,) = (one for one in spans.all() if FAITH in dict(one.attributes or {}).values())
     for span in (told, late):
         (link,) = span.links
         assert f"{link.context.trace_id:032x}" == "ab" * 16
@@ -208,34 +207,17 @@ def test_feedback_and_its_evaluation_are_in_the_traces(make: Make) -> None:
     assert attributes["evaluations.0.evaluation.score"] == 0.0
     names = {v for k, v in (late.attributes or {}).items() if k.endswith("evaluation.name")}
     assert names == set(METRICS)
-    data = reader.get_metrics_data()
-    assert data is not None
-    recorded = {
-        dict(point.attributes or {}).get("gen_ai.evaluation.name")
-        for metric in data.resource_metrics[0].scope_metrics[0].metrics
-        if metric.name == "rag.eval.score"
-        for point in metric.data.data_points
-    }
+    recorded = metrics.by("rag.eval.score", "evaluation.name")
     assert MATCH in recorded
     assert FAITH not in recorded
-
-
-def test_feedback_is_an_event_on_its_trace() -> None:
-    exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
-    provider = LoggerProvider()
-    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    sink = FeedbackSpanSink(TracerProvider(), provider)
-    sink.feedback(Feedback(score=0.5, label="so-so", trace_id="ab" * 16, span_id="cd" * 8))
-    sink.feedback(Feedback(score=0.5))
-    sink.feedback(Feedback(score=0.5, trace_id="no id", span_id="cd" * 8))
-    (log,) = exporter.get_finished_logs()
-    record = log.log_record
-    assert record.event_name == "gen_ai.evaluation.result"
-    assert (record.trace_id, record.span_id) == (int("ab" * 16, 16), int("cd" * 8, 16))
-    assert dict(record.attributes or {}) == {
+    events = [data.log_record for data in exporter.get_finished_logs()]
+    (event,) = (one for one in events if "user_feedback" in dict(one.attributes or {}).values())
+    assert event.event_name == "gen_ai.evaluation.result"
+    assert (event.trace_id, event.span_id) == (int("ab" * 16, 16), int("cd" * 8, 16))
+    assert dict(event.attributes or {}) == {
         "gen_ai.evaluation.name": "user_feedback",
-        "gen_ai.evaluation.score.value": 0.5,
-        "gen_ai.evaluation.score.label": "so-so",
+        "gen_ai.evaluation.score.value": 0.0,
+        "gen_ai.evaluation.score.label": "thumbs_down",
     }
 
 
@@ -247,23 +229,6 @@ def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
     evals.shutdown(0.1)
     assert memory.feedbacks == []
     assert evals.stats().incidents == {"feedback: lost": 1}
-
-
-async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
-    told: list[Feedback] = []
-
-    class Slow(MemorySink):
-        async def feedback(self, feedback: Feedback) -> None:  # type: ignore[override]
-            await asyncio.sleep(0)
-            told.append(feedback)
-            raise OSError
-
-    evals = make(sinks=[Slow()])
-    evals.offer(one := sample())
-    evals.feedback(one.sample_id, score=1)
-    assert await asyncio.to_thread(evals.flush, 5)
-    assert len(told) == 1
-    assert evals.stats().incidents == {"sink Slow: OSError": 1}
 
 
 @pytest.mark.parametrize(
@@ -280,13 +245,6 @@ async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
 )
 def test_a_label_says_thumbs_down_beside_other_words(label: str, down: bool) -> None:
     assert Feedback(label=label).is_thumbs_down is down
-
-
-def test_ids_are_read_as_they_are_written_anywhere() -> None:
-    one = uuid.UUID("12345678-1234-5678-1234-56781234ABCD")
-    forms: list[object] = [one, one.int, str(one), one.hex, one.hex.upper()]
-    assert set(map(id_of, forms)) == {one.hex}
-    assert id_of("my-id") == "my-id"
 
 
 entries = st.lists(
@@ -391,20 +349,12 @@ def test_feedback_on_unredactable_sample_is_delivered(make: Make) -> None:
         return text
 
     memory = MemorySink()
-    config = RagEvalConfig(sample_rate=0.0, tail=[DOWN])
-    provider = TracerProvider()
-    with RagEval(
-        METRICS,
-        ScriptedJudge(CLAIMS),
-        sinks=[memory],
-        config=config,
-        redact=broken,
-        tracer_provider=provider,
-    ) as evals:
-        trace_id = captured(evals)
-        assert evals.feedback(trace_id, score=0)
-        evals.flush(300)
-        assert evals.stats().incidents["feedback: RedactionError"] == 1
+    settings = {"sample_rate": 0.0, "tail": [DOWN], "redact": broken}
+    evals = make(sinks=[memory], tracer_provider=TracerProvider(), **settings)
+    trace_id = captured(evals)
+    assert evals.feedback(trace_id, score=0)
+    evals.flush(300)
+    assert evals.stats().incidents["feedback: RedactionError"] == 1
     assert [told.trace_id for told in memory.feedbacks] == [trace_id]
     assert memory.results == []
 

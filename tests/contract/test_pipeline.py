@@ -81,17 +81,6 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
     assert stats.offered == total(stats) == 1000
 
 
-def test_shutdown_finishes_what_it_can_and_closes_sinks(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(faithful_judge(latency=0.05), sinks=[memory])
-    for _ in range(5):
-        evals.offer(sample())
-    assert evals.shutdown(PATIENCE)
-    assert evals.shutdown(PATIENCE)
-    assert (len(memory.results), memory.closed) == (5, True)
-    assert evals.stats() == Stats(offered=5, scored=5)
-
-
 @pytest.mark.parametrize(
     ("judge", "cause"),
     [
@@ -189,14 +178,6 @@ def test_code_that_exits_ends_no_other_evaluation(
         assert evals.offer(sample())
     assert evals.flush(300)
     assert sum(evals.stats().failed.values()) == 2
-
-
-@pytest.mark.parametrize("value", [7.5, None, "high"])
-def test_a_metric_gives_an_outcome_or_has_failed(value: Any, make: Make) -> None:
-    metric = Metric(id="my.m", score=lambda _sample, _findings: value, needs=frozenset())
-    outcome = make(metrics=[metric]).evaluate(sample())["my.m"]
-    assert isinstance(outcome, NotScored)
-    assert outcome.cause == "metric_failed"
 
 
 def test_an_inline_call_during_shutdown_ends(make: Make) -> None:

@@ -1,8 +1,7 @@
-"""Runtime under trouble: raising observers, no descriptors, no threads, collection, first use."""
+"""Runtime under trouble: no descriptors, no threads, collection, first use."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import subprocess
 import sys
@@ -13,53 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.request import Column, Ending, Observer, Request
-from rag_eval_hooks.runtime.observers import Observers
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import FAITHFUL, faithful_judge, record_request, sample, total
 from tests.support.scripts import environment
 from tests.waiting import PATIENCE, until
 
 Shut = Callable[[RagEval], RagEval]
-
-
-class _Follower(Observer):
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
-        self.moments: list[str] = []
-
-    def _note(self, moment: str) -> None:
-        self.moments.append(moment)
-        if self.error is not None:
-            raise self.error
-
-    def accepted(self, request: Request) -> None:
-        self._note("accepted")
-
-    async def begun(self, request: Request) -> None:
-        self._note("begun")
-
-    def settled(self, request: Request, ending: Ending) -> None:
-        self._note("settled")
-
-
-@given(raises=st.lists(st.booleans(), min_size=1, max_size=6))
-def test_observer_that_raises_is_counted_and_skips_none(raises: list[bool]) -> None:
-    followers = [_Follower(ValueError() if one else None) for one in raises]
-    incidents = Incidents()
-    observers, request = Observers(incidents, followers), Request(key="", build=None)
-    observers.accepted(request)
-    asyncio.run(observers.begun(request))
-    for _ in range(2):
-        observers.settle(request, Ending(Column.SCORED))
-    assert [one.moments for one in followers] == [["accepted", "begun", "settled"]] * len(raises)
-    counted = {"observer: ValueError": 3 * sum(raises)} if any(raises) else {}
-    assert incidents.counts() == counted
 
 
 def test_exception_in_an_asked_evaluation_is_a_failure_not_a_shutdown(

@@ -71,18 +71,6 @@ def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
     assert "missing_input" in str(evals.explain(one.sample_id)[0])
 
 
-def test_every_outcome_tells_its_own_probability(make: Make) -> None:
-    memory = MemorySink()
-    evals = make(None, [memory], metric_rates={"lexical": 1.0, "ragas": 0.5})
-    for _ in range(40):
-        evals.offer(quay())
-    evals.flush(300)
-    scored = [r.outcomes[FAITH] for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
-    assert 0 < len(scored) < 40 == len(memory.results)
-    assert {outcome.probability for outcome in scored} == {0.5}
-    assert {r.outcomes[WORDS].probability for r in memory.results} == {1.0}
-
-
 SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
 RULES = [
     {"tags": ["beta"], "rate": 1.0, "name": "beta"},
@@ -158,18 +146,6 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
     evals.flush(300)
     assert [result.sample.answer for result in memory.results] == [RIGHT]
     assert evals.stats().decisions == {"rule:1": 1, "sampled_out": 1}
-
-
-def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
-    class Broken:
-        def __str__(self) -> str:
-            raise RuntimeError("host")
-
-    evals = make(sample_rate=1.0, rules=[{"metadata": {"k": "v"}, "rate": 0.0}])
-    assert evals.offer(quay(metadata={"k": Broken()}))
-    evals.flush(300)
-    stats = evals.stats()
-    assert (stats.scored, stats.incidents) == (1, {"rules: RuntimeError": 1})
 
 
 def test_the_cheap_stage_asks_no_judge(make: Make) -> None:

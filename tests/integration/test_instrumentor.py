@@ -94,7 +94,6 @@ def attributes(span: Any) -> Mapping[str, Any]:
 
 
 def test_an_untouched_application_is_evaluated(collector: OtlpCollector, tmp_path: Path) -> None:
-    """Not a line of code: spans with scores and metrics reach the collector."""
     done = run(tmp_path, collector, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["Cats sleep sixteen hours a day.", "True"]
@@ -131,7 +130,6 @@ def test_sigterm_loses_no_span(again: str, collector: OtlpCollector, tmp_path: P
 def test_the_applications_handler_of_sigterm_stays(
     collector: OtlpCollector, tmp_path: Path
 ) -> None:
-    """A handler that the application sets is the one that runs, and what evaluates is at hand."""
     more = """
     import os, signal
     from rag_eval_hooks.instrumentor import RagEvalInstrumentor
@@ -160,7 +158,6 @@ TRACELOOP_LIKE = """
 def test_scores_reach_the_span_of_an_instrumentor_that_came_unasked(
     collector: OtlpCollector, tmp_path: Path
 ) -> None:
-    """Another instrumentor's RAG span waits for its scores though nobody wrapped a processor."""
     pytest.importorskip("openinference.instrumentation.langchain")
     done = run(tmp_path, collector, TRACELOOP_LIKE, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == 0, done.stderr
@@ -176,7 +173,6 @@ def test_scores_reach_the_span_of_an_instrumentor_that_came_unasked(
 def test_a_wrong_setting_leaves_the_application_alone(
     env: dict[str, str], collector: OtlpCollector, tmp_path: Path
 ) -> None:
-    """The application runs, other instrumentation too, and the log names the setting."""
     done = run(tmp_path, collector, **env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "Cats sleep sixteen hours a day."
@@ -188,7 +184,6 @@ def test_a_wrong_setting_leaves_the_application_alone(
 def test_what_turns_it_off_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A missing extra is named with its command, and so is a process without any framework."""
     monkeypatch.setattr(instrumentor, "_FRAMEWORKS", {})
     instrumentor.RagEvalInstrumentor()._instrument()
     monkeypatch.setitem(sys.modules, "openai", None)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.support.scripts import run_script
 
@@ -50,20 +47,6 @@ def rag_spans(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_script_that_just_ends_loses_nothing(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-        evals = make(0.1, exit_timeout=60, hold_timeout=60)
-        for n in range(5): record_request(evals, str(n))
-        """,
-    )
-    assert len(results(tmp_path)) == 5
-    spans = rag_spans(tmp_path)
-    assert [span["rag.eval.status"] for span in spans] == ["ok"] * 5
-    assert all(span["rag.eval.ragas.faithfulness.score"] == 1.0 for span in spans)
-
-
 def test_names_can_still_be_resolved_at_exit(tmp_path: Path) -> None:
     run(
         tmp_path,
@@ -103,29 +86,3 @@ def test_a_hanging_sink_does_not_keep_the_process(tmp_path: Path) -> None:
     """
     run(tmp_path, script)
     assert [span["rag.eval.status"] for span in rag_spans(tmp_path)] == ["ok"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-def test_a_fork_doubles_no_span_and_both_sides_go_on(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-        evals = make(1.0, exit_timeout=60, hold_timeout=60)
-        record_request(evals, "before")
-        assert evals.stats().offered == 1
-        pid = os.fork()
-        if pid == 0:
-            assert evals.stats().offered == 0
-            record_request(evals, "child")
-            assert evals.flush(300) and evals.stats().scored == 1
-            provider.force_flush()
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        record_request(evals, "parent")
-        assert evals.flush(300) and evals.stats().scored == 2
-        """,
-    )
-    spans = rag_spans(tmp_path)
-    assert len({span["id"] for span in spans}) == len(spans) == 3
-    assert sorted(span["rag.eval.status"] for span in spans) == ["fork", "ok", "ok"]
-    assert len(results(tmp_path)) == 3

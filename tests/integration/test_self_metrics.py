@@ -15,7 +15,6 @@ from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import Findings, ScriptedJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
@@ -89,15 +88,6 @@ def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics:
         make("openai:n", **at(server, sample_timeout=4.0)).evaluate(ships())
     told = metrics.by("rag.eval.judge.calls", "judge.name", "judge.outcome")
     assert told == {("openai:m", "timeout"): 1, ("openai:n", "cancelled"): 1}
-
-
-def test_a_judge_of_ones_own_is_told_by_task(make: Make, metrics: Metrics) -> None:
-    class Own(ScriptedJudge):
-        annotator_kind = AnnotatorKind.LLM
-        name = "mine"
-
-    make(Own(FAITHFUL)).evaluate(ships())
-    assert metrics.by("rag.eval.judge.calls", "judge.name", "outcome") == {("mine", "ok"): 2}
 
 
 def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> None:

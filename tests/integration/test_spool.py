@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import os
 import random
-import re
 import shutil
 import sqlite3
 import stat
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections import Counter
@@ -30,12 +26,13 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import read
-from rag_eval_hooks.sqlite_file import SqliteFile
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+from tests.support.evaluation import FAITHFUL as GOOD
+from tests.support.fleet import lines
 from tests.support.limits import small_limits
+from tests.support.scripts import run_script
 from tests.waiting import until
 
-GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 Make = Callable[..., RagEval]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
 
@@ -73,36 +70,19 @@ def make(tmp_path: Path) -> Iterator[Make]:
         evals.shutdown(0.1)
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def run(folder: Path, script: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a script as its own process, with the names of this module's helpers."""
-    prelude = """
+PRELUDE = """
 import os, signal, sys, threading, time
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
-GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
-
-def make(latency, **config):
-    return RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD, latency=latency),
-                   sinks=["jsonl:results.jsonl"], embedder="none",
-                   config=RagEvalConfig(**({"spool": "spool"} | config)))
+from rag_eval_hooks.testing import ScriptedJudge
+from tests.support.evaluation import FAITHFUL as GOOD
 
 def sample(name):
     return Sample(question="q", contexts=("c",), answer="a", sample_id=str(name))
 """
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", prelude + textwrap.dedent(script)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        **options,
-    )
+
+
+def run_until_killed(folder: Path, script: str) -> None:
+    run_script(folder, script, prelude=PRELUDE, end=-9)
 
 
 def rows(folder: Path, columns: str = "json_extract(payload, '$.sample.sample_id')") -> list[Any]:
@@ -130,26 +110,16 @@ def test_samples_leave_the_spool_when_they_are_delivered(make: Make, tmp_path: P
     assert (stats.scored, stats.undurable, stats.recovered) == (20, 0, 0)
 
 
-def test_failures_are_in_the_books_by_their_cause(make: Make) -> None:
-    """A sample without a score leaves the spool too."""
-    evals = make(ScriptedJudge(error=RuntimeError("down")))
-    evals.offer(sample())
-    assert evals.flush(300)
-    assert evals.spooled() == {"accepted": 1, "failed:judge_failed": 1, "pending": 0}
-
-
 def test_what_a_killed_process_accepted_is_scored_by_the_next(make: Make, tmp_path: Path) -> None:
-    """After `kill -9` the next process finds every sample as it was, and its sampling with it."""
-    done = run(
+    run_until_killed(
         tmp_path,
         """
-        evals = make(600, sample_rate=1.0)
+        evals = RagEval("ragas.faithfulness", ScriptedJudge(GOOD, latency=600), spool="spool")
         for n in range(7): assert evals.offer(sample(n))
         while evals.spooled().get("pending") != 7: time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
         """,
     )
-    assert done.returncode == -9, done.stderr
     memory = MemorySink()
     evals = make(sinks=[memory])
     until(lambda: evals.stats().scored == 7 and len(memory.results) == 7)
@@ -157,18 +127,6 @@ def test_what_a_killed_process_accepted_is_scored_by_the_next(make: Make, tmp_pa
     assert memory.results[0].sample == Sample(question="q", contexts=("c",), answer="a")  # type: ignore[arg-type]
     stats = evals.stats()
     assert (stats.offered, stats.recovered, stats.scored) == (7, 7, 7)
-
-
-def test_what_a_shutdown_leaves_is_for_the_next(make: Make, tmp_path: Path) -> None:
-    """Samples that are not finished at the shutdown stay in the spool, counted."""
-    first = make(ScriptedJudge(GOOD, latency=600))
-    for number in range(3):
-        first.offer(sample(number))
-    assert not first.shutdown(0.1)
-    assert first.stats().dropped == {"spooled": 3}
-    second = make()
-    until(lambda: second.stats().scored == 3)
-    assert second.spooled() == {"accepted": 3, "scored": 3, "pending": 0}
 
 
 def test_reader_of_a_file_gets_each_result_once(make: Make, tmp_path: Path) -> None:
@@ -185,7 +143,7 @@ def test_reader_of_a_file_gets_each_result_once(make: Make, tmp_path: Path) -> N
     evals.offer(sample("s0"))
     time.sleep(120)
     """
-    assert run(tmp_path, script).returncode == -9
+    run_until_killed(tmp_path, script)
     written = lines(path)
     assert len(written) == 1
     memory = MemorySink()
@@ -232,7 +190,6 @@ def test_path_that_cannot_be_a_folder_is_refused(
 def test_relative_path_after_chdir_stays_the_same_folder(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Daemons change their working directory after start-up."""
     monkeypatch.chdir(tmp_path)
     evals = make(spool="relative")
     (tmp_path / "elsewhere").mkdir()
@@ -244,7 +201,6 @@ def test_relative_path_after_chdir_stays_the_same_folder(
 
 
 def test_nobody_else_can_read_it(make: Make, tmp_path: Path) -> None:
-    """The folder and all files in it are the owner's alone, whatever the umask."""
     folder = tmp_path / "spool"
     folder.mkdir(mode=0o755)
     old = os.umask(0)
@@ -260,7 +216,6 @@ def test_nobody_else_can_read_it(make: Make, tmp_path: Path) -> None:
 
 
 def test_looking_makes_no_file(make: Make, tmp_path: Path) -> None:
-    """Asking for the books before the first sample makes no file, and is no incident."""
     evals = make()
     assert evals.spooled() == {}
     assert not list(tmp_path.iterdir())
@@ -320,8 +275,9 @@ def test_a_damaged_file_is_renamed(
     assert evals.spooled()["pending"] == 0
 
 
-def test_damage_under_a_running_process_costs_none_of_its_samples(
-    make: Make, tmp_path: Path
+@pytest.mark.parametrize("harm", [no_database, lambda path: shutil.rmtree(path.parent)])
+def test_harm_to_the_file_of_a_running_process_costs_none_of_its_samples(
+    make: Make, tmp_path: Path, harm: Callable[[Path], object]
 ) -> None:
     """What the process has in memory is stored again in the new file."""
     evals = make(ScriptedJudge(GOOD, latency=600))
@@ -331,7 +287,7 @@ def test_damage_under_a_running_process_costs_none_of_its_samples(
     path = own_file(tmp_path / "spool")
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    no_database(path)
+    harm(path)
     evals.offer(sample(20))
     until(lambda: sorted(rows(tmp_path / "spool")) == sorted((f"s{n}",) for n in range(21)))
     assert evals.stats().undurable == 0
@@ -352,7 +308,6 @@ DAMAGES = [
 
 
 def test_spool_with_damaged_rows_refuses_these_alone(make: Make, tmp_path: Path) -> None:
-    """Damaged rows are counted as unreadable and removed; all others are scored."""
     left = left_behind_samples(make, tmp_path / "spool", 30)
     with closing(sqlite3.connect(left)) as db, db:
         for row, change in enumerate(DAMAGES, 3):
@@ -364,47 +319,6 @@ def test_spool_with_damaged_rows_refuses_these_alone(make: Make, tmp_path: Path)
     assert evals.spooled() == {
         "accepted": 30, "scored": 30 - bad, "dropped:unreadable": bad, "pending": 0,
     }  # fmt: skip
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of a file")
-def test_full_disk_costs_durability_alone_and_only_while_it_is_full(tmp_path: Path) -> None:
-    """Samples are scored and delivered from memory, counted; later ones are stored again."""
-    done = run(
-        tmp_path,
-        """
-        import resource
-        from pathlib import Path
-        def offer(count):
-            for n in range(count):
-                evals.offer(Sample(question="x" * 50_000, contexts=("c",), answer="a"))
-            assert evals.flush(300)
-            stats = evals.stats()
-            return stats.scored, stats.undurable
-        evals = make(0.0)
-        assert offer(1) == (1, 0)
-        (log,) = Path("spool").glob("*-wal")
-        size = log.stat().st_size
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-        assert offer(10) == (11, 10)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-        time.sleep(2.5)
-        assert offer(3) == (14, 10)
-        """,
-    )
-    assert done.returncode == 0, done.stderr
-    # Where the machine is busy, too, a wait for the disk may run out besides.
-    kinds = Counter(re.findall(r"spool: (\w+)", done.stderr))
-    assert kinds["OperationalError"] == 1
-    assert set(kinds.values()) == {1}
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder nobody may write")
-def test_a_folder_that_cannot_be_written_disturbs_nobody(make: Make) -> None:
-    """Samples are scored from memory, counted."""
-    evals = make(spool="/proc/spool")
-    evals.offer(sample())
-    assert evals.flush(300)
-    assert (evals.stats().scored, evals.stats().undurable) == (1, 1)
 
 
 def own_file(folder: Path) -> Path:
@@ -431,7 +345,6 @@ def test_a_locked_file_disturbs_nobody(make: Make, tmp_path: Path) -> None:
 
 
 def test_samples_wait_for_a_file_that_is_locked_for_a_moment(make: Make, tmp_path: Path) -> None:
-    """A lock of another program, for less than two seconds, costs no sample its place on disk."""
     evals = make(ScriptedJudge(GOOD, latency=600))
     evals.offer(sample(1))
     until(lambda: evals.spooled().get("pending") == 1)
@@ -444,43 +357,6 @@ def test_samples_wait_for_a_file_that_is_locked_for_a_moment(make: Make, tmp_pat
     assert evals.stats().undurable == 0
     assert not evals.shutdown(0)
     assert evals.stats().dropped == {"spooled": 2}
-
-
-def test_a_new_file_waits_for_others_that_open_it(tmp_path: Path) -> None:
-    """Processes that open a new file at the same moment do not refuse one another."""
-    path = tmp_path / "new.sqlite"
-    with closing(sqlite3.connect(path, isolation_level=None)) as first:
-        first.execute("BEGIN EXCLUSIVE")
-        impatient, patient = (SqliteFile(path, (), patience=seconds) for seconds in (0, 30))
-        with pytest.raises(sqlite3.OperationalError, match="locked"), impatient.opened():
-            pass
-        modes: list[str] = []
-        waiting = threading.Thread(target=_mode, args=(patient, modes))
-        waiting.start()
-        time.sleep(0.2)
-        first.execute("ROLLBACK")
-        waiting.join()
-    assert modes == ["wal"]
-
-
-def _mode(file: SqliteFile, modes: list[str]) -> None:
-    with file.opened() as db:
-        modes += db.execute("PRAGMA journal_mode").fetchone()
-    file.close()
-
-
-def test_a_deleted_folder_is_made_again(make: Make, tmp_path: Path) -> None:
-    """Waiting samples are stored once more, and later ones are kept in the new file."""
-    evals = make(ScriptedJudge(GOOD, latency=600))
-    evals.offer(sample(1))
-    until(lambda: evals.spooled().get("pending") == 1)
-    shutil.rmtree(tmp_path / "spool")
-    until(lambda: evals.spooled().get("pending") == 1)
-    evals.offer(sample(2))
-    until(lambda: sorted(rows(tmp_path / "spool")) == [("s1",), ("s2",)])
-    stats = evals.stats()
-    assert stats.incidents["spool: FileMovedError"] == 1
-    assert stats.undurable == 0
 
 
 def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
@@ -521,7 +397,7 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     time.sleep(120)
     """
     for tries in range(3):
-        assert run(tmp_path, script).returncode == -9
+        run_until_killed(tmp_path, script)
         assert rows(tmp_path / "spool", "tries") == [(tries,)]
     with closing(sqlite3.connect(own_file(tmp_path / "spool"))) as db, db:
         db.execute("UPDATE jobs SET tries = 10")
@@ -562,32 +438,6 @@ def test_what_finds_no_room_is_not_taken_over_without_pause(
     assert seen["c" * 1000] < 200
 
 
-def test_parent_and_child_of_a_fork_share_the_file(tmp_path: Path) -> None:
-    """Both sides go on, and neither loses a sample."""
-    done = run(
-        tmp_path,
-        """
-        evals = make(0.2)
-        evals.offer(sample("before"))
-        pid = os.fork()
-        if pid == 0:
-            evals.offer(sample("child"))
-            assert evals.flush(300) and evals.stats().scored == 1
-            evals.shutdown(1)
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        evals.offer(sample("after"))
-        assert evals.flush(300) and evals.stats().scored == 2
-        end = time.monotonic() + 120
-        while evals.spooled() != {"accepted": 3, "scored": 3, "pending": 0}:
-            assert time.monotonic() < end, evals.spooled()
-            time.sleep(0.05)
-        """,
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(lines(tmp_path / "results.jsonl")) == 3
-
-
 def left_behind(folder: Path, **settings: Any) -> None:
     """A sample that a process left in the spool."""
     config = RagEvalConfig(spool=str(folder / "spool"), **settings)
@@ -624,7 +474,6 @@ def test_what_is_taken_over_is_redacted_as_the_settings_say_now(tmp_path: Path) 
 
 
 def test_what_is_taken_over_is_not_redacted_twice(tmp_path: Path) -> None:
-    """By the same settings nothing is done again: neither a function nor the hash of an id."""
     left_behind(tmp_path, redact_ids_key="k")
     found = taken_over(tmp_path, shouted, redact_ids_key="k")
     assert found.question.endswith(".!")
@@ -632,7 +481,6 @@ def test_what_is_taken_over_is_not_redacted_twice(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
-    """A sample that cannot be redacted is dropped, counted, and seen by no judge."""
 
     def fails(_text: str) -> str:
         raise ValueError

@@ -14,7 +14,6 @@ from tests.support.telemetry_world import HALF, World
 
 
 def test_metrics_count_what_stats_count() -> None:
-    """Outcomes are those of the books; the queue is empty after a flush."""
     world = World(judge=ScriptedJudge(HALF))
     world.ask()
     world.ask()
@@ -34,7 +33,6 @@ def test_metrics_count_what_stats_count() -> None:
 
 
 def test_judge_metrics_are_the_sum_of_what_the_scores_cost(tmp_path: Path) -> None:
-    """Calls, tokens and money add up to what stands on the outcomes of a real judge."""
     prices = tmp_path / "prices.toml"
     prices.write_text('currency = "EUR"\n[models."*test-model"]\ninput = 1.0\noutput = 2.0\n')
     used: list[Usage] = []

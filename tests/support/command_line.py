@@ -12,17 +12,9 @@ from unittest import mock
 
 from rag_eval_hooks.cli.main import main
 
-__all__ = ["Finished", "run_command"]
-
 
 class Finished(NamedTuple):
-    """A finished command.
-
-    Attributes:
-        code: Exit code.
-        out: Standard output.
-        err: Standard error.
-    """
+    """A finished command."""
 
     code: int
     out: str
@@ -30,13 +22,7 @@ class Finished(NamedTuple):
 
 
 def run_command(folder: Path, *arguments: str, variables: Mapping[str, str]) -> Finished:
-    """Run `rag-eval-hooks` with arguments, in a folder, with an environment of its own.
-
-    Args:
-        folder: Working directory.
-        *arguments: Arguments after the program's name.
-        variables: The whole environment beside `PATH` and `HOME`.
-    """
+    """Run `rag-eval-hooks` with arguments, in a folder, with an environment of its own."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     out, err = io.StringIO(), io.StringIO()
     with (

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["model_processes_have_cores"]
-
 
 @contextlib.contextmanager
 def model_processes_have_cores() -> Iterator[None]:

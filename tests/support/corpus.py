@@ -9,8 +9,6 @@ import random
 
 from rag_eval_hooks import Sample
 
-__all__ = ["samples"]
-
 _THINGS = ("lighthouse", "railway station", "observatory", "harbour", "library", "theatre", "mill")
 _FIRST = ("Ada", "Bruno", "Clara", "Edgar", "Frida", "Gustav", "Ingrid", "Tomas")
 _LAST = ("Lorne", "Vasko", "Hale", "Brandt", "Quist", "Moreau", "Tanaka", "Okoye")
@@ -35,11 +33,6 @@ def samples(count: int, seed: int = 7, contexts: int = 5) -> list[Sample]:
     """Samples with a question, contexts, an answer of three claims and a reference of three.
 
     Two claims of each answer are right; the third is made up in two of three samples.
-
-    Args:
-        count: How many.
-        seed: Same seed, same samples.
-        contexts: Contexts in each, of 120 words.
     """
     draw = random.Random(seed)
     return [_sample(number, draw, contexts) for number in range(count)]

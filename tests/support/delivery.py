@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,19 @@ from rag_eval_hooks.delivery import Dispatch, sink_list
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox import Job, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from tests.support.limits import small_limits
+
+PLATFORMS: dict[str, Callable[[str], PlatformSink]] = {
+    "phoenix": lambda url: PhoenixSink(url, api_key="sk-secret"),
+    "mlflow": lambda url: MlflowSink(url, token="sk-secret"),
+    "langfuse": lambda url: LangfuseSink(url, public_key="pk", secret_key="sk-secret"),
+}
 
 
 class Dispatched:

@@ -9,8 +9,6 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
-__all__ = ["FAITHFUL", "StuckJudge", "faithful_judge", "record_request", "sample", "total"]
-
 FAITHFUL: Final = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 """One claim, supported: a faithfulness of 1."""
 
@@ -21,11 +19,7 @@ def faithful_judge(**options: Any) -> ScriptedJudge:
 
 
 class StuckJudge(ScriptedJudge):
-    """Judge that is asked and does not reply within any test.
-
-    Attributes:
-        replies: Replies so far: 0 proves that nobody waited for one.
-    """
+    """Judge that is asked and does not reply within any test."""
 
     def __init__(self) -> None:
         super().__init__(FAITHFUL, latency=600)
@@ -39,16 +33,18 @@ class StuckJudge(ScriptedJudge):
 
 
 def sample(**fields: Any) -> Sample:
-    """Return a short sample; fields replace its own."""
     return Sample(**({"question": "q", "contexts": ("c",), "answer": "a"} | fields))
 
 
 def record_request(
-    evals: RagEval, name: str = "request", attributes: dict[str, Any] | None = None
+    evals: RagEval,
+    name: str = "request",
+    attributes: dict[str, Any] | None = None,
+    workflow: str = "app",
 ) -> None:
     """Record a request with one retrieved chunk, as an integration does."""
     recorder = evals.recorder
-    root = recorder.start(name, None, RunKind.CHAIN, "app", attributes or {})
+    root = recorder.start(name, None, RunKind.CHAIN, workflow, attributes or {})
     assert root is not None
     root.query, root.text = "q", "a"
     run = recorder.start(f"{name}, retriever", name, RunKind.RETRIEVER, "store")

@@ -14,18 +14,9 @@ from typing import Any, Self
 from tests.support.scripts import environment
 from tests.waiting import PATIENCE, until
 
-__all__ = ["WorkerProcess", "lines", "results"]
-
 
 class WorkerProcess:
-    """A worker in a process of its own; a context manager.
-
-    Args:
-        folder: Its working directory, in which its log is.
-        broker: The broker's URL.
-        arguments: Command line behind `python -m`.
-        **settings: Further settings.
-    """
+    """A worker in a process of its own; a context manager."""
 
     def __init__(
         self,
@@ -43,7 +34,6 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, without waiting."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -61,25 +51,21 @@ class WorkerProcess:
         return self.log.exists() and b" ready." in self.log.read_bytes()
 
     def kill(self) -> None:
-        """Kill it at once."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def wait(self) -> int:
-        """Wait for its end; return its exit code."""
         assert self._process is not None
         return self._process.wait(PATIENCE)
 
     def __enter__(self) -> Self:
-        """Start it, and wait until it takes batches."""
         self.start()
         until(lambda: self.is_ready, "the worker's start")
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill it: a test that wants it to end well ends it."""
         self.kill()
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from rag_eval_hooks import Sample
 from rag_eval_hooks.sample import Status
 
-__all__ = ["Request", "as_request", "random_request", "random_text"]
-
 ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
     "абвгдежзиклмнопрстуф",

@@ -9,8 +9,6 @@ from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.prompts import SPECS, Ask
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["JudgeTask"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
@@ -27,7 +25,6 @@ class JudgeTask:
 
     @property
     def sample(self) -> Sample:
-        """The sample."""
         return Sample(
             question=self.question,
             contexts=tuple(Context(text=chunk) for chunk in self.chunks),
@@ -37,7 +34,6 @@ class JudgeTask:
 
     @property
     def known(self) -> Findings:
-        """The claims and entities to judge."""
         return Findings(
             answer_claims=self.answer_claims,
             reference_claims=self.reference_claims,
@@ -45,7 +41,6 @@ class JudgeTask:
         )
 
     async def by(self, judge: Judge) -> Findings:
-        """Return what a judge makes of it."""
         return await judge.make(self.sample, self.wanted, self.known)
 
     def ask(self) -> Ask:

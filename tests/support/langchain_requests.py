@@ -14,8 +14,6 @@ from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.world import World
 
-__all__ = ["Fixed", "config", "line", "only", "texts"]
-
 
 class Fixed(BaseRetriever):
     """Returns its documents, whatever is asked."""
@@ -27,24 +25,20 @@ class Fixed(BaseRetriever):
 
 
 def config(world: World, **options: Any) -> Any:
-    """Return the config of a request with a handler of these options."""
     return {"callbacks": [RagEvalCallbackHandler(world.evals, **options)]}
 
 
 def only(world: World) -> Sample:
-    """Return the only sample; nothing went wrong on its way."""
     (seen,) = world.seen()
     assert not world.evals.stats().incidents
     return seen.sample
 
 
 def texts(sample: Sample) -> list[str] | None:
-    """Return the texts of its contexts."""
     return None if sample.contexts is None else [context.text for context in sample.contexts]
 
 
 def line(schema: Any, nodes: Sequence[Callable[[Any], Any]], **options: Any) -> Any:
-    """Return a graph of nodes one after another."""
     made = pytest.importorskip("langgraph.graph").StateGraph(schema)
     names = [f"step{number}" for number in range(len(nodes))]
     for name, node in zip(names, nodes, strict=True):

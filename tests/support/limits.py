@@ -9,8 +9,6 @@ from unittest import mock
 
 from rag_eval_hooks.config import limits
 
-__all__ = ["small_limits"]
-
 
 @contextmanager
 def small_limits(settings: dict[str, Any]) -> Iterator[None]:

@@ -8,16 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["ONE_SHOT", "OneShot"]
-
 
 class OneShot:
-    """A value, and whether somebody has read from it.
-
-    Attributes:
-        value: The value that the application hands on.
-        was_read: Whether anything was taken from it.
-    """
+    """A value, and whether somebody has read from it."""
 
     def __init__(self, make: Callable[[OneShot, list[Any]], Any], items: list[Any]) -> None:
         self.was_read = False
@@ -27,7 +20,6 @@ class OneShot:
         return f"OneShot({type(self.value).__name__})"
 
     def read(self, item: Any) -> Any:
-        """Note that an item was taken."""
         self.was_read = True
         return item
 

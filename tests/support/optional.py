@@ -6,8 +6,6 @@ import importlib.util
 
 import pytest
 
-__all__ = ["require"]
-
 
 def require(*packages: str) -> None:
     """Skip the calling module unless packages are installed, without importing them.

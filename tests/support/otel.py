@@ -10,18 +10,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-__all__ = ["Metrics", "Spans"]
-
 
 class Spans:
-    """Spans that were exported.
-
-    Args:
-        **options: Further arguments of the provider, such as `sampler` and `span_limits`.
-
-    Attributes:
-        provider: The application's tracer provider.
-    """
+    """Spans that were exported."""
 
     def __init__(self, **options: Any) -> None:
         self._exporter = InMemorySpanExporter()
@@ -29,39 +20,27 @@ class Spans:
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
     def all(self) -> tuple[ReadableSpan, ...]:
-        """Return all spans, in the order of their ends."""
         return self._exporter.get_finished_spans()
 
     def clear(self) -> None:
-        """Forget all spans so far."""
         self._exporter.clear()
 
     def named(self, start: str) -> list[ReadableSpan]:
-        """Return the spans whose name begins so."""
         return [span for span in self.all() if span.name.startswith(start)]
 
     def one(self, start: str) -> ReadableSpan:
-        """Return the only span whose name begins so."""
         (span,) = self.named(start)
         return span
 
 
 class Metrics:
-    """Metrics that were collected.
-
-    Args:
-        **options: Further arguments of the provider, such as `exemplar_filter`.
-
-    Attributes:
-        provider: The application's meter provider.
-    """
+    """Metrics that were collected."""
 
     def __init__(self, **options: Any) -> None:
         self._reader = InMemoryMetricReader()
         self.provider = MeterProvider([self._reader], **options)
 
     def points(self, name: str) -> list[Any]:
-        """Return the data points of an instrument."""
         data = self._reader.get_metrics_data()
         return [
             point
@@ -73,7 +52,6 @@ class Metrics:
         ]
 
     def by(self, name: str, *keys: str) -> dict[Any, float]:
-        """Return values, of a histogram its counts, by the ends of some attributes' names."""
         totals: dict[Any, float] = {}
         for point in self.points(name):
             found = tuple(_ending(point.attributes, key) for key in keys)
@@ -83,7 +61,6 @@ class Metrics:
         return totals
 
     def value(self, name: str) -> float:
-        """Return the value of an instrument with one data point."""
         (point,) = self.points(name)
         return float(point.value)
 

@@ -7,8 +7,6 @@ import random
 import socket
 from typing import Final
 
-__all__ = ["free_port"]
-
 _BELOW_EPHEMERAL: Final = range(10_000, 32_768)
 """The system gives these to nobody who asks for any port, be it a server or an outgoing connection.
 

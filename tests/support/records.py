@@ -11,16 +11,6 @@ from pydantic import create_model
 
 from tests.support.variation import Variation
 
-__all__ = [
-    "FINDS",
-    "NO_FINDS",
-    "RECORD_FORMS",
-    "as_object",
-    "drawn_record",
-    "envelope",
-    "number_in",
-]
-
 
 def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
     """Return values of every kind, in levels."""

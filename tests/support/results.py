@@ -12,8 +12,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import ResultRow
 from rag_eval_hooks.score import Cause
 
-__all__ = ["START", "any_outcome", "evaluation", "row", "write_results"]
-
 START = 1_700_000_000_000_000_000
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Final, TypeVar
 
-__all__ = ["FULL", "VARIABLE", "size"]
-
 VARIABLE: Final = "RAGEVAL_TESTS_LONG"
 FULL: Final = bool(os.environ.get(VARIABLE))
 """True under `pytest --long`. Subprocesses see it too, by the variable."""

@@ -10,21 +10,12 @@ from typing import Any
 
 from tests.support.variation import Variation
 
-__all__ = ["FORMS", "StepText", "beside", "step_text"]
-
 _Rows = Sequence[tuple[str, int, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class StepText:
-    """The output of a step.
-
-    Attributes:
-        value: The output.
-        shown: The texts in it that are contexts, in order.
-        written: How a prompt shows it.
-        fact: Words that stand in it and nowhere else.
-    """
+    """The output of a step."""
 
     value: Any
     shown: Sequence[str]

@@ -7,8 +7,6 @@ from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Story"]
-
 
 class Story:
     """Builds an interaction event by event."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry.sdk._logs import LoggerProvider
@@ -12,10 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
 from rag_eval_hooks import Field, Metric, RagEval, RagEvalConfig, Score
-from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Outcome
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.support.evaluation import record_request
 from tests.support.limits import small_limits
 from tests.support.otel import Metrics, Spans
 
@@ -57,21 +56,16 @@ class World:
         self._runs = 0
 
     def ask(self, flush: bool = True) -> None:
-        self._runs += 2
-        recorder = self.evals.recorder
-        root = recorder.start(self._runs, None, RunKind.CHAIN, "help", {"session_id": "s1"})
-        assert root is not None
-        root.query, root.text = "q", "a"
-        run = recorder.start(self._runs + 1, self._runs, RunKind.RETRIEVER, "store")
-        assert run is not None
-        recorder.documents(run, [Context(text="a chunk")])
-        recorder.end(run)
-        recorder.end(root)
+        self._runs += 1
+        record_request(self.evals, f"{self._runs}", {"session_id": "s1"}, "help")
         if flush:
             assert self.evals.flush(60)
 
     def events(self) -> list[Any]:
         return [data.log_record for data in self.logs.get_finished_logs()]
+
+
+OpenWorld = Callable[..., World]
 
 
 def attributes(span: ReadableSpan) -> Mapping[str, Any]:

@@ -8,8 +8,6 @@ import re
 import zlib
 from collections.abc import Sequence
 
-__all__ = ["LANGUAGES", "Variation", "Wording", "run_seed", "seeds"]
-
 _LETTERS = ("bdfgklmnprstvz", "aeiou") * 4
 _WIDE = "水火山川木金土日月星空海風雨雪花草鳥魚犬猫馬牛羊春夏秋冬朝昼夜東西南北上下"
 _ARABIC = "ابتجدرسعفقكلمنهوي"
@@ -38,16 +36,7 @@ def run_seed() -> int:
 
 
 class Variation:
-    """Draws of one seed, of which no text repeats another.
-
-    Args:
-        seed: Equal seeds draw equally.
-
-    Attributes:
-        seed: Of these draws.
-        language: Script of the texts.
-        chance: The generator behind the draws.
-    """
+    """Draws of one seed, of which no text repeats another."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -79,19 +68,15 @@ class Variation:
         return f"{' '.join(drawn)} {self.chance.randint(100, 999)}."
 
     def passage(self) -> str:
-        """Return two to four sentences."""
         return " ".join(self.sentence() for _ in range(self.chance.randint(2, 4)))
 
     def passages(self, count: int) -> list[str]:
-        """Return so many passages."""
         return [self.passage() for _ in range(count)]
 
     def short(self) -> str:
-        """Return an answer of one or two words, too short to be recognised by chance."""
         return f"{self.chance.randint(2, 99)} {self.name()[:4]}"
 
     def question(self) -> str:
-        """Return a question."""
         return self.sentence(6)[:-1] + "?"
 
 
@@ -99,9 +84,6 @@ class Wording:
     """Texts in words of a drawn language: equal words stay equal, numbers and marks stay.
 
     So a pipeline that was written with one example is run with as many as there are seeds.
-
-    Args:
-        seed: Equal seeds word alike.
     """
 
     def __init__(self, seed: int) -> None:

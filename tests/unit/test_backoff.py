@@ -16,7 +16,6 @@ def test_pauses_double_up_to_a_bound_and_are_spread() -> None:
 
 
 def test_a_success_clears_the_account() -> None:
-    """After a success, pauses begin small again."""
     backoff = Backoff()
     assert not backoff.is_failing
     for _ in range(8):

@@ -90,7 +90,6 @@ def test_every_metric_has_its_row_the_worst_first(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_statistics_show_what_is_not_zero(seed: int) -> None:
-    """A notebook's table has a row for each count that is not 0, by reason where there are some."""
     source = random.Random(seed)
     dropped = {name: source.randrange(1, 9) for name in source.sample(["budget", "a<b"], 2)}
     stats = Stats(offered=source.randrange(2), pending=source.randrange(2), dropped=dropped)
@@ -104,7 +103,6 @@ def test_statistics_show_what_is_not_zero(seed: int) -> None:
 
 
 def test_a_notebook_shows_what_is_evaluated_and_what_became_of_it() -> None:
-    """The table of a `RagEval` names judge, metrics and counts."""
     with RagEval("lexical") as evals:
         evals.offer({"question": "q", "answer": "see page 1"})
         evals.flush()
@@ -116,7 +114,6 @@ def test_a_notebook_shows_what_is_evaluated_and_what_became_of_it() -> None:
 
 @pytest.mark.parametrize("answer", ["I do not know.", "Ich weiß es nicht.", "Yes, 5."])
 def test_a_refusal_is_shown_as_one(answer: str) -> None:
-    """The console says that an answer refuses, and says it of no other."""
     shown = io.StringIO()
     outcomes = OutcomeTable({"ragas.context_precision": Score(value=0.0, normalised=0.0)})
     asked = sample(answer=answer)

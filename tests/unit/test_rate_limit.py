@@ -18,44 +18,25 @@ class Hand:
         return self.now
 
 
-def admitted_at(limits: dict[str, int], times: list[float]) -> list[float]:
-    clock = Hand()
-    limit = RateLimit(limits, clock)
-    let_in = []
-    for time in times:
-        clock.now = time
-        if limit.admit() is not None:
-            let_in.append(time)
-    return let_in
-
-
-def most_in(times: list[float], span: float) -> int:
-    return max((sum(t <= other < t + span for other in times) for t in times), default=0)
-
-
 gaps = st.lists(st.floats(0, 3, allow_nan=False), max_size=80)
 
 
 @given(st.integers(1, 5), st.integers(1, 20), gaps)
-def test_no_window_holds_more_than_the_limit(second: int, minute: int, gaps: list[float]) -> None:
-    times = [sum(gaps[: n + 1]) for n in range(len(gaps))]
-    let_in = admitted_at({"second": second, "minute": minute}, times)
-    assert most_in(let_in, 1.0) <= second
-    assert most_in(let_in, 60.0) <= minute
-
-
-@given(st.integers(1, 5), gaps)
-def test_nothing_is_refused_that_there_is_room_for(second: int, gaps: list[float]) -> None:
-    times = [sum(gaps[: n + 1]) for n in range(len(gaps))]
+def test_limit_refuses_exactly_what_a_full_window_leaves_no_room_for(
+    second: int, minute: int, gaps: list[float]
+) -> None:
     clock = Hand()
-    limit = RateLimit({"second": second}, clock)
+    limit = RateLimit({"second": second, "minute": minute}, clock)
     let_in: list[float] = []
-    for time in times:
-        clock.now = time
-        if limit.admit() is not None:
-            let_in.append(time)
-        else:
-            assert sum(time - 1.0 < other for other in let_in) == second
+    for number in range(len(gaps)):
+        clock.now = sum(gaps[: number + 1])
+        in_second, in_minute = (
+            sum(clock.now - span < other for other in let_in) for span in (1.0, 60.0)
+        )
+        is_full = in_second == second or in_minute == minute
+        assert (limit.admit() is None) is is_full
+        if not is_full:
+            let_in.append(clock.now)
 
 
 @given(

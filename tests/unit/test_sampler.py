@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from typing import Any
 
 import pytest
@@ -34,12 +33,6 @@ def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
     low, high = sorted((one, other))
     if decided(key, low).sampled:
         assert decided(key, high).sampled
-
-
-def test_the_rate_is_realised() -> None:
-    ids = [uuid.UUID(int=n * 2**64 + 7919 * n).hex for n in range(20_000)]
-    chosen = sum(decided(key, 0.1).sampled for key in ids)
-    assert abs(chosen - 2000) < 5 * (20_000 * 0.1 * 0.9) ** 0.5
 
 
 def test_all_processes_agree() -> None:
@@ -101,16 +94,6 @@ def test_the_first_rule_that_fits_counts() -> None:
     assert both.probability_of("lexical.exact_match") == 0.2
     beta = chosen_by.decide("k", lambda: Traits(tags=("beta",)))
     assert (beta.probability, beta.reason) == (1.0, "rule:2")
-
-
-def test_errors_are_chosen_by_error_rules_only() -> None:
-    rules = [{"error": "Timeout", "metrics": ["ragas"], "rate": 1.0}]
-    chosen_by = sampler(rules=[{"rate": 1.0, "tags": ["x"]}, *rules])
-    assert chosen_by.decide_error("k", lambda: Traits(error_type="KeyError", tags=("x",))) is None
-    decision = chosen_by.decide_error("k", lambda: Traits(error_type="ReadTimeout"))
-    assert decision is not None
-    assert {name.partition(".")[0] for name in decision.chosen} == {"ragas"}
-    assert chosen_by.decide("k", lambda: Traits(error_type="ReadTimeout")).reason == "ratio"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,6 @@ def test_without_a_failure_groundedness_is_the_headline(grounded: str) -> None:
 
 
 def test_without_groundedness_it_is_the_first_that_was_scored() -> None:
-    """In the order of the user's list."""
     outcomes: dict[str, Outcome] = {
         "ragas.context_recall": NotScored(Cause.MISSING_INPUT),
         "ragas.answer_relevancy": UNIT.score(0.3),
@@ -122,7 +121,6 @@ def test_a_reason_quotes_only_when_asked(content: bool, line: str) -> None:
 
 
 def test_only_failures_have_reasons() -> None:
-    """A metric that passes, or has no threshold, has none."""
     outcomes: dict[str, Outcome] = {
         "ragas.faithfulness": UNIT.score(0.9),
         "ragas.context_recall": UNIT.score(0.1),
