@@ -16,8 +16,6 @@ from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from tests.support.limits import small_limits
 from tests.viewers.genai_tab import problems
 
-__all__ = ["Seen", "World"]
-
 
 class Seen(NamedTuple):
     """One captured interaction: its sample for any status, and spans as in `Expected.spans`."""
@@ -27,9 +25,15 @@ class Seen(NamedTuple):
 
 
 class World:
-    """An evaluator with one metric that costs nothing, and an in-memory exporter."""
+    """An evaluator with one metric that costs nothing, and an in-memory exporter.
 
-    def __init__(self, **config: Any) -> None:
+    Args:
+        captures: Whether shapes of LlamaIndex report to it.
+        **config: Of the evaluator.
+    """
+
+    def __init__(self, *, captures: bool = True, **config: Any) -> None:
+        self.captures = captures
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))

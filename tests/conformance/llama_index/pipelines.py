@@ -18,23 +18,18 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import StreamingResponse
 from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
-from llama_index.core.chat_engine import CondensePlusContextChatEngine
-from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
-from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
-from llama_index.core.schema import Document, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.types import TokenGen
 
 from tests.conformance.llama_index.third_party import Notes, OtherEvents, OtherSpans, installed
 from tests.matrix.llama_index.kit import Bags, Scripted, index
 from tests.support.variation import Variation
-
-__all__ = ["DISPATCHER", "ENGINES", "Drawn", "gathered", "outcome"]
 
 
 class Drawn:
@@ -58,11 +53,9 @@ class Drawn:
         index(self.passages)
 
     def model(self, **more: Any) -> Scripted:
-        """Return a model that gives the answer to everything."""
         return Scripted(reply=lambda _messages: self.answer, **more)
 
     def broken(self) -> Scripted:
-        """Return a model that fails."""
 
         def reply(_messages: Sequence[ChatMessage]) -> str:
             raise ConnectionError(self.answer)
@@ -70,7 +63,6 @@ class Drawn:
         return Scripted(reply=reply)
 
     def engine(self, model: Scripted | None = None, **more: Any) -> Any:
-        """Return a query engine over the passages."""
         made = index(self.passages)
         return made.as_query_engine(llm=model or self.model(), similarity_top_k=self.count, **more)
 
@@ -79,7 +71,6 @@ Behaviour = Callable[[Drawn], Any]
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """Return what a call returns or raises."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001
@@ -87,7 +78,6 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def gathered(calls: Sequence[Any]) -> Any:
-    """Return the outcomes of coroutines that run at once."""
 
     async def together() -> Any:
         return await asyncio.gather(*calls, return_exceptions=True)
@@ -202,7 +192,6 @@ def tags_of_tasks(drawn: Drawn) -> Any:
 
 
 def raising_handlers(drawn: Drawn) -> Any:
-    """A handler that raises at everything disturbs nobody."""
 
     class Raising(OtherSpans):
         def new_span(self, *args: Any, **kwargs: Any) -> Any:
@@ -392,27 +381,6 @@ def changed_nodes(drawn: Drawn) -> Any:
     return [engine.query(question) for question in drawn.questions]
 
 
-def chats(drawn: Drawn) -> Any:
-    """Chats keep their history, streamed by a thread of LlamaIndex's own or not."""
-    retriever = index(drawn.passages).as_retriever(similarity_top_k=drawn.count)
-    engine = CondensePlusContextChatEngine.from_defaults(retriever, llm=drawn.model())
-    said = [str(engine.chat(question)) for question in drawn.questions[:2]]
-    streamed = list(engine.stream_chat(drawn.questions[0]).response_gen)
-    asynchronous = str(gathered([engine.achat(drawn.questions[1])])[0])
-    return said, streamed, asynchronous, [m.content for m in engine.chat_history]
-
-
-def ingestion(drawn: Drawn) -> Any:
-    """Indexes and pipelines are built as ever."""
-    documents = [Document(text=text, id_=f"d{n}") for n, text in enumerate(drawn.passages)]
-    pipeline = IngestionPipeline(
-        transformations=[TokenTextSplitter(chunk_size=60, chunk_overlap=2), Bags()]
-    )
-    nodes = pipeline.run(documents=documents)
-    built = VectorStoreIndex(nodes, embed_model=Bags())
-    return [node.get_content() for node in nodes], len(built.index_struct.nodes_dict)
-
-
 def older_callbacks(drawn: Drawn) -> Any:
     """Handlers of the older callback manager get their pairs of events."""
     debug = LlamaDebugHandler(print_trace_on_end=False)
@@ -426,7 +394,7 @@ def older_callbacks(drawn: Drawn) -> Any:
     return answers, pairs, debug.event_starts_to_ignore
 
 
-DISPATCHER: Final[tuple[Behaviour, ...]] = (
+BEHAVIOURS: Final[tuple[Behaviour, ...]] = (
     spanned_methods,
     spanned_generators,
     own_events,
@@ -436,15 +404,11 @@ DISPATCHER: Final[tuple[Behaviour, ...]] = (
     handlers_with_context,
     handlers_that_change,
     handed_to_another_process,
-)
-ENGINES: Final[tuple[Behaviour, ...]] = (
     queries,
     streamed_queries,
     broken_streams,
     own_streams,
     failures,
     changed_nodes,
-    chats,
-    ingestion,
     older_callbacks,
 )

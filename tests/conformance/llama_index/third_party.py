@@ -11,7 +11,7 @@ import logging
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from inspect import BoundArguments
@@ -24,17 +24,6 @@ from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from pydantic import BaseModel, PrivateAttr
-
-__all__ = [
-    "Notes",
-    "Observed",
-    "OtherEvents",
-    "OtherSpans",
-    "installed",
-    "listening",
-    "numbered",
-    "plain",
-]
 
 _IDENTITY = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|0x[0-9a-f]{6,}")
 _DIFFERENT_EACH_TIME = {
@@ -57,7 +46,6 @@ class Notes:
         self._lines: dict[str | None, list[tuple[Any, ...]]] = {}
 
     def add(self, span: str | None, *line: Any) -> None:
-        """Write down a line about a span."""
         self._lines.setdefault(span, []).append((span, *line))
 
     def all(self) -> list[str]:
@@ -72,7 +60,6 @@ class WritesNotes(BaseModel):
 
     @classmethod
     def to(cls, notes: Notes) -> Self:
-        """Return a handler that writes to notes."""
         made = cls()
         made._notes = notes
         return made
@@ -154,9 +141,9 @@ def plain(value: Any, depth: int = _DEPTH) -> Any:
         return value
     if isinstance(value, float):
         return round(value, 6)
-    if isinstance(value, Generator):
-        # An application's own stream is replaced by another generator: see `watch_streams`.
-        return "generator"
+    if isinstance(value, Iterator):
+        # An application's own stream is replaced by a generator: see `watch_streams`.
+        return "stream"
     return type(value).__name__ if depth == 0 else _plain_parts(value, depth - 1)
 
 
@@ -179,7 +166,6 @@ def _plain_parts(value: Any, depth: int) -> Any:
 def installed(
     spans: BaseSpanHandler[Any] | None, events: BaseEventHandler | None
 ) -> Iterator[None]:
-    """Have somebody else's handlers on the root dispatcher."""
     root = get_dispatcher()
     if spans is not None:
         root.add_span_handler(spans)
