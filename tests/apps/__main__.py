@@ -25,7 +25,7 @@ from typing import Any, Final
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 GROUPS: Final = {
-    "langchain": ("langchain_chains", "langchain_agents", "langchain_graphs"),
+    "langchain": ("langchain_chains", "langchain_agents"),
     "llama-index": ("llama_index_engines",),
     "llama-index-server": ("llama_index_server",),
 }

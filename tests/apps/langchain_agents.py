@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from deepagents import create_deep_agent
@@ -12,7 +11,6 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import (
     ModelRequest,
     SummarizationMiddleware,
-    TodoListMiddleware,
     dynamic_prompt,
 )
 from langchain_core.tools import create_retriever_tool, tool
@@ -23,7 +21,6 @@ from langgraph_supervisor import create_supervisor
 from langgraph_swarm import create_handoff_tool, create_swarm
 from langmem import create_manage_memory_tool, create_search_memory_tool
 
-from rag_eval_hooks_langchain import record_contexts
 from tests.apps.langchain_kit import (
     AGENT_WAYS,
     Case,
@@ -59,7 +56,6 @@ def take_note(note: str) -> str:
 
 
 def searched(texts: Texts, number: int, build: Any, *more: Any) -> Case:
-    """An agent that searches, does something else, and answers."""
     question, answer = texts.question(number), texts.answer(number)
     query = f"the {texts.names[number]}"
     chat = steps(tool_call("search_sheets", query=query), *more, answer)
@@ -79,7 +75,6 @@ def supervised(texts: Texts) -> Case:
 
 
 def swarm(texts: Texts) -> Case:
-    """Two agents, of which the first hands over."""
     question, answer = texts.question(1), texts.answer(1)
     query = f"the {texts.names[1]}"
     front = create_agent(
@@ -92,13 +87,6 @@ def swarm(texts: Texts) -> Case:
     expert = create_agent(said, [search_tool(texts)], name="expert")
     chain = create_swarm([front, expert], default_active_agent="front").compile()
     return Case(chain, asks(question), question, best(texts, query), answer)
-
-
-def deep(texts: Texts) -> Case:
-    """A deep agent that searches and answers."""
-    return searched(
-        texts, 2, lambda chat: create_deep_agent(model=chat, tools=[search_tool(texts)])
-    )
 
 
 def deep_with_files(texts: Texts) -> Case:
@@ -118,26 +106,6 @@ def deep_with_files(texts: Texts) -> Case:
         answer,
     )
     chain = create_deep_agent(model=chat, tools=[search_sheets])
-    return Case(chain, asks(question), question, best(texts, query, k=1), answer)
-
-
-def todos(texts: Texts) -> Case:
-    """An agent that plans, searches with a tool of text alone, and notes what it thinks."""
-    question, answer = texts.question(4), texts.answer(4)
-    query = f"the {texts.names[4]}"
-
-    @tool
-    def search_sheets(query: str) -> str:
-        """Search."""
-        return store(texts.sheets).similarity_search(query, k=1)[0].page_content
-
-    chat = steps(
-        tool_call("write_todos", todos=[{"content": f"Look for {query}", "status": "in_progress"}]),
-        tool_call("search_sheets", query=query),
-        tool_call("take_note", note=f"The sheet about {query} gives the figure that was asked."),
-        answer,
-    )
-    chain = create_agent(chat, [search_sheets, take_note], middleware=[TodoListMiddleware()])
     return Case(chain, asks(question), question, best(texts, query, k=1), answer)
 
 
@@ -166,7 +134,6 @@ def research(texts: Texts) -> Case:
 
 
 def memory(texts: Texts) -> Case:
-    """LangMem: memories are searched, and one is written."""
     question, answer = texts.question(6), texts.answer(6)
     memories = InMemoryStore(index={"dims": 512, "embed": Bags()})
     memories.put(("memories",), "one", {"content": texts.sheets[6]})
@@ -216,25 +183,17 @@ def summarised(texts: Texts) -> Case:
     )
 
 
-def in_system_prompt(texts: Texts, record: Callable[[Any], object] = record_contexts) -> Case:
-    """Documents that a middleware searches, records, and puts into the system prompt."""
-    question, answer = texts.question(1), texts.answer(1)
+def unseen(texts: Texts) -> Case:
+    """Documents in the system prompt that no event shows: no sample, rather than a guess."""
     sheets = store(texts.sheets)
 
     def with_sheets(request: ModelRequest) -> str:
-        query = str(request.messages[-1].content)
-        found = sheets.similarity_search(query, k=2)
-        record(found)
+        found = sheets.similarity_search(str(request.messages[-1].content), k=2)
         return "Use only this:\n" + "\n\n".join(d.page_content for d in found)
 
-    chain = create_agent(model(default=answer), [], middleware=[dynamic_prompt(with_sheets)])
-    return Case(chain, asks(question), question, best(texts, question, 2), answer)
-
-
-def unseen(texts: Texts) -> Case:
-    """Documents in the system prompt that no event shows: no sample, rather than a guess."""
-    case = in_system_prompt(texts, lambda _: None)
-    return Case(case.chain, case.given)
+    chat = model(default=texts.answer(1))
+    chain = create_agent(chat, [], middleware=[dynamic_prompt(with_sheets)])
+    return Case(chain, asks(texts.question(1)))
 
 
 SERVER = """
@@ -267,18 +226,14 @@ def mcp(texts: Texts) -> Case:
 
 
 def shapes(seed: int) -> list[Shape]:
-    """All agents."""
     ways = AGENT_WAYS
     return [
         app("agents", "langgraph-supervisor", supervised, seed, ways),
         app("agents", "langgraph-swarm", swarm, seed, ways),
-        app("agents", "deepagents", deep, seed, ways),
         app("agents", "langchain-mcp-adapters", mcp, seed, ("ainvoke", "enable")),
         app("agents", "SummarizationMiddleware, second turn", summarised, seed, ways),
         app(ECHOES, "deepagents, file written and listed", deep_with_files, seed, ways),
-        app(ECHOES, "TodoListMiddleware and a note", todos, seed, ways),
         app(ECHOES, "langmem", memory, seed, ways),
         app(ECHOES, "search summarised in its tool, and a note", research, seed, ways),
-        app("search without an event", "dynamic_prompt", in_system_prompt, seed, ways),
         app("search without an event", "dynamic_prompt, not recorded", unseen, seed, ways),
     ]

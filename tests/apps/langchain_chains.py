@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from fastapi import FastAPI
 from langchain_classic.chains import RetrievalQA, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
-from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
@@ -24,7 +23,6 @@ PROMPT = ChatPromptTemplate.from_template("Use only this:\n{context}\n\nQuestion
 
 
 def lcel(texts: Texts, answer: str) -> Any:
-    """The chain of the tutorial."""
     inputs = {"context": retriever(texts) | joined, "input": RunnablePassthrough()}
     return inputs | PROMPT | model(default=answer) | StrOutputParser()
 
@@ -44,7 +42,6 @@ def text_run_id(texts: Texts) -> Case:
 
 
 def odd_run_id(texts: Texts) -> Case:
-    """A run id that is no UUID at all."""
     question, answer = texts.question(1), texts.short(1)
     return Case(
         lcel(texts, answer),
@@ -57,7 +54,6 @@ def odd_run_id(texts: Texts) -> Case:
 
 
 def served(texts: Texts) -> Case:
-    """A chain behind LangServe, which makes run ids texts."""
     question, answer = texts.question(2), texts.answer(2)
 
     def ask(config: Any) -> None:
@@ -68,18 +64,6 @@ def served(texts: Texts) -> Case:
             assert reply.json()["output"] == answer, reply.text
 
     return Case(question=question, contexts=best(texts, question), answer=answer, ask=ask)
-
-
-def refused_parts(texts: Texts) -> Case:
-    """Map-reduce in which most parts are refused in a few words."""
-    question, answer = texts.question(3), texts.answer(3)
-    chat = model(
-        ("Given the following extracted parts", answer),
-        (texts.sheets[3], texts.answer(3)),
-        default="No relevant text.",
-    )
-    chain = RetrievalQA.from_chain_type(chat, "map_reduce", retriever=retriever(texts))
-    return Case(chain, {"query": question}, question, best(texts, question), answer)
 
 
 def one_of_many(texts: Texts) -> Case:
@@ -93,17 +77,7 @@ def one_of_many(texts: Texts) -> Case:
     return Case(chain, {"query": question}, question, [texts.sheets[4]], answer)
 
 
-def refined(texts: Texts) -> Case:
-    """Refine with intermediate answers of a few characters."""
-    question, answer = texts.question(5), texts.answer(5)
-    last = best(texts, question)[-1]
-    chat = model((last, answer), default=texts.short(5))
-    chain = RetrievalQA.from_chain_type(chat, "refine", retriever=retriever(texts))
-    return Case(chain, {"query": question}, question, best(texts, question), answer)
-
-
 def rows(texts: Texts) -> Case:
-    """Rows of a graph database, which are no documents."""
     from langchain_community.chains.graph_qa.cypher import GraphCypherQAChain
     from langchain_community.graphs.graph_store import GraphStore
 
@@ -140,30 +114,12 @@ def remembered(texts: Texts) -> Case:
     return Case(chain, {"input": question}, question, best(texts, question), answer)
 
 
-def by_hand(texts: Texts) -> Case:
-    """A retriever and a model called one after another, as in a web view."""
-    question, answer = texts.question(0), texts.answer(0)
-
-    def ask(config: Any) -> None:
-        documents: list[Document] = retriever(texts).invoke(question, config)
-        prompt = f"Use only this:\n{joined(documents)}\n\nQuestion: {question}"
-        assert (
-            "".join(str(c.content) for c in model(default=answer).stream(prompt, config)) == answer
-        )
-
-    return Case(question=question, contexts=best(texts, question), answer=answer, ask=ask)
-
-
 def shapes(seed: int) -> list[Shape]:
-    """All chains."""
     return [
         app("run id as text", "create_retrieval_chain", text_run_id, seed),
         app("run id as text", "LCEL, no UUID", odd_run_id, seed),
         app("run id as text", "langserve", served, seed, ("invoke", "enable")),
-        app("several calls for one answer", "RetrievalQA map_reduce", refused_parts, seed),
         app("several calls for one answer", "RetrievalQA map_rerank", one_of_many, seed),
-        app("several calls for one answer", "RetrievalQA refine", refined, seed),
         app("rows", "GraphCypherQAChain", rows, seed, ("enable",)),
         app("called by hand", "VectorStoreRetrieverMemory", remembered, seed, ("enable",)),
-        app("called by hand", "retriever and streamed model", by_hand, seed, ("enable",)),
     ]

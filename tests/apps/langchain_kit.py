@@ -15,8 +15,6 @@ from tests.matrix.langchain.kit import Chat, call, prompt_text, store
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
-__all__ = ["AGENT_WAYS", "WAYS", "Case", "app", "best", "model", "retriever", "steps", "tool_call"]
-
 WAYS: Final = ("invoke", "ainvoke", "stream", "astream", "enable")
 AGENT_WAYS: Final = ("invoke", "ainvoke", "astream", "enable")
 
@@ -128,17 +126,14 @@ def steps(*calls: AIMessage | str, seen: list[str] | None = None) -> Chat:
 
 
 def tool_call(name: str, **arguments: Any) -> AIMessage:
-    """A message that calls one tool."""
     call_id = f"call-{name}-{len(str(arguments))}"
     made = {"name": name, "args": arguments, "id": call_id, "type": "tool_call"}
     return AIMessage(content="", tool_calls=[made])
 
 
 def retriever(texts: Texts, k: int = 3) -> Any:
-    """A retriever over the sheets."""
     return store(texts.sheets).as_retriever(search_kwargs={"k": k})
 
 
 def best(texts: Texts, question: str, k: int = 3) -> list[str]:
-    """The sheets that the retriever gives."""
     return [found.page_content for found in store(texts.sheets).similarity_search(question, k=k)]

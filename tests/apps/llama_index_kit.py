@@ -15,8 +15,6 @@ from tests.matrix.llama_index.kit import ASYNC, CALL, Scripted, index, prompt_te
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
-__all__ = ["Asked", "app", "best", "model", "over", "steps"]
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -82,10 +80,8 @@ def steps(*said: ChatMessage | str) -> Scripted:
 
 
 def over(texts: Texts) -> VectorStoreIndex:
-    """An index over the sheets."""
     return index(tuple(texts.sheets))
 
 
 def best(texts: Texts, question: str, k: int = 2) -> list[str]:
-    """The sheets that the index gives."""
     return top(question, k, tuple(texts.sheets))

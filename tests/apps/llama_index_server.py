@@ -9,7 +9,6 @@ from typing import Any
 
 from llama_index.core import Settings
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.tools import FunctionTool
 from llama_index.server import LlamaIndexServer, UIConfig
 from llama_index.server.tools.index import get_query_engine_tool
 from starlette.testclient import TestClient
@@ -57,29 +56,8 @@ def cited(texts: Texts) -> Asked:
     return Asked(ask, question, best(texts, query), answer)
 
 
-def searched(texts: Texts) -> Asked:
-    """An agent whose tool is a function around a retriever."""
-    question, answer = texts.question(1), texts.answer(1)
-    query = f"the {texts.names[1]}"
-    retriever = over(texts).as_retriever(similarity_top_k=2)
-
-    def search(query: str) -> str:
-        return "\n\n".join(node.get_content() for node in retriever.retrieve(query))
-
-    def agent() -> FunctionAgent:
-        tool = FunctionTool.from_defaults(search, name="search", description="Searches.")
-        return FunctionAgent(tools=[tool], llm=steps(pick("search", query=query), answer))
-
-    def ask() -> None:
-        served(agent, question, answer)
-
-    return Asked(ask, question, best(texts, query), answer)
-
-
 def shapes(seed: int) -> list[Shape]:
-    """All servers."""
     group = "servers of LlamaIndex"
     return [
         app(group, "llama-index-server, engine that cites", cited, seed, ("http",)),
-        app(group, "llama-index-server, function tool", searched, seed, ("http",)),
     ]

@@ -6,8 +6,6 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["Texts"]
-
 SYLLABLES: Final = ("bra", "dun", "fel", "gor", "hem", "kis", "lom", "mar", "nev", "osk", "pul")
 THINGS: Final = (
     ("ferry", "leaves the north quay at {n} minutes past the hour, on working days only"),
@@ -42,19 +40,15 @@ class Texts:
         return "".join(self.random.choices(SYLLABLES, k=3)).capitalize()
 
     def question(self, *numbers: int) -> str:
-        """A question about some of the sheets."""
         about = " and the ".join(self.names[number] for number in numbers)
         return f"What is known about the {about}?"
 
     def answer(self, number: int) -> str:
-        """A whole sentence about a sheet."""
         return f"As the papers say, {self.numbers[number]} is the figure of {self.names[number]}."
 
     def short(self, number: int) -> str:
-        """An answer of a few characters."""
         return f"{self.numbers[number]}."
 
     def within(self, prompt: str, sheets: Sequence[str] = ()) -> list[str]:
-        """The sheets that a prompt shows, in its order."""
         shown = [(prompt.find(sheet), sheet) for sheet in sheets or self.sheets]
         return [sheet for position, sheet in sorted(shown) if position >= 0]
