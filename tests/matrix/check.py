@@ -7,8 +7,6 @@ from typing import Any
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import Seen, World
 
-__all__ = ["check"]
-
 
 def check(shape: Shape, way: str) -> dict[str, str]:
     """Return the errors by aspect; empty when all is right.

@@ -7,8 +7,6 @@ from importlib.util import find_spec
 
 from tests.matrix.shape import Shape
 
-__all__ = ["FRAMEWORKS", "shapes"]
-
 FRAMEWORKS = {"langchain": "langchain_core", "llama_index": "llama_index.core"}
 """Package of shapes here, and the distribution's module that it needs."""
 

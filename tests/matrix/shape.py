@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from rag_eval_hooks import Status
 from tests.matrix.world import World
 
-__all__ = ["Expected", "Shape"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:

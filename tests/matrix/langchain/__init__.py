@@ -21,8 +21,6 @@ from tests.matrix.langchain import (
     tutorials,
 )
 
-__all__ = ["SHAPES"]
-
 SHAPES = (
     *lcel.SHAPES,
     *classic.SHAPES,

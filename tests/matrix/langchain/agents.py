@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypedDict, get_type_hints
 
@@ -14,6 +15,7 @@ from langchain_core.tools import create_retriever_tool, tool
 
 from rag_eval_hooks_langchain import record_contexts
 from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import (
     AGENTS_MISSING,
     CLASSIC_MISSING,
@@ -21,32 +23,10 @@ from tests.matrix.langchain.compat import (
     agent,
     classic,
 )
-from tests.matrix.langchain.kit import (
-    ASKED,
-    COUNT,
-    FOUND,
-    GRAPH_WAYS,
-    PASSAGES,
-    PROMPT,
-    SEARCH,
-    SHOWN,
-    WORDS,
-    Chat,
-    answer_to,
-    joined,
-    message_text,
-    prompt_text,
-    reader,
-    shape,
-    store,
-    top,
-)
 from tests.matrix.shape import Shape
 
-__all__ = ["SHAPES"]
-
 GROUP = "agents"
-OTHER = WORDS("What may dogs on the car deck do?")
+OTHER = kit.WORDS("What may dogs on the car deck do?")
 
 
 def asks(question: str) -> dict[str, Any]:
@@ -54,7 +34,6 @@ def asks(question: str) -> dict[str, Any]:
 
 
 def this_turn(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The messages from the last question on."""
     start = max(n for n, message in enumerate(messages) if isinstance(message, HumanMessage))
     return list(messages[start:])
 
@@ -70,7 +49,7 @@ def pick(*calls: tuple[str, str]) -> AIMessage:
 Step = Callable[[str], AIMessage]
 
 
-def stepping(*steps: Step) -> Chat:
+def stepping(*steps: Step) -> kit.Chat:
     """A model that takes its steps one after another, then answers from its turn's prompt."""
 
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
@@ -79,30 +58,30 @@ def stepping(*steps: Step) -> Chat:
         done = sum(isinstance(message, AIMessage) for message in turn)
         if done < len(steps):
             return steps[done](question)
-        seen = prompt_text([m for m in messages if m.type == "system"] + turn)
-        return answer_to(question, [text for text in PASSAGES if text[:60] in seen])
+        seen = kit.prompt_text([m for m in messages if m.type == "system"] + turn)
+        return kit.answer_to(question, [text for text in kit.PASSAGES if text[:60] in seen])
 
-    return Chat(reply=reply)
-
-
-def searching() -> Chat:
-    return stepping(lambda question: pick((SEARCH, question)))
+    return kit.Chat(reply=reply)
 
 
-@tool(SEARCH, response_format="content_and_artifact")
+def searching() -> kit.Chat:
+    return stepping(lambda question: pick((kit.SEARCH, question)))
+
+
+@tool(kit.SEARCH, response_format="content_and_artifact")
 def search(query: str) -> tuple[str, list[Any]]:
     """Searches the handbook."""
-    documents = store().similarity_search(query, k=2)
-    return joined(documents), documents
+    documents = kit.store().similarity_search(query, k=2)
+    return kit.joined(documents), documents
 
 
-@tool(SEARCH)
+@tool(kit.SEARCH)
 def search_text(query: str) -> str:
     """Searches the handbook."""
-    return joined(store().similarity_search(query, k=2))
+    return kit.joined(kit.store().similarity_search(query, k=2))
 
 
-@tool(COUNT)
+@tool(kit.COUNT)
 def count(query: str) -> str:
     """Counts words."""
     return str(len(query.split()))
@@ -113,8 +92,8 @@ def artifact() -> Any:
 
 
 def retriever_tool() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    return agent(searching(), [create_retriever_tool(retriever, SEARCH, "Searches.")])
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    return agent(searching(), [create_retriever_tool(retriever, kit.SEARCH, "Searches.")])
 
 
 def text_only() -> Any:
@@ -122,32 +101,32 @@ def text_only() -> Any:
 
 
 def text_joined(question: str) -> list[str]:
-    return ["\n\n".join(top(question))]
+    return ["\n\n".join(kit.top(question))]
 
 
 def parallel_and_steps() -> Any:
     model = stepping(
-        lambda question: pick((SEARCH, question), (COUNT, question)),
-        lambda question: pick((SEARCH, OTHER)),
+        lambda question: pick((kit.SEARCH, question), (kit.COUNT, question)),
+        lambda question: pick((kit.SEARCH, OTHER)),
     )
     return agent(model, [search, count])
 
 
 def both(question: str) -> list[str]:
-    return list(dict.fromkeys([*top(question), *top(OTHER)]))
+    return list(dict.fromkeys([*kit.top(question), *kit.top(OTHER)]))
 
 
 def nothing() -> Any:
-    return agent(stepping(lambda question: pick((COUNT, question))), [count])
+    return agent(stepping(lambda question: pick((kit.COUNT, question))), [count])
 
 
 def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
     def build() -> Any:
         def system(request: Any) -> str:
             question = str(this_turn(request.state["messages"])[0].content)
-            documents = store().similarity_search(question, k=2)
+            documents = kit.store().similarity_search(question, k=2)
             record(documents)
-            return f"Use only:\n{joined(documents)}"
+            return f"Use only:\n{kit.joined(documents)}"
 
         middleware = import_module("langchain.agents.middleware").dynamic_prompt(system)
         return agent(stepping(), [], middleware=[middleware])
@@ -162,14 +141,14 @@ def before_model() -> Any:
     keys = get_type_hints(middleware.AgentState, include_extras=True)
 
     class Retrieving(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
-        state_schema = make("Documents", {**keys, FOUND: list[Any]})
+        state_schema = make("Documents", {**keys, kit.FOUND: list[Any]})
 
         def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-            documents = store().similarity_search(str(state["messages"][-1].content), k=2)
+            documents = kit.store().similarity_search(str(state["messages"][-1].content), k=2)
             asked = state["messages"][-1]
             text = f"{asked.content}"
-            context = import_module("langchain_core.messages").SystemMessage(joined(documents))
-            return {FOUND: documents, "messages": [context, HumanMessage(text)]}
+            context = import_module("langchain_core.messages").SystemMessage(kit.joined(documents))
+            return {kit.FOUND: documents, "messages": [context, HumanMessage(text)]}
 
     return agent(stepping(), [], middleware=[Retrieving()])
 
@@ -181,7 +160,7 @@ def supervisor() -> Any:
     def ask_expert(query: str) -> str:
         """Asks the expert."""
         out = inner.invoke({"messages": [("user", query)]})
-        return message_text(out["messages"][-1])
+        return kit.message_text(out["messages"][-1])
 
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
         turn = this_turn(messages)
@@ -189,13 +168,12 @@ def supervisor() -> Any:
             return pick(("ask_expert", str(turn[0].content)))
         return f"The expert says: {turn[-1].content}"
 
-    return agent(Chat(reply=reply), [ask_expert])
+    return agent(kit.Chat(reply=reply), [ask_expert])
 
 
 def executor() -> Any:
-    """The agent of before LangGraph."""
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    tools = [create_retriever_tool(retriever, SEARCH, "Searches.")]
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    tools = [create_retriever_tool(retriever, kit.SEARCH, "Searches.")]
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Help."), ("human", "{input}"), MessagesPlaceholder("agent_scratchpad")]
     )
@@ -206,13 +184,13 @@ def executor() -> Any:
 def agentic() -> Any:
     """A graph whose model picks a tool node, and whose last node answers from the tool's text."""
     prebuilt, graph = import_module("langgraph.prebuilt"), import_module("langgraph.graph")
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    tools = [create_retriever_tool(retriever, SEARCH, "Searches.")]
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    tools = [create_retriever_tool(retriever, kit.SEARCH, "Searches.")]
 
     def generate(state: Any) -> dict[str, Any]:
-        question, context = (message_text(state["messages"][n]) for n in (0, -1))
-        prompt = PROMPT.invoke({SHOWN: context, ASKED: question})
-        return {"messages": [reader().invoke(prompt)]}
+        question, context = (kit.message_text(state["messages"][n]) for n in (0, -1))
+        prompt = kit.PROMPT.invoke({kit.SHOWN: context, kit.ASKED: question})
+        return {"messages": [kit.reader().invoke(prompt)]}
 
     made: Any = graph.StateGraph(graph.MessagesState)
     made.add_node("ask", lambda state: {"messages": [searching().invoke(state["messages"])]})
@@ -224,24 +202,17 @@ def agentic() -> Any:
 
 
 def said_by_expert(question: str) -> str:
-    return f"The expert says: {answer_to(question, top(question))}"
+    return f"The expert says: {kit.answer_to(question, kit.top(question))}"
 
 
 def none_expected(made: Shape) -> Shape:
-    return Shape(
-        group=made.group,
-        name=made.name,
-        ways=made.ways,
-        run=made.run,
-        expected=lambda way: [],
-        missing=made.missing,
-    )
+    return replace(made, expected=lambda way: [])
 
 
-TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {SEARCH}")
+TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {kit.SEARCH}")
 RETRIEVER_SPANS = (*TOOL_SPANS, "  retrieval InMemoryVectorStore")
-CALLED = (COUNT, SEARCH, SEARCH)
-AGENT: dict[str, Any] = {"ways": GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING}
+CALLED = (kit.COUNT, kit.SEARCH, kit.SEARCH)
+AGENT: dict[str, Any] = {"ways": kit.GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING}
 MIDDLEWARE: dict[str, Any] = {**AGENT, "missing": MIDDLEWARE_MISSING, "spans": ("chat scripted",)}
 
 
@@ -250,18 +221,18 @@ def dispatched(documents: Any) -> None:
 
 
 SHAPES = (
-    shape(GROUP, "content_and_artifact tool", artifact, spans=TOOL_SPANS, **AGENT),
-    shape(GROUP, "create_retriever_tool", retriever_tool, spans=RETRIEVER_SPANS, **AGENT),
-    shape(
+    kit.shape(GROUP, "content_and_artifact tool", artifact, spans=TOOL_SPANS, **AGENT),
+    kit.shape(GROUP, "create_retriever_tool", retriever_tool, spans=RETRIEVER_SPANS, **AGENT),
+    kit.shape(
         GROUP,
         "a tool that returns text only",
         text_only,
         contexts=text_joined,
-        answer=lambda question: answer_to(question, top(question)),
+        answer=lambda question: kit.answer_to(question, kit.top(question)),
         spans=TOOL_SPANS,
         **AGENT,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "parallel tool calls and several steps",
         parallel_and_steps,
@@ -269,22 +240,22 @@ SHAPES = (
         spans=sorted(["chat scripted"] * 3 + [f"execute_tool {name}" for name in CALLED]),
         **AGENT,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "dynamic_prompt with record_contexts",
         dynamic_prompt(record_contexts),
         write="record_contexts(documents)",
         **MIDDLEWARE,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "dynamic_prompt with a custom event",
         dynamic_prompt(dispatched),
         write='dispatch_custom_event("rag_eval.contexts", documents)',
         **MIDDLEWARE,
     ),
-    shape(GROUP, "before_model middleware with state", before_model, **MIDDLEWARE),
-    shape(
+    kit.shape(GROUP, "before_model middleware with state", before_model, **MIDDLEWARE),
+    kit.shape(
         GROUP,
         "AgentExecutor with a retriever tool",
         executor,
@@ -292,9 +263,9 @@ SHAPES = (
         spans=RETRIEVER_SPANS,
         missing=CLASSIC_MISSING,
     ),
-    shape(GROUP, "agentic RAG with a ToolNode", agentic, spans=RETRIEVER_SPANS, **AGENT),
-    none_expected(shape(GROUP, "an agent that retrieves nothing", nothing, **AGENT)),
-    shape(
+    kit.shape(GROUP, "agentic RAG with a ToolNode", agentic, spans=RETRIEVER_SPANS, **AGENT),
+    none_expected(kit.shape(GROUP, "an agent that retrieves nothing", nothing, **AGENT)),
+    kit.shape(
         GROUP,
         "supervisor with a RAG sub-agent",
         supervisor,
@@ -303,7 +274,7 @@ SHAPES = (
             *["chat scripted"] * 2,
             "execute_tool ask_expert",
             *["  chat scripted"] * 2,
-            f"  execute_tool {SEARCH}",
+            f"  execute_tool {kit.SEARCH}",
         ),
         **AGENT,
     ),

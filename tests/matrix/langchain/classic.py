@@ -10,43 +10,32 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, Prom
 from langchain_core.runnables import RunnablePassthrough
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import CLASSIC_MISSING, classic
-from tests.matrix.langchain.kit import (
-    WORDS,
-    Chat,
-    answer_to,
-    joined,
-    reader,
-    shape,
-    store,
-    top,
-)
-
-__all__ = ["SHAPES"]
 
 GROUP = "classic chains"
-CONDENSED = WORDS("What does a season ticket at the office by the gate cost?")
+CONDENSED = kit.WORDS("What does a season ticket at the office by the gate cost?")
 FOLLOW_UP = ("And how much is it at the office?",)
 HISTORY = [
-    HumanMessage(WORDS("I want to buy a season ticket.")),
-    AIMessage(WORDS("They are sold on land.")),
+    HumanMessage(kit.WORDS("I want to buy a season ticket.")),
+    AIMessage(kit.WORDS("They are sold on land.")),
 ]
 ONE_CALL = ("chat scripted", "retrieval InMemoryVectorStore")
 TWO_CALLS = ("chat scripted", *ONE_CALL)
 
 
 def retriever() -> Any:
-    return store().as_retriever(search_kwargs={"k": 2})
+    return kit.store().as_retriever(search_kwargs={"k": 2})
 
 
-def condenser() -> Chat:
-    return Chat(reply=lambda messages: CONDENSED)
+def condenser() -> kit.Chat:
+    return kit.Chat(reply=lambda messages: CONDENSED)
 
 
 def stuffed(model: Any = None) -> Any:
     prompt = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {input}")
     make = classic("chains.combine_documents.create_stuff_documents_chain")
-    return make(model or reader(), prompt)
+    return make(model or kit.reader(), prompt)
 
 
 def retrieval_chain() -> Any:
@@ -56,7 +45,7 @@ def retrieval_chain() -> Any:
 def retrieval_qa() -> Any:
     prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
     return classic("chains.RetrievalQA").from_chain_type(
-        reader(), retriever=retriever(), chain_type_kwargs={"prompt": prompt}
+        kit.reader(), retriever=retriever(), chain_type_kwargs={"prompt": prompt}
     )
 
 
@@ -66,7 +55,7 @@ def retrieval_qa_refine() -> Any:
         "So far: {existing_answer}\nNow add:\n{context_str}\n\nQuestion: {question}"
     )
     return classic("chains.RetrievalQA").from_chain_type(
-        reader(),
+        kit.reader(),
         chain_type="refine",
         retriever=retriever(),
         return_source_documents=True,
@@ -81,7 +70,7 @@ def retrieval_qa_refine() -> Any:
 def conversational() -> Any:
     prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
     return classic("chains.ConversationalRetrievalChain").from_llm(
-        reader(),
+        kit.reader(),
         retriever(),
         condense_question_llm=condenser(),
         combine_docs_chain_kwargs={"prompt": prompt},
@@ -110,7 +99,7 @@ class Remembered(BaseChatMessageHistory):
 
 def message_history() -> Any:
     def reply(messages: list[BaseMessage]) -> str:
-        return f"{reader().reply(messages)} After {len(messages) - 2} messages."
+        return f"{kit.reader().reply(messages)} After {len(messages) - 2} messages."
 
     prompt = ChatPromptTemplate.from_messages(
         [
@@ -119,8 +108,8 @@ def message_history() -> Any:
             ("human", "Question: {input}"),
         ]
     )
-    context: Any = (lambda given: given["input"]) | RunnablePassthrough() | retriever() | joined
-    chain = RunnablePassthrough.assign(context=context) | prompt | Chat(reply=reply)
+    context: Any = (lambda given: given["input"]) | RunnablePassthrough() | retriever() | kit.joined
+    chain = RunnablePassthrough.assign(context=context) | prompt | kit.Chat(reply=reply)
     return RunnableWithMessageHistory(
         chain,
         lambda session_id: Remembered(),
@@ -130,28 +119,28 @@ def message_history() -> Any:
 
 
 def from_condensed(_question: str) -> list[str]:
-    return top(CONDENSED)
+    return kit.top(CONDENSED)
 
 
 def told_condensed(_question: str) -> str:
-    return answer_to(CONDENSED, ("", ""))
+    return kit.answer_to(CONDENSED, ("", ""))
 
 
 def with_history(question: str) -> dict[str, Any]:
-    return {"question": question, "chat_history": [(WORDS("I want a season ticket."), "Fine.")]}
+    return {"question": question, "chat_history": [(kit.WORDS("I want a season ticket."), "Fine.")]}
 
 
 CHAINS: dict[str, Any] = {"ways": ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")}
 
 SHAPES = (
-    shape(
+    kit.shape(
         GROUP,
         "create_retrieval_chain",
         retrieval_chain,
         inputs=lambda question: {"input": question},
         missing=CLASSIC_MISSING,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "RetrievalQA",
         retrieval_qa,
@@ -159,17 +148,17 @@ SHAPES = (
         missing=CLASSIC_MISSING,
         **CHAINS,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "RetrievalQA, refine",
         retrieval_qa_refine,
-        answer=lambda question: answer_to(question, ("",)),
+        answer=lambda question: kit.answer_to(question, ("",)),
         inputs=lambda question: {"query": question},
         spans=TWO_CALLS,
         missing=CLASSIC_MISSING,
         **CHAINS,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "ConversationalRetrievalChain",
         conversational,
@@ -181,7 +170,7 @@ SHAPES = (
         missing=CLASSIC_MISSING,
         **CHAINS,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "history-aware retriever",
         history_aware,
@@ -191,11 +180,11 @@ SHAPES = (
         spans=TWO_CALLS,
         missing=CLASSIC_MISSING,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "message history",
         message_history,
-        answer=lambda question: f"{answer_to(question, ('', ''))} After 2 messages.",
+        answer=lambda question: f"{kit.answer_to(question, ('', ''))} After 2 messages.",
         inputs=lambda question: {"input": question},
         config=lambda way: {"configurable": {"session_id": "s1"}},
     ),

@@ -6,19 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = [
-    "AGENTS_MISSING",
-    "CLASSIC_MISSING",
-    "GRAPHS_MISSING",
-    "MIDDLEWARE_MISSING",
-    "agent",
-    "classic",
-    "has",
-]
-
 
 def has(module: str) -> bool:
-    """Whether a module can be imported."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
@@ -36,13 +25,11 @@ MIDDLEWARE_MISSING = (
 
 
 def classic(path: str) -> Any:
-    """A name of the classic package, such as `chains.RetrievalQA`."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(f"{_CLASSIC}.{module}"), name)
 
 
 def agent(model: Any, tools: list[Any], **more: Any) -> Any:
-    """An agent: of LangChain 1.x, or LangGraph's of before."""
     if MIDDLEWARE_MISSING is None:
         return import_module("langchain.agents").create_agent(model, tools, **more)
     return import_module("langgraph.prebuilt").create_react_agent(model, tools, **more)

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.agents import (
     AGENT,
     GROUP,
@@ -26,21 +27,8 @@ from tests.matrix.langchain.agents import (
     stepping,
 )
 from tests.matrix.langchain.compat import AGENTS_MISSING, agent
-from tests.matrix.langchain.kit import (
-    COUNT,
-    QUESTION,
-    QUESTIONS,
-    SEARCH,
-    answer_to,
-    joined,
-    shape,
-    store,
-    top,
-)
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
-
-__all__ = ["SHAPES"]
 
 
 def turns() -> Shape:
@@ -50,7 +38,7 @@ def turns() -> Shape:
         saver = import_module("langgraph.checkpoint.memory").MemorySaver()
 
         def step(question: str) -> AIMessage:
-            chosen = COUNT if question.startswith("How many") else SEARCH
+            chosen = kit.COUNT if question.startswith("How many") else kit.SEARCH
             return pick((chosen, question))
 
         app = agent(stepping(step), [search, count], checkpointer=saver)
@@ -58,7 +46,7 @@ def turns() -> Shape:
             "callbacks": [RagEvalCallbackHandler(world.evals)],
             "configurable": {"thread_id": "t1"},
         }
-        for question in (*QUESTIONS, "How many words are these?"):
+        for question in (*kit.QUESTIONS, "How many words are these?"):
             if way == "invoke":
                 app.invoke(asks(question), config)
             elif way == "stream":
@@ -66,21 +54,14 @@ def turns() -> Shape:
             else:
                 asyncio.run(app.ainvoke(asks(question), config))
 
-    def expected(way: str) -> list[Expected]:
-        spans = TOOL_SPANS
-        return [
-            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=spans)
-            for q in QUESTIONS
-        ]
-
-    return Shape(
-        group=GROUP,
-        name="several turns with a checkpointer",
-        ways=("invoke", "stream", "ainvoke"),
-        run=run,
-        expected=expected,
-        missing=AGENTS_MISSING,
-    )
+    expected = [
+        Expected(
+            question=q, contexts=kit.top(q), answer=kit.answer_to(q, kit.top(q)), spans=TOOL_SPANS
+        )
+        for q in kit.QUESTIONS
+    ]
+    name, ways = "several turns with a checkpointer", ("invoke", "stream", "ainvoke")
+    return kit.scene(GROUP, name, run, expected, ways, AGENTS_MISSING)
 
 
 def cancelled() -> Shape:
@@ -88,11 +69,11 @@ def cancelled() -> Shape:
         model = searching()
         model.delay = 0.02
         app = agent(model, [search])
-        config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
+        config = kit.config(world)
 
         async def read() -> None:
             async for _, state in app.astream(
-                asks(QUESTION), config, stream_mode=["updates", "messages"]
+                asks(kit.QUESTION), config, stream_mode=["updates", "messages"]
             ):
                 if isinstance(state, tuple) and isinstance(state[0], ToolMessage):
                     asyncio.current_task().cancel()  # type: ignore[union-attr]
@@ -104,34 +85,24 @@ def cancelled() -> Shape:
 
         asyncio.run(request())
 
-    def expected(way: str) -> list[Expected]:
-        return [
-            Expected(
-                question=QUESTION,
-                contexts=top(),
-                answer=None,
-                status=Status.CANCELLED,
-                spans=None,
-            )
-        ]
-
-    return Shape(
-        group=GROUP,
-        name="a cancelled stream",
-        ways=("astream",),
-        run=run,
-        expected=expected,
-        missing=AGENTS_MISSING,
+    expected = Expected(
+        question=kit.QUESTION,
+        contexts=kit.top(),
+        answer=None,
+        status=Status.CANCELLED,
+        spans=None,
     )
+    name, ways = "a cancelled stream", ("astream",)
+    return kit.scene(GROUP, name, run, [expected], ways, AGENTS_MISSING)
 
 
 def remembered(question: str) -> dict[str, Any]:
     """A conversation that the caller keeps, with the artifact of an earlier turn in it."""
-    documents = store().similarity_search(OTHER, k=2)
+    documents = kit.store().similarity_search(OTHER, k=2)
     earlier = [
         HumanMessage(OTHER),
-        pick((SEARCH, OTHER)),
-        ToolMessage(joined(documents), tool_call_id=f"c0{SEARCH}", artifact=documents),
+        pick((kit.SEARCH, OTHER)),
+        ToolMessage(kit.joined(documents), tool_call_id=f"c0{kit.SEARCH}", artifact=documents),
         AIMessage("They may do little."),
     ]
     return {"messages": [*earlier, HumanMessage(question)]}
@@ -139,7 +110,7 @@ def remembered(question: str) -> dict[str, Any]:
 
 SHAPES = (
     turns(),
-    shape(
+    kit.shape(
         GROUP,
         "a conversation that the caller keeps",
         artifact,
@@ -147,7 +118,7 @@ SHAPES = (
         **{**AGENT, "inputs": remembered},
     ),
     none_expected(
-        shape(
+        kit.shape(
             GROUP,
             "no retrieval in a conversation with artifacts",
             nothing,

@@ -14,24 +14,12 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import StructuredTool
 
-from tests.matrix.langchain.agents import asks, pick
+from tests.matrix.langchain import kit
+from tests.matrix.langchain.agents import asks, none_expected, pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import (
-    ASKED,
-    FOUND,
-    GRAPH_WAYS,
-    SAID,
-    SHOWN,
-    Chat,
-    message_text,
-    shape,
-    store,
-)
 from tests.matrix.langchain.tutorials import graph_of
 from tests.matrix.shape import Shape
 from tests.support.variation import Variation, run_seed
-
-__all__ = ["SHAPES"]
 
 GROUP = "evidence"
 DRAWN = Variation(run_seed() + 11)
@@ -55,7 +43,7 @@ def tools_of(*tools: Tool) -> list[StructuredTool]:
     return [made(*tool) for tool in tools]
 
 
-def in_turn(*replies: AIMessage | str) -> Chat:
+def in_turn(*replies: AIMessage | str) -> kit.Chat:
     """A model that says these in turn, by the replies in its prompt since the last question."""
 
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
@@ -63,11 +51,11 @@ def in_turn(*replies: AIMessage | str) -> Chat:
         done = sum(isinstance(m, AIMessage) for m in messages[last:])
         return replies[min(done, len(replies) - 1)]
 
-    return Chat(reply=reply)
+    return kit.Chat(reply=reply)
 
 
-def says(text: str) -> Chat:
-    return Chat(reply=lambda _: text)
+def says(text: str) -> kit.Chat:
+    return kit.Chat(reply=lambda _: text)
 
 
 def agentic(*tools: Tool, said: str, asked: str = "") -> Callable[[], Any]:
@@ -77,9 +65,9 @@ def agentic(*tools: Tool, said: str, asked: str = "") -> Callable[[], Any]:
 
 
 def steps(*nodes: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
-    """A graph of nodes one after another."""
     return lambda: graph_of(
-        (ASKED, FOUND, SHOWN, SAID), *((f"{NAME}{n}", node) for n, node in enumerate(nodes))
+        (kit.ASKED, kit.FOUND, kit.SHOWN, kit.SAID),
+        *((f"{NAME}{n}", node) for n, node in enumerate(nodes)),
     )
 
 
@@ -93,14 +81,14 @@ def tell(said: str, *keys: str) -> Callable[[Any], dict[str, Any]]:
     def node(state: Any) -> dict[str, Any]:
         parts = [state[key] for key in keys]
         texts = [p if isinstance(p, str) else "\n".join(map(str, p)) for p in parts]
-        prompt = [SystemMessage("\n\n".join(texts)), HumanMessage(state[ASKED])]
-        return {SAID: message_text(says(said).invoke(prompt))}
+        prompt = [SystemMessage("\n\n".join(texts)), HumanMessage(state[kit.ASKED])]
+        return {kit.SAID: kit.message_text(says(said).invoke(prompt))}
 
     return node
 
 
 def drafting(state: Any) -> dict[str, Any]:
-    return {SHOWN: message_text(says(OTHER).invoke(f"Draft: {state[ASKED]}"))}
+    return {kit.SHOWN: kit.message_text(says(OTHER).invoke(f"Draft: {state[kit.ASKED]}"))}
 
 
 def documents(*texts: str) -> list[Document]:
@@ -127,25 +115,28 @@ DESK: Tool = (f"{NAME}_desk", "", lambda q: TEXT)
 
 def expert(joins: Callable[[str], str]) -> Tool:
     """A tool whose text is what a model in it said, with something around."""
-    return ("ask_expert", "Asks the expert.", lambda q: joins(message_text(says(OTHER).invoke(q))))
+    return (
+        "ask_expert",
+        "Asks the expert.",
+        lambda q: joins(kit.message_text(says(OTHER).invoke(q))),
+    )
 
 
 def rules_beside(state: Any) -> dict[str, Any]:
-    """Retrieves nothing, and hands on a rule."""
-    return {FOUND: store(()).as_retriever().invoke(state[ASKED]), SHOWN: OTHER}
+    return {kit.FOUND: kit.store(()).as_retriever().invoke(state[kit.ASKED]), kit.SHOWN: OTHER}
 
 
 def planned(state: Any) -> dict[str, Any]:
-    plan = message_text(says(f"{TEXT}\n{OTHER}").invoke(f"Plan: {state[ASKED]}"))
-    return {SHOWN: plan.splitlines()}
+    plan = kit.message_text(says(f"{TEXT}\n{OTHER}").invoke(f"Plan: {state[kit.ASKED]}"))
+    return {kit.SHOWN: plan.splitlines()}
 
 
 def summed(state: Any) -> dict[str, Any]:
-    return {SHOWN: message_text(says(THIRD).invoke(f"Sum up: {OTHER}"))}
+    return {kit.SHOWN: kit.message_text(says(THIRD).invoke(f"Sum up: {OTHER}"))}
 
 
 def feedback(state: Any) -> dict[str, Any]:
-    return {SHOWN: f"Your reply was: {state[SHOWN]}\n\nMake it shorter, please."}
+    return {kit.SHOWN: f"Your reply was: {state[kit.SHOWN]}\n\nMake it shorter, please."}
 
 
 NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
@@ -165,31 +156,25 @@ NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "an expert's words under a heading": agentic(
         expert(lambda text: f"Response 1:\n{text}\n\n---\nEnd of replies."), said=OTHER
     ),
-    "a persona": steps(put(SHOWN, OTHER), tell(ANSWER, SHOWN)),
-    "a scene of a game": steps(put(SHOWN, f"{NAME}: {OTHER}"), tell(ANSWER, SHOWN)),
-    "a profile": steps(put(FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, FOUND)),
-    "lines of a plan": steps(planned, tell(ANSWER, SHOWN)),
-    "a summary by a model": steps(summed, tell(ANSWER, SHOWN)),
-    "a draft and feedback": steps(drafting, feedback, tell(OTHER[:-1], SHOWN)),
-    "a draft that is translated": steps(drafting, tell(ANSWER, SHOWN)),
+    "a persona": steps(put(kit.SHOWN, OTHER), tell(ANSWER, kit.SHOWN)),
+    "a scene of a game": steps(put(kit.SHOWN, f"{NAME}: {OTHER}"), tell(ANSWER, kit.SHOWN)),
+    "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
+    "lines of a plan": steps(planned, tell(ANSWER, kit.SHOWN)),
+    "a summary by a model": steps(summed, tell(ANSWER, kit.SHOWN)),
+    "a draft and feedback": steps(drafting, feedback, tell(OTHER[:-1], kit.SHOWN)),
+    "a draft that is translated": steps(drafting, tell(ANSWER, kit.SHOWN)),
 }
 
 
 def stitched(state: Any) -> dict[str, Any]:
-    """Fetches the neighbors of the chunk that was found."""
-    return {SHOWN: f"{OTHER} {state[FOUND][0].page_content} {THIRD}"}
-
-
-def replies_beside(query: str) -> str:
-    return f"Response 1: {message_text(says(OTHER).invoke(TEXT))}\nResponse 2: I do not know."
+    return {kit.SHOWN: f"{OTHER} {state[kit.FOUND][0].page_content} {THIRD}"}
 
 
 def in_form(write: Callable[[list[str]], str]) -> Callable[[], Any]:
-    """A chain whose prompt writes documents in a form."""
     found: Any = RunnableLambda(lambda _: documents(TEXT, ODD))
     shown: Any = found | (lambda listed: write([d.page_content for d in listed]))
-    template = ChatPromptTemplate.from_template(f"{{{SHOWN}}}\n-- {{{ASKED}}}")
-    inputs: Any = {SHOWN: shown, ASKED: RunnablePassthrough()}
+    template = ChatPromptTemplate.from_template(f"{{{kit.SHOWN}}}\n-- {{{kit.ASKED}}}")
+    inputs: Any = {kit.SHOWN: shown, kit.ASKED: RunnablePassthrough()}
     return lambda: inputs | template | says(ANSWER) | StrOutputParser()
 
 
@@ -221,17 +206,17 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [f"{SUBJECT} {NUMBER} {NAME}"],
     ),
     "a stitched passage": (
-        steps(put(FOUND, documents(TEXT)), stitched, tell(ANSWER, SHOWN)),
+        steps(put(kit.FOUND, documents(TEXT)), stitched, tell(ANSWER, kit.SHOWN)),
         ANSWER,
         [f"{OTHER} {TEXT} {THIRD}"],
     ),
-    "an empty retrieval beside rules": (steps(rules_beside, tell(ANSWER, SHOWN)), ANSWER, []),
+    "an empty retrieval beside rules": (steps(rules_beside, tell(ANSWER, kit.SHOWN)), ANSWER, []),
     "documents as JSON": (in_form(json.dumps), ANSWER, [TEXT, ODD]),
     "documents as YAML": (in_form(as_yaml), ANSWER, [TEXT, ODD]),
     "documents as HTML": (in_form(lambda t: html.escape("\n".join(t))), ANSWER, [TEXT, ODD]),
     "documents as Python writes them": (in_form(repr), ANSWER, [TEXT, ODD]),
     "a lone passage that is a whole message": (
-        steps(put(SHOWN, [TEXT]), tell(PART, SHOWN)),
+        steps(put(kit.SHOWN, [TEXT]), tell(PART, kit.SHOWN)),
         PART,
         [TEXT],
     ),
@@ -250,29 +235,20 @@ def of(
 ) -> Shape:
     is_chain = name.startswith("documents as")
     kind = build.__qualname__.partition(".")[0]
-    asked: Callable[[str], Any] = str if is_chain else lambda question: {ASKED: question}
-    made = shape(
+    asked: Callable[[str], Any] = str if is_chain else lambda question: {kit.ASKED: question}
+    made = kit.shape(
         GROUP,
         name,
         build,
         contexts=lambda _: contexts,
         answer=lambda _: said,
         spans=None,
-        ways=GRAPH_WAYS[:7],
+        ways=kit.GRAPH_WAYS[:7],
         inputs=asks if kind == "agentic" else asked,
         questions=[QUESTION],
         missing=AGENTS_MISSING if kind == "agentic" else None if is_chain else GRAPHS_MISSING,
     )
-    if contexts is not None:
-        return made
-    return Shape(
-        group=GROUP,
-        name=name,
-        ways=made.ways,
-        run=made.run,
-        expected=lambda way: [],
-        missing=made.missing,
-    )
+    return none_expected(made) if contexts is None else made
 
 
 SHAPES = tuple(made())

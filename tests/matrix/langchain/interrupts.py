@@ -8,6 +8,7 @@ from typing import Any
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import GRAPHS_MISSING, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
 from tests.matrix.langchain.kit import (
@@ -15,14 +16,11 @@ from tests.matrix.langchain.kit import (
     QUESTION,
     TRIES,
 )
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Shape
 from tests.matrix.world import World
-
-__all__ = ["SHAPES", "approving"]
 
 
 def stopping() -> Any:
-    """Stops before the answer, by the graph's own setting."""
     made = graph()
     made.add_node("retrieve", searched)
     made.add_node("generate", generate)
@@ -32,7 +30,6 @@ def stopping() -> Any:
 
 
 def approving() -> Any:
-    """Asks a human between retrieval and answer."""
     interrupt = import_module("langgraph.types").interrupt
 
     def approve(state: Any) -> dict[str, Any]:
@@ -67,17 +64,9 @@ def interrupted(
         if not resumed:
             world.evals.recorder.suspensions.sweep(2**63)  # the time limit, without waiting for it
 
-    def expected(way: str) -> list[Expected]:
-        return [due()] if resumed else [due(Status.INTERRUPTED, answer=None, spans=())]
-
-    return Shape(
-        group=GROUP,
-        name=name,
-        ways=("invoke", "ainvoke", "stream", "astream"),
-        run=run,
-        expected=expected,
-        missing=missing,
-    )
+    expected = due() if resumed else due(Status.INTERRUPTED, answer=None, spans=())
+    ways = ("invoke", "ainvoke", "stream", "astream")
+    return kit.scene(GROUP, name, run, [expected], ways, missing)
 
 
 def call_graph(app: Any, inputs: Any, config: Any, way: str) -> None:

@@ -8,25 +8,15 @@ from inspect import signature
 from typing import Any
 
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.graphs import chained, due, generate, graph, searched
 from tests.matrix.langchain.interrupts import call_graph
-from tests.matrix.langchain.kit import (
-    ASKED,
-    FOUND,
-    QUESTION,
-    SAID,
-    answer_to,
-    top,
-)
 from tests.matrix.langchain.resumed import config, one, saver
 from tests.matrix.world import World
 
-__all__ = ["SHAPES"]
-
 
 def caches() -> bool:
-    """Whether nodes of a graph can be cached."""
     if GRAPHS_MISSING is not None:
         return False
     kind = import_module("langgraph.graph").StateGraph
@@ -47,7 +37,7 @@ def cached(thread: bool) -> Callable[[World, str], None]:
             told = config(world, name)
             if not thread:
                 del told["configurable"]
-            call_graph(app, {ASKED: QUESTION}, told, way)
+            call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
 
     return body
 
@@ -57,34 +47,33 @@ def cached_without_model(world: World, way: str) -> None:
     policy = import_module("langgraph.types").CachePolicy()
     made = graph()
     made.add_node("retrieve", searched, cache_policy=policy)
-    made.add_node("generate", lambda state: {SAID: answer_to(QUESTION, top())})
+    made.add_node("generate", lambda state: {kit.SAID: kit.answer_to(kit.QUESTION, kit.top())})
     cache = import_module("langgraph.cache.memory").InMemoryCache()
     app = chained(made, "retrieve", "generate").compile(cache=cache)
     for _ in range(2):
         handler = RagEvalCallbackHandler(world.evals)
-        call_graph(app, {ASKED: QUESTION}, {"callbacks": [handler]}, way)
+        call_graph(app, {kit.ASKED: kit.QUESTION}, {"callbacks": [handler]}, way)
 
 
 def routed(*questions: str) -> Callable[[World, str], None]:
-    """Retrieves where nothing is kept, answers thanks without documents."""
 
     def route(state: Any) -> str:
-        if "?" not in state[ASKED]:
+        if "?" not in state[kit.ASKED]:
             return "chat"
-        return "generate" if state.get(FOUND) else "retrieve"
+        return "generate" if state.get(kit.FOUND) else "retrieve"
 
     def body(world: World, way: str) -> None:
         made = graph()
         made.add_node("retrieve", searched)
         made.add_node("generate", generate)
-        made.add_node("chat", lambda state: {SAID: "You are welcome."})
+        made.add_node("chat", lambda state: {kit.SAID: "You are welcome."})
         made.add_conditional_edges("__start__", route, ["retrieve", "generate", "chat"])
         made.add_edge("retrieve", "generate")
         made.add_edge("generate", "__end__")
         made.add_edge("chat", "__end__")
         app, told = made.compile(checkpointer=saver()), config(world)
         for question in questions:
-            call_graph(app, {ASKED: question}, told, way)
+            call_graph(app, {kit.ASKED: question}, told, way)
 
     return body
 
@@ -105,8 +94,8 @@ SHAPES = (
     ),
     one(
         "a turn answered from kept documents",
-        routed(QUESTION, FOLLOW_UP),
-        [due(), due(question=FOLLOW_UP, answer=answer_to(FOLLOW_UP, top()))],
+        routed(kit.QUESTION, FOLLOW_UP),
+        [due(), due(question=FOLLOW_UP, answer=kit.answer_to(FOLLOW_UP, kit.top()))],
     ),
-    one("a turn without documents", routed(QUESTION, "Thanks a lot."), [due()]),
+    one("a turn without documents", routed(kit.QUESTION, "Thanks a lot."), [due()]),
 )

@@ -26,37 +26,6 @@ from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 from tests.support.variation import Variation, Wording, run_seed
 
-__all__ = [
-    "ASKED",
-    "CHAIN_WAYS",
-    "COUNT",
-    "FOUND",
-    "GRAPH_WAYS",
-    "NAMED",
-    "PASSAGES",
-    "PROMPT",
-    "QUESTION",
-    "QUESTIONS",
-    "SAID",
-    "SEARCH",
-    "SHOWN",
-    "SYNC_WAYS",
-    "TRIES",
-    "WORDS",
-    "Chat",
-    "answer_to",
-    "as_reply",
-    "ask",
-    "call",
-    "joined",
-    "message_text",
-    "reader",
-    "shape",
-    "store",
-    "top",
-    "until_asked",
-]
-
 WORDS = Wording(run_seed())
 """Language and words of all texts of this run."""
 NAMED = Variation(run_seed() + 1_000_003)
@@ -79,7 +48,6 @@ QUESTIONS = (QUESTION, WORDS("What does a season ticket at the office cost?"))
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words; a wide character is one."""
     return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
 
 
@@ -97,7 +65,6 @@ class Bags(Embeddings):
 
 
 def store(passages: Sequence[str] = PASSAGES) -> InMemoryVectorStore:
-    """A real vector store over the passages."""
     made = InMemoryVectorStore(Bags())
     ids = [f"p{n}" for n in range(len(passages))]
     documents = [
@@ -140,7 +107,6 @@ class Chat(BaseChatModel):
         return {"model": self.model}
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
-        """Models that pick tools do so by their script."""
         return self
 
     def _generate(
@@ -215,7 +181,6 @@ def message_text(message: BaseMessage) -> str:
 
 
 def prompt_text(messages: Sequence[BaseMessage]) -> str:
-    """The whole prompt as one text."""
     return "\n".join(str(message.content) for message in messages)
 
 
@@ -244,7 +209,6 @@ PROMPT = ChatPromptTemplate.from_template(f"Use only:\n{{{SHOWN}}}\n\nQuestion: 
 
 
 def joined(documents: Sequence[Document]) -> str:
-    """The formatter of every tutorial."""
     return "\n\n".join(document.page_content for document in documents)
 
 
@@ -266,7 +230,6 @@ GRAPH_WAYS = (*CHAIN_WAYS, *(("stream_events_v3", "astream_events_v3") if _HAS_V
 
 
 def call(way: str, chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
-    """Calls a runnable for each input, in one way."""
     if way == "batch":
         chain.batch(list(inputs), config)
     elif way == "abatch":
@@ -350,6 +313,32 @@ def shape(
         ways=ways,
         run=run,
         expected=expected,
+        missing=missing,
+        write=write,
+    )
+
+
+def config(world: World, **more: Any) -> Any:
+    """A run's config with the handler."""
+    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
+
+
+def scene(
+    group: str,
+    name: str,
+    run: Callable[[World, str], None],
+    expected: Sequence[Expected],
+    ways: Sequence[str] = ("invoke",),
+    missing: str | None = None,
+    write: str = "",
+) -> Shape:
+    """A shape with a way of running of its own."""
+    return Shape(
+        group=group,
+        name=name,
+        ways=ways,
+        run=run,
+        expected=lambda way: expected,
         missing=missing,
         write=write,
     )

@@ -18,39 +18,18 @@ from langchain_core.runnables import (
 )
 from pydantic import create_model
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.kit import (
-    ASKED,
-    FOUND,
-    PASSAGES,
-    PROMPT,
-    QUESTIONS,
-    SAID,
-    SHOWN,
-    Chat,
-    answer_to,
-    as_reply,
-    joined,
-    prompt_text,
-    reader,
-    shape,
-    store,
-    top,
-)
+from tests.matrix.langchain import kit
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
-
-__all__ = ["SHAPES", "plain"]
 
 GROUP = "LCEL"
 MODEL_ONLY = ("chat scripted",)
 
 
 def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
-    """Retriever, prompt, model, parser."""
-    retriever = store().as_retriever(search_kwargs={"k": k})
-    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
-    chain: Runnable[Any, str] = inputs | PROMPT | (model or reader()) | StrOutputParser()
+    retriever = kit.store().as_retriever(search_kwargs={"k": k})
+    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
+    chain: Runnable[Any, str] = inputs | kit.PROMPT | (model or kit.reader()) | StrOutputParser()
     return chain
 
 
@@ -70,32 +49,32 @@ def generated() -> Any:
     return plain() | RunnableGenerator(shout, ashout)
 
 
-FIELDS: dict[str, Any] = {SAID: (str, ...), "certain": (bool, ...)}
+FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "certain": (bool, ...)}
 Reply = create_model("Reply", **FIELDS)
 """A structured answer."""
 
 
 def structured() -> Any:
-    inner = reader()
+    inner = kit.reader()
 
     def reply(messages: list[BaseMessage]) -> AIMessage:
         text = str(inner.reply(messages))
-        call = {"name": "Reply", "args": {SAID: text, "certain": True}, "id": "c1"}
+        call = {"name": "Reply", "args": {kit.SAID: text, "certain": True}, "id": "c1"}
         return AIMessage(content="", tool_calls=[{**call, "type": "tool_call"}])
 
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
-    return inputs | PROMPT | Chat(reply=reply).with_structured_output(Reply)
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
+    return inputs | kit.PROMPT | kit.Chat(reply=reply).with_structured_output(Reply)
 
 
 def from_dict() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
     inputs: Any = {
-        SHOWN: itemgetter(ASKED) | retriever | joined,
-        ASKED: itemgetter(ASKED),
+        kit.SHOWN: itemgetter(kit.ASKED) | retriever | kit.joined,
+        kit.ASKED: itemgetter(kit.ASKED),
         "language": itemgetter("language"),
     }
-    return inputs | PROMPT | reader() | StrOutputParser()
+    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def from_blocks() -> Any:
@@ -103,98 +82,79 @@ def from_blocks() -> Any:
 
 
 def with_sources() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    answer: Any = PROMPT | reader() | StrOutputParser()
-    inputs: Any = {FOUND: retriever, ASKED: RunnablePassthrough()}
-    context = RunnablePassthrough.assign(**{SHOWN: lambda found: joined(found[FOUND])})
-    return inputs | context | RunnablePassthrough.assign(**{SAID: answer})
-
-
-def own_names() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    answer: Any = PROMPT | reader() | StrOutputParser()
-    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
-    return inputs | RunnablePassthrough.assign(**{SAID: answer})
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    answer: Any = kit.PROMPT | kit.reader() | StrOutputParser()
+    inputs: Any = {kit.FOUND: retriever, kit.ASKED: RunnablePassthrough()}
+    context = RunnablePassthrough.assign(**{kit.SHOWN: lambda found: kit.joined(found[kit.FOUND])})
+    return inputs | context | RunnablePassthrough.assign(**{kit.SAID: answer})
 
 
 def given_documents(question: str) -> dict[str, Any]:
-    return {FOUND: [Document(text) for text in top(question)], ASKED: question}
+    return {kit.FOUND: [Document(text) for text in kit.top(question)], kit.ASKED: question}
 
 
 def of_the_caller() -> Any:
-    context = RunnablePassthrough.assign(**{SHOWN: lambda given: joined(given[FOUND])})
-    return context | PROMPT | reader() | StrOutputParser()
+    context = RunnablePassthrough.assign(**{kit.SHOWN: lambda given: kit.joined(given[kit.FOUND])})
+    return context | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def direct() -> Any:
-    found = store()
+    found = kit.store()
     search: Any = RunnableLambda(lambda question: found.similarity_search(question, k=2))
-    inputs: Any = {SHOWN: search | joined, ASKED: RunnablePassthrough()}
-    return inputs | PROMPT | reader() | StrOutputParser()
+    inputs: Any = {kit.SHOWN: search | kit.joined, kit.ASKED: RunnablePassthrough()}
+    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def one_function() -> Any:
-    found, chain = store(), PROMPT | reader() | StrOutputParser()
+    found, chain = kit.store(), kit.PROMPT | kit.reader() | StrOutputParser()
 
     def ask(question: str) -> dict[str, Any]:
         documents = found.similarity_search(question, k=2)
-        text = chain.invoke({SHOWN: joined(documents), ASKED: question})
-        return {SAID: text, "sources": documents}
+        text = chain.invoke({kit.SHOWN: kit.joined(documents), kit.ASKED: question})
+        return {kit.SAID: text, "sources": documents}
 
     return RunnableLambda(ask)
 
 
-def _texts_of_pairs(pairs: list[tuple[Document, float]]) -> str:
-    return joined([document for document, _ in pairs])
-
-
-def with_scores() -> Any:
-    found = store()
-    search: Any = RunnableLambda(lambda question: found.similarity_search_with_score(question, k=2))
-    text: Any = RunnableLambda(_texts_of_pairs)
-    inputs: Any = {SHOWN: search | text, ASKED: RunnablePassthrough()}
-    return inputs | PROMPT | reader() | StrOutputParser()
-
-
 def reranked() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 5})
+    retriever = kit.store().as_retriever(search_kwargs={"k": 5})
     best: Any = RunnableLambda(lambda documents: [documents[3], documents[1]])
-    inputs: Any = {SHOWN: retriever | best | joined, ASKED: RunnablePassthrough()}
-    return inputs | PROMPT | reader() | StrOutputParser()
+    inputs: Any = {kit.SHOWN: retriever | best | kit.joined, kit.ASKED: RunnablePassthrough()}
+    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def reranked_texts(question: str) -> list[str]:
-    found = top(question, 5)
+    found = kit.top(question, 5)
     return [found[3], found[1]]
 
 
 def summary(messages: list[BaseMessage]) -> str:
-    return f"Short for: {prompt_text(messages)[:50]}."
+    return f"Short for: {kit.prompt_text(messages)[:50]}."
 
 
 def map_reduce() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 3})
-    shorten: Any = RunnableLambda(lambda document: document.page_content) | Chat(reply=summary)
+    retriever = kit.store().as_retriever(search_kwargs={"k": 3})
+    shorten: Any = RunnableLambda(lambda document: document.page_content) | kit.Chat(reply=summary)
     context = retriever | shorten.map() | (lambda found: "\n".join(m.content for m in found))
-    inputs: Any = {SHOWN: context, ASKED: RunnablePassthrough()}
-    counting = Chat(reply=counted)
-    return inputs | PROMPT | counting | StrOutputParser()
+    inputs: Any = {kit.SHOWN: context, kit.ASKED: RunnablePassthrough()}
+    counting = kit.Chat(reply=counted)
+    return inputs | kit.PROMPT | counting | StrOutputParser()
 
 
 def counted(messages: list[BaseMessage]) -> str:
-    prompt = prompt_text(messages)
+    prompt = kit.prompt_text(messages)
     asked = prompt.rpartition("Question: ")[2]
-    return answer_to(asked, [text for text in PASSAGES if text[:50] in prompt])
+    return kit.answer_to(asked, [text for text in kit.PASSAGES if text[:50] in prompt])
 
 
 def refine() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 3})
+    retriever = kit.store().as_retriever(search_kwargs={"k": 3})
 
     def reply(messages: list[BaseMessage]) -> str:
-        before, _, passage = prompt_text(messages).partition("\nNow add: ")
+        before, _, passage = kit.prompt_text(messages).partition("\nNow add: ")
         return f"{before} It is also said: {passage[:30]}."
 
-    model = Chat(reply=reply)
+    model = kit.Chat(reply=reply)
 
     def ask(question: str) -> str:
         text = f"On {question[:12]}"
@@ -207,33 +167,33 @@ def refine() -> Any:
 
 def refined(question: str) -> str:
     text = f"On {question[:12]}"
-    for passage in top(question, 3):
+    for passage in kit.top(question, 3):
         text = f"{text} It is also said: {passage[:30]}."
     return text
 
 
 def one_failing() -> Shape:
     def fails(text: str) -> str:
-        if text == answer_to(QUESTIONS[1], top(QUESTIONS[1])):
+        if text == kit.answer_to(kit.QUESTIONS[1], kit.top(kit.QUESTIONS[1])):
             raise LookupError("no tickets")
         return text
 
     def run(world: World, way: str) -> None:
         chain = plain() | RunnableLambda(fails)
-        config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
+        config = kit.config(world)
         if way == "batch":
-            out = chain.batch(list(QUESTIONS), config, return_exceptions=True)
+            out = chain.batch(list(kit.QUESTIONS), config, return_exceptions=True)
         else:
-            out = asyncio.run(chain.abatch(list(QUESTIONS), config, return_exceptions=True))
+            out = asyncio.run(chain.abatch(list(kit.QUESTIONS), config, return_exceptions=True))
         assert [isinstance(one, LookupError) for one in out] == [False, True]
 
     def expected(way: str) -> list[Expected]:
         from rag_eval_hooks import Status
 
         spans = ("chat scripted", "retrieval InMemoryVectorStore")
-        good, bad = ((q, top(q)) for q in QUESTIONS)
+        good, bad = ((q, kit.top(q)) for q in kit.QUESTIONS)
         return [
-            Expected(question=good[0], contexts=good[1], answer=answer_to(*good), spans=spans),
+            Expected(question=good[0], contexts=good[1], answer=kit.answer_to(*good), spans=spans),
             Expected(
                 question=bad[0], contexts=bad[1], answer=None, status=Status.ERROR, spans=spans
             ),
@@ -244,23 +204,23 @@ def one_failing() -> Shape:
 
 
 def far(documents: Any) -> list[Any]:
-    return [d for d in documents if d.metadata["page"] > len(PASSAGES)]
+    return [d for d in documents if d.metadata["page"] > len(kit.PASSAGES)]
 
 
 def far_joined(documents: Any) -> str:
-    return joined(far(documents))
+    return kit.joined(far(documents))
 
 
 def none_pass() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    given = {SHOWN: retriever | far | joined, ASKED: RunnablePassthrough()}
-    return given | PROMPT | reader() | StrOutputParser()
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    given = {kit.SHOWN: retriever | far | kit.joined, kit.ASKED: RunnablePassthrough()}
+    return given | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def none_written() -> Any:
-    retriever = store().as_retriever(search_kwargs={"k": 2})
-    given = {SHOWN: retriever | far_joined, ASKED: RunnablePassthrough()}
-    return given | PROMPT | reader() | StrOutputParser()
+    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    given = {kit.SHOWN: retriever | far_joined, kit.ASKED: RunnablePassthrough()}
+    return given | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def blocks(question: str) -> list[BaseMessage]:
@@ -269,55 +229,55 @@ def blocks(question: str) -> list[BaseMessage]:
 
 
 def shouted(question: str) -> str:
-    return answer_to(question, top(question)).upper()
+    return kit.answer_to(question, kit.top(question)).upper()
 
 
 THREE_AND_ONE = ("chat scripted",) * 4 + ("retrieval InMemoryVectorStore",)
 
 SHAPES = (
-    shape(GROUP, "retriever, prompt, model, parser", plain),
-    shape(GROUP, "post-processing by lambda", upper, answer=shouted),
-    shape(GROUP, "RunnableGenerator", generated, answer=shouted),
-    shape(
+    kit.shape(GROUP, "retriever, prompt, model, parser", plain),
+    kit.shape(GROUP, "post-processing by lambda", upper, answer=shouted),
+    kit.shape(GROUP, "RunnableGenerator", generated, answer=shouted),
+    kit.shape(
         GROUP,
         "answer as structured output",
         structured,
-        answer=lambda question: as_reply(answer_to(question, top(question)), certain=True),
+        answer=lambda question: kit.as_reply(
+            kit.answer_to(question, kit.top(question)), certain=True
+        ),
     ),
-    shape(
+    kit.shape(
         GROUP,
         "question as dict",
         from_dict,
-        inputs=lambda question: {ASKED: question, "language": "en"},
+        inputs=lambda question: {kit.ASKED: question, "language": "en"},
     ),
-    shape(GROUP, "question as content blocks", from_blocks, inputs=blocks),
-    shape(GROUP, "answer beside its sources", with_sources),
-    shape(GROUP, "answer under a name of its own", own_names),
-    shape(
+    kit.shape(GROUP, "question as content blocks", from_blocks, inputs=blocks),
+    kit.shape(GROUP, "answer beside its sources", with_sources),
+    kit.shape(
         GROUP,
         "documents given by the caller",
         of_the_caller,
         inputs=given_documents,
         spans=MODEL_ONLY,
     ),
-    shape(GROUP, "similarity_search in a lambda", direct, spans=MODEL_ONLY),
-    shape(GROUP, "all in one plain function", one_function, spans=MODEL_ONLY),
-    shape(GROUP, "similarity_search_with_score", with_scores, spans=MODEL_ONLY),
-    shape(GROUP, "rerank in a lambda", reranked, contexts=reranked_texts),
-    shape(GROUP, "a filter that lets none pass", none_pass, contexts=lambda question: []),
-    shape(GROUP, "a formatter that lets none pass", none_written, contexts=lambda question: []),
-    shape(
+    kit.shape(GROUP, "similarity_search in a lambda", direct, spans=MODEL_ONLY),
+    kit.shape(GROUP, "all in one plain function", one_function, spans=MODEL_ONLY),
+    kit.shape(GROUP, "rerank in a lambda", reranked, contexts=reranked_texts),
+    kit.shape(GROUP, "a filter that lets none pass", none_pass, contexts=lambda question: []),
+    kit.shape(GROUP, "a formatter that lets none pass", none_written, contexts=lambda question: []),
+    kit.shape(
         GROUP,
         "map-reduce",
         map_reduce,
-        contexts=lambda question: top(question, 3),
+        contexts=lambda question: kit.top(question, 3),
         spans=THREE_AND_ONE,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "refine",
         refine,
-        contexts=lambda question: top(question, 3),
+        contexts=lambda question: kit.top(question, 3),
         answer=refined,
         spans=THREE_AND_ONE[1:],
     ),

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
 from rag_eval_hooks import Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.agents import (
     TOOL_SPANS,
     asks,
@@ -24,26 +24,11 @@ from tests.matrix.langchain.agents import (
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
 from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph, stopping
-from tests.matrix.langchain.kit import (
-    ASKED,
-    QUESTION,
-    QUESTIONS,
-    SAID,
-    SEARCH,
-    TRIES,
-    Chat,
-    answer_to,
-    ask,
-    store,
-    top,
-)
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
-__all__ = ["SHAPES", "config", "one", "saver"]
-
 WAYS = ("invoke", "ainvoke", "stream", "astream")
-OTHER = QUESTIONS[1]
+OTHER = kit.QUESTIONS[1]
 
 
 FAILED = due(Status.ERROR, answer=None, spans=())
@@ -54,8 +39,7 @@ def saver() -> Any:
 
 
 def config(world: World, thread: str = "t1") -> Any:
-    handler = RagEvalCallbackHandler(world.evals)
-    return {"callbacks": [handler], "configurable": {"thread_id": thread}}
+    return kit.config(world, configurable={"thread_id": thread})
 
 
 @contextlib.contextmanager
@@ -79,9 +63,7 @@ def one(
     missing: str | None = GRAPHS_MISSING,
     ways: Sequence[str] = WAYS,
 ) -> Shape:
-    return Shape(
-        group=GROUP, name=name, ways=ways, run=body, expected=lambda way: expected, missing=missing
-    )
+    return kit.scene(GROUP, name, body, expected, ways, missing)
 
 
 def failing_once() -> Any:
@@ -103,7 +85,7 @@ def failing_once() -> Any:
 def recovered(world: World, way: str) -> None:
     app, told = failing_once(), config(world)
     with contextlib.suppress(ConnectionError):
-        call_graph(app, {ASKED: QUESTION}, told, way)
+        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
     call_graph(app, None, told, way)
     call_graph(app, None, told, way)  # there is nothing left to do
 
@@ -111,35 +93,33 @@ def recovered(world: World, way: str) -> None:
 def recovered_elsewhere(world: World, way: str) -> None:
     app = failing_once()
     with another_process() as told, contextlib.suppress(ConnectionError):
-        call_graph(app, {ASKED: QUESTION}, told, way)
+        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
     call_graph(app, None, config(world), way)
 
 
 def resumed_elsewhere(world: World, way: str) -> None:
     app = approving()
     with another_process() as told:
-        call_graph(app, {ASKED: QUESTION}, told, way)
-    call_graph(app, resume(update={TRIES: 3}), config(world), way)
+        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
+    call_graph(app, resume(update={kit.TRIES: 3}), config(world), way)
 
 
 def edited(build: Callable[[], Any]) -> Callable[[World, str], None]:
-    """Somebody edits the state before it goes on."""
 
     def body(world: World, way: str) -> None:
         app, told = build(), config(world)
-        call_graph(app, {ASKED: QUESTION}, told, way)
-        app.update_state({"configurable": told["configurable"]}, {TRIES: 3})
+        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
+        app.update_state({"configurable": told["configurable"]}, {kit.TRIES: 3})
         call_graph(app, resume() if build is approving else None, told, way)
 
     return body
 
 
 def planning() -> Any:
-    """Another graph, with the same default name."""
     made = graph()
-    made.add_node("plan", lambda state: {TRIES: 1})
+    made.add_node("plan", lambda state: {kit.TRIES: 1})
     made.add_node("find", searched)
-    made.add_node("answer", lambda state: {SAID: generate(state)[SAID]})
+    made.add_node("answer", lambda state: {kit.SAID: generate(state)[kit.SAID]})
     chain = chained(made, "plan", "find", "answer")
     return chain.compile(checkpointer=saver(), interrupt_before=["answer"])
 
@@ -147,25 +127,24 @@ def planning() -> Any:
 def side_by_side(world: World, way: str) -> None:
     told = config(world)
     first, second = approving(), planning()
-    call_graph(first, {ASKED: QUESTION}, told, way)
-    call_graph(second, {ASKED: OTHER}, told, way)
+    call_graph(first, {kit.ASKED: kit.QUESTION}, told, way)
+    call_graph(second, {kit.ASKED: OTHER}, told, way)
     call_graph(first, resume(), told, way)
     call_graph(second, None, told, way)
 
 
 def twins(world: World, way: str) -> None:
-    """Two graphs of the same code in one thread."""
     told = config(world)
     first, second = approving(), approving()
-    call_graph(first, {ASKED: QUESTION}, told, way)
-    call_graph(second, {ASKED: OTHER}, told, way)
+    call_graph(first, {kit.ASKED: kit.QUESTION}, told, way)
+    call_graph(second, {kit.ASKED: OTHER}, told, way)
     call_graph(second, resume(), told, way)
     call_graph(first, resume(), told, way)
 
 
 def approve(state: Any) -> dict[str, Any]:
     import_module("langgraph.types").interrupt("May I?")
-    return {TRIES: 1}
+    return {kit.TRIES: 1}
 
 
 def waiting_twice(world: World, way: str) -> None:
@@ -174,12 +153,11 @@ def waiting_twice(world: World, way: str) -> None:
     for name, node in nodes.items():
         made.add_node(name, node)
     app, told = chained(made, *nodes).compile(checkpointer=saver()), config(world)
-    for inputs in ({ASKED: QUESTION}, resume(), resume()):
+    for inputs in ({kit.ASKED: kit.QUESTION}, resume(), resume()):
         call_graph(app, inputs, told, way)
 
 
 def waiting_inside(world: World, way: str) -> None:
-    """The interrupt is in a graph within the graph."""
     inner = graph()
     inner.add_node("retrieve", searched)
     inner.add_node("approve", approve)
@@ -188,7 +166,7 @@ def waiting_inside(world: World, way: str) -> None:
     made.add_node("generate", generate)
     app = chained(made, "find", "generate").compile(checkpointer=saver())
     told = config(world)
-    for inputs in ({ASKED: QUESTION}, resume()):
+    for inputs in ({kit.ASKED: kit.QUESTION}, resume()):
         call_graph(app, inputs, told, way)
 
 
@@ -199,7 +177,7 @@ def from_a_checkpoint(world: World, way: str) -> None:
     made.add_node("generate", generate)
     app = chained(made, "retrieve", "generate").compile(checkpointer=saver())
     told = config(world)
-    call_graph(app, {ASKED: QUESTION}, told, way)
+    call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
     where = {"configurable": told["configurable"]}
     middle = next(s for s in app.get_state_history(where) if s.next == ("generate",))
     call_graph(app, None, {**told, **middle.config}, way)
@@ -221,7 +199,7 @@ def cancelled(world: World, way: str) -> None:
     app, told = chained(made, "retrieve", "generate").compile(checkpointer=saver()), config(world)
 
     async def requests() -> None:
-        task = asyncio.create_task(app.ainvoke({ASKED: QUESTION}, told))
+        task = asyncio.create_task(app.ainvoke({kit.ASKED: kit.QUESTION}, told))
         while not begun:
             await asyncio.sleep(0.01)
         task.cancel()
@@ -232,7 +210,6 @@ def cancelled(world: World, way: str) -> None:
 
 
 def agent_recovers(world: World, way: str) -> None:
-    """The agent's model fails after its tool has searched."""
     inner, failed = searching(), [False]
 
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
@@ -241,9 +218,9 @@ def agent_recovers(world: World, way: str) -> None:
             raise ConnectionError("the model is down")
         return inner.reply(messages)
 
-    app, told = agent(Chat(reply=reply), [search], checkpointer=saver()), config(world)
+    app, told = agent(kit.Chat(reply=reply), [search], checkpointer=saver()), config(world)
     with contextlib.suppress(ConnectionError):
-        call_graph(app, asks(QUESTION), told, way)
+        call_graph(app, asks(kit.QUESTION), told, way)
     call_graph(app, None, told, way)
 
 
@@ -256,11 +233,11 @@ def booking(world: World, first: Any, way: str) -> None:
         """Books."""
         return "Booked."
 
-    model = stepping(lambda q: pick((SEARCH, q)), lambda q: pick(("book", q)))
+    model = stepping(lambda q: pick((kit.SEARCH, q)), lambda q: pick(("book", q)))
     asking = middleware(interrupt_on={"book": True})
     app = agent(model, [search, book], middleware=[asking], checkpointer=saver())
     approved = import_module("langgraph.types").Command(resume={"decisions": [{"type": "approve"}]})
-    call_graph(app, asks(QUESTION), first, way)
+    call_graph(app, asks(kit.QUESTION), first, way)
     call_graph(app, approved, config(world), way)
 
 
@@ -281,17 +258,17 @@ def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
         interrupt = import_module("langgraph.types").interrupt
 
         def find(question: str) -> list[Any]:
-            return store().similarity_search(question, k=2)
+            return kit.store().similarity_search(question, k=2)
 
-        find_task, tell_task = func.task(find), func.task(ask)
+        find_task, tell_task = func.task(find), func.task(kit.ask)
 
         def rag(question: str) -> dict[str, Any]:
             documents = find_task(question).result()
             approved = interrupt("May I?")
-            return {SAID: tell_task(question, documents).result(), "approved": approved}
+            return {kit.SAID: tell_task(question, documents).result(), "approved": approved}
 
         app = func.entrypoint(checkpointer=saver())(rag)
-        call_graph(app, QUESTION, first(world), way)
+        call_graph(app, kit.QUESTION, first(world), way)
         call_graph(app, resume(), config(world), way)
 
     return body
@@ -318,7 +295,9 @@ SHAPES = (
         side_by_side,
         [
             due(),
-            due(question=OTHER, contexts=top(OTHER), answer=answer_to(OTHER, top(OTHER))),
+            due(
+                question=OTHER, contexts=kit.top(OTHER), answer=kit.answer_to(OTHER, kit.top(OTHER))
+            ),
         ],
         NO_EVENTS,
     ),
@@ -328,7 +307,9 @@ SHAPES = (
         [
             due(Status.INTERRUPTED, answer=None, spans=()),
             due(),
-            due(question=OTHER, contexts=top(OTHER), answer=answer_to(OTHER, top(OTHER))),
+            due(
+                question=OTHER, contexts=kit.top(OTHER), answer=kit.answer_to(OTHER, kit.top(OTHER))
+            ),
         ],
     ),
     one("two interrupts", waiting_twice, [due()]),
@@ -348,7 +329,7 @@ SHAPES = (
     one(
         "approval of a tool",
         approved_here,
-        [due(spans=sorted([*BEFORE, f"execute_tool {SEARCH}"]))],
+        [due(spans=sorted([*BEFORE, f"execute_tool {kit.SEARCH}"]))],
         MIDDLEWARE_MISSING,
     ),
     one("approval in another process", approved_elsewhere, [TOLD_ELSEWHERE], MIDDLEWARE_MISSING),

@@ -13,59 +13,46 @@ from langchain_core.runnables import RunnableParallel, RunnablePassthrough
 from langchain_core.stores import InMemoryStore
 from langchain_core.vectorstores import InMemoryVectorStore
 
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import CLASSIC_MISSING, classic, has
-from tests.matrix.langchain.kit import (
-    ASKED,
-    PASSAGES,
-    PROMPT,
-    SHOWN,
-    WORDS,
-    Bags,
-    Chat,
-    joined,
-    prompt_text,
-    reader,
-    shape,
-    store,
-    top,
-)
-
-__all__ = ["SHAPES"]
 
 GROUP = "retrievers"
 MISSING = CLASSIC_MISSING
 
 
 def answering(retriever: Any) -> Any:
-    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
-    return inputs | PROMPT | reader() | StrOutputParser()
+    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
+    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def base(k: int = 2) -> Any:
-    return store().as_retriever(search_kwargs={"k": k})
+    return kit.store().as_retriever(search_kwargs={"k": k})
 
 
 def multi_query() -> Any:
     def rephrase(messages: list[BaseMessage]) -> str:
-        return WORDS("When does the ferry to Skarn leave?\nWhat does a season ticket cost?")
+        return kit.WORDS("When does the ferry to Skarn leave?\nWhat does a season ticket cost?")
 
     kind = classic("retrievers.MultiQueryRetriever")
-    return answering(kind.from_llm(retriever=base(1), llm=Chat(reply=rephrase)))
+    return answering(kind.from_llm(retriever=base(1), llm=kit.Chat(reply=rephrase)))
 
 
 def multi_query_texts(_question: str) -> list[str]:
-    asked = (WORDS("When does the ferry to Skarn leave?"), WORDS("What does a season ticket cost?"))
-    return list(dict.fromkeys(text for question in asked for text in top(question, 1)))
+    asked = (
+        kit.WORDS("When does the ferry to Skarn leave?"),
+        kit.WORDS("What does a season ticket cost?"),
+    )
+    return list(dict.fromkeys(text for question in asked for text in kit.top(question, 1)))
 
 
 def ensemble() -> Any:
-    other = store(PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
+    other = kit.store(kit.PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
     kind = classic("retrievers.EnsembleRetriever")
     return answering(kind(retrievers=[base(1), other], weights=[0.6, 0.4]))
 
 
 def ensemble_texts(question: str) -> list[str]:
-    return list(dict.fromkeys([*top(question, 1), *top(question, 1, PASSAGES[2:])]))
+    return list(dict.fromkeys([*kit.top(question, 1), *kit.top(question, 1, kit.PASSAGES[2:])]))
 
 
 class Reranker(BaseDocumentCompressor):
@@ -87,12 +74,12 @@ def compression() -> Any:
 
 def extraction() -> Any:
     def extract(messages: list[BaseMessage]) -> str:
-        prompt = prompt_text(messages)
-        return next(text for text in PASSAGES if text in prompt)[:70].strip()
+        prompt = kit.prompt_text(messages)
+        return next(text for text in kit.PASSAGES if text in prompt)[:70].strip()
 
     kind = classic("retrievers.ContextualCompressionRetriever")
     path = "retrievers.document_compressors.LLMChainExtractor"
-    extractor = classic(path).from_llm(Chat(reply=extract))
+    extractor = classic(path).from_llm(kit.Chat(reply=extract))
     return answering(kind(base_compressor=extractor, base_retriever=base()))
 
 
@@ -101,12 +88,12 @@ def parents() -> Any:
 
     kind = classic("retrievers.ParentDocumentRetriever")
     made = kind(
-        vectorstore=InMemoryVectorStore(Bags()),
+        vectorstore=InMemoryVectorStore(kit.Bags()),
         docstore=InMemoryStore(),
         child_splitter=CharacterTextSplitter(separator=",", chunk_size=40, chunk_overlap=0),
         search_kwargs={"k": 2},
     )
-    made.add_documents([Document(text) for text in PASSAGES])
+    made.add_documents([Document(text) for text in kit.PASSAGES])
     return made
 
 
@@ -118,49 +105,28 @@ def parent_texts(question: str) -> list[str]:
     return [document.page_content for document in parents().invoke(question)]
 
 
-def reordered() -> Any:
-    def ends_first(documents: list[Document]) -> list[Document]:
-        return [*documents[::2], *documents[1::2][::-1]]
-
-    return answering(base(4) | ends_first)
-
-
-def reordered_texts(question: str) -> list[str]:
-    found = top(question, 4)
-    return [*found[::2], *found[1::2][::-1]]
-
-
 def parallel() -> Any:
-    other = store(PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
+    other = kit.store(kit.PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
     both = RunnableParallel(one=base(1), two=other) | (
-        lambda found: joined([*found["one"], *found["two"]])
+        lambda found: kit.joined([*found["one"], *found["two"]])
     )
-    inputs: Any = {SHOWN: both, ASKED: RunnablePassthrough()}
-    return inputs | PROMPT | reader() | StrOutputParser()
-
-
-def scored() -> Any:
-    def scores(documents: list[Document]) -> list[Document]:
-        for n, document in enumerate(documents):
-            document.metadata["score"] = 1.0 - n / 4
-        return documents
-
-    return answering(base() | scores)
+    inputs: Any = {kit.SHOWN: both, kit.ASKED: RunnablePassthrough()}
+    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def last_two(question: str) -> list[str]:
-    return top(question, 4)[:1:-1]
+    return kit.top(question, 4)[:1:-1]
 
 
 def extracts(question: str) -> list[str]:
-    return [text[:70].strip() for text in top(question)]
+    return [text[:70].strip() for text in kit.top(question)]
 
 
 SUB = "  retrieval InMemoryVectorStore"
 MULTI = ("chat scripted", "retrieval MultiQueryRetriever", "  chat scripted", SUB, SUB)
 
 SHAPES = (
-    shape(
+    kit.shape(
         GROUP,
         "MultiQueryRetriever",
         multi_query,
@@ -168,7 +134,7 @@ SHAPES = (
         spans=MULTI,
         missing=MISSING,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "EnsembleRetriever",
         ensemble,
@@ -176,7 +142,7 @@ SHAPES = (
         spans=("chat scripted", "retrieval EnsembleRetriever", SUB, SUB),
         missing=MISSING,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "ContextualCompressionRetriever with reranker",
         compression,
@@ -184,7 +150,7 @@ SHAPES = (
         spans=("chat scripted", "retrieval ContextualCompressionRetriever", SUB),
         missing=MISSING,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "ContextualCompressionRetriever with LLM extractor",
         extraction,
@@ -197,7 +163,7 @@ SHAPES = (
         ),
         missing=MISSING,
     ),
-    shape(
+    kit.shape(
         GROUP,
         "ParentDocumentRetriever",
         parent,
@@ -205,13 +171,11 @@ SHAPES = (
         spans=("chat scripted", "retrieval ParentDocumentRetriever"),
         missing=MISSING or (None if has("langchain_text_splitters") else "no text splitters"),
     ),
-    shape(GROUP, "long-context reorder", reordered, contexts=reordered_texts),
-    shape(
+    kit.shape(
         GROUP,
         "parallel retrievers",
         parallel,
         contexts=ensemble_texts,
         spans=("chat scripted", *["retrieval InMemoryVectorStore"] * 2),
     ),
-    shape(GROUP, "scores in metadata", scored),
 )

@@ -14,10 +14,10 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.tools import tool
 from pydantic import create_model
 
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.agents import (
     AGENT,
     TOOL_SPANS,
-    asks,
     pick,
     search,
     searching,
@@ -34,37 +34,13 @@ from tests.matrix.langchain.graphs import (
     searched,
     state,
 )
-from tests.matrix.langchain.kit import (
-    ASKED,
-    FOUND,
-    GRAPH_WAYS,
-    QUESTION,
-    QUESTIONS,
-    SAID,
-    SEARCH,
-    SHOWN,
-    Chat,
-    answer_to,
-    as_reply,
-    ask,
-    joined,
-    message_text,
-    prompt_text,
-    shape,
-    store,
-    top,
-)
-from tests.matrix.langchain.lcel import plain
 from tests.matrix.langchain.teams import GROUP, TWO, base, told
 from tests.matrix.shape import Shape
 
-__all__ = ["SHAPES"]
-
-OTHER = QUESTIONS[1]
+OTHER = kit.QUESTIONS[1]
 
 
 def deep() -> Any:
-    """The retrieval is three graphs deep."""
     inner = graph()
     inner.add_node("retrieve", searched)
     app = chained(inner, "retrieve").compile()
@@ -83,10 +59,10 @@ def narrow() -> Any:
     kind = import_module("langgraph.graph").StateGraph
     name = "output_schema" if "output_schema" in signature(kind).parameters else "output"
     make: Any = TypedDict
-    made = kind(state(**ADDED), **{name: make("Narrow", {SAID: str})})
-    made.add_node("one", lambda s: {FOUND: store().similarity_search(s[ASKED], k=1)})
-    made.add_node("two", lambda s: {FOUND: store().similarity_search(OTHER, k=1)})
-    made.add_node("tell", lambda s: {SAID: ask(s[ASKED], s[FOUND])})
+    made = kind(state(**ADDED), **{name: make("Narrow", {kit.SAID: str})})
+    made.add_node("one", lambda s: {kit.FOUND: kit.store().similarity_search(s[kit.ASKED], k=1)})
+    made.add_node("two", lambda s: {kit.FOUND: kit.store().similarity_search(OTHER, k=1)})
+    made.add_node("tell", lambda s: {kit.SAID: kit.ask(s[kit.ASKED], s[kit.FOUND])})
     made.add_edge("__start__", "one")
     made.add_edge("__start__", "two")
     made.add_edge(["one", "two"], "tell")
@@ -95,7 +71,7 @@ def narrow() -> Any:
 
 
 def side_by_side(_: str) -> list[str]:
-    return list(dict.fromkeys([*top(QUESTION, 1), *top(OTHER, 1)]))
+    return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(OTHER, 1)]))
 
 
 def joining(documents: bool) -> Callable[[], Any]:
@@ -105,28 +81,29 @@ def joining(documents: bool) -> Callable[[], Any]:
         made = graph()
         if documents:
             made.add_node("find", searched)
-            made.add_node("join", lambda s: {SHOWN: joined(s[FOUND])})
+            made.add_node("join", lambda s: {kit.SHOWN: kit.joined(s[kit.FOUND])})
         else:
-            made.add_node("find", lambda s: {ASKED: s[ASKED]})
-            found = lambda s: {SHOWN: joined(searched(s)[FOUND])}  # noqa: E731
+            made.add_node("find", lambda s: {kit.ASKED: s[kit.ASKED]})
+            found = lambda s: {kit.SHOWN: kit.joined(searched(s)[kit.FOUND])}  # noqa: E731
             made.add_node("join", found)
-        made.add_node("tell", lambda s: {SAID: told().invoke(s)})
+        made.add_node("tell", lambda s: {kit.SAID: told().invoke(s)})
         return chained(made, "find", "join", "tell").compile()
 
     return build
 
 
 def one_text(question: str) -> list[str]:
-    return ["\n\n".join(top(question))]
+    return ["\n\n".join(kit.top(question))]
 
 
 def compressing() -> Any:
-    """A node lets a model shorten what it found."""
 
     def compress(state: Any) -> dict[str, Any]:
-        model = Chat(reply=lambda messages: prompt_text(messages)[:70])
-        found = store().similarity_search(state[ASKED], k=2)
-        return {FOUND: [Document(message_text(model.invoke(d.page_content))) for d in found]}
+        model = kit.Chat(reply=lambda messages: kit.prompt_text(messages)[:70])
+        found = kit.store().similarity_search(state[kit.ASKED], k=2)
+        return {
+            kit.FOUND: [Document(kit.message_text(model.invoke(d.page_content))) for d in found]
+        }
 
     made = graph()
     made.add_node("retrieve", compress)
@@ -135,28 +112,31 @@ def compressing() -> Any:
 
 
 def compressed(question: str) -> list[str]:
-    return [text[:70] for text in top(question)]
+    return [text[:70] for text in kit.top(question)]
 
 
 def with_fields() -> Any:
-    fields: dict[str, Any] = {ASKED: (str, ...), FOUND: (list[Any], []), SAID: (str, "")}
+    fields: dict[str, Any] = {
+        kit.ASKED: (str, ...),
+        kit.FOUND: (list[Any], []),
+        kit.SAID: (str, ""),
+    }
     made = import_module("langgraph.graph").StateGraph(create_model("Fields", **fields))
-    asked, found = attrgetter(ASKED), attrgetter(FOUND)
-    made.add_node("find", lambda s: {FOUND: store().similarity_search(asked(s), k=2)})
-    made.add_node("tell", lambda s: {SAID: ask(asked(s), found(s))})
+    asked, found = attrgetter(kit.ASKED), attrgetter(kit.FOUND)
+    made.add_node("find", lambda s: {kit.FOUND: kit.store().similarity_search(asked(s), k=2)})
+    made.add_node("tell", lambda s: {kit.SAID: kit.ask(asked(s), found(s))})
     return chained(made, "find", "tell").compile()
 
 
 def gathered() -> Any:
-    """A node asks two retrievers at once."""
 
     async def find(state: Any) -> dict[str, Any]:
-        found = await asyncio.gather(base(1).ainvoke(state[ASKED]), base(1).ainvoke(OTHER))
-        return {FOUND: [document for documents in found for document in documents]}
+        found = await asyncio.gather(base(1).ainvoke(state[kit.ASKED]), base(1).ainvoke(OTHER))
+        return {kit.FOUND: [document for documents in found for document in documents]}
 
     async def tell(state: Any) -> dict[str, Any]:
-        inputs = {SHOWN: joined(state[FOUND]), ASKED: state[ASKED]}
-        return {SAID: await told().ainvoke(inputs)}
+        inputs = {kit.SHOWN: kit.joined(state[kit.FOUND]), kit.ASKED: state[kit.ASKED]}
+        return {kit.SAID: await told().ainvoke(inputs)}
 
     made = graph()
     made.add_node("find", find)
@@ -164,20 +144,7 @@ def gathered() -> Any:
     return chained(made, "find", "tell").compile()
 
 
-def in_messages() -> Any:
-    """A chain is one node of a graph of messages."""
-    module = import_module("langgraph.graph")
-
-    def rag(state: Any) -> dict[str, Any]:
-        return {"messages": [AIMessage(plain().invoke(state["messages"][-1].content))]}
-
-    made = module.StateGraph(module.MessagesState)
-    made.add_node("rag", rag)
-    return chained(made, "rag").compile()
-
-
 def handed_over() -> Any:
-    """One node hands over to an agent."""
     module = import_module("langgraph.graph")
     command = import_module("langgraph.types").Command
 
@@ -193,15 +160,14 @@ def handed_over() -> Any:
     return made.compile()
 
 
-@tool(SEARCH, return_direct=True, response_format="content_and_artifact")
+@tool(kit.SEARCH, return_direct=True, response_format="content_and_artifact")
 def direct(query: str) -> tuple[str, list[Any]]:
     """Searches the handbook."""
-    documents = store().similarity_search(query, k=2)
-    return joined(documents), documents
+    documents = kit.store().similarity_search(query, k=2)
+    return kit.joined(documents), documents
 
 
 def returned() -> Any:
-    """Return an agent whose answer is the tool's text."""
     return agent(searching(), [direct])
 
 
@@ -211,46 +177,45 @@ def updating() -> Any:
     runtime: Any = import_module("langchain.tools").ToolRuntime
 
     def find(query: str, runtime: Any) -> Any:
-        documents = store().similarity_search(query, k=2)
+        documents = kit.store().similarity_search(query, k=2)
         message = ToolMessage(
-            joined(documents), tool_call_id=runtime.tool_call_id, artifact=documents
+            kit.joined(documents), tool_call_id=runtime.tool_call_id, artifact=documents
         )
         return command(update={"messages": [message]})
 
     find.__annotations__["runtime"] = runtime
-    return agent(searching(), [tool(SEARCH, description="Searches.")(find)])
+    return agent(searching(), [tool(kit.SEARCH, description="Searches.")(find)])
 
 
-FIELDS: dict[str, Any] = {SAID: (str, ...), "sources": (list[str], ...)}
+FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "sources": (list[str], ...)}
 Said = create_model("Said", **FIELDS)
 """A structured reply."""
 
 
 def formatted() -> Any:
-    """An agent whose reply has a schema."""
     strategy = import_module("langchain.agents.structured_output").ToolStrategy
 
     def reply(messages: list[BaseMessage]) -> AIMessage:
         turn = this_turn(messages)
         question = str(turn[0].content)
         if len(turn) == 1:
-            return pick((SEARCH, question))
-        arguments = {SAID: answer_to(question, top(question)), "sources": ["p0"]}
+            return pick((kit.SEARCH, question))
+        arguments = {kit.SAID: kit.answer_to(question, kit.top(question)), "sources": ["p0"]}
         call = {"name": "Said", "args": arguments, "id": "c9", "type": "tool_call"}
         return AIMessage("", tool_calls=[call])
 
-    return agent(Chat(reply=reply), [search], response_format=strategy(Said))
+    return agent(kit.Chat(reply=reply), [search], response_format=strategy(Said))
 
 
 def graphs(name: str, build: Callable[[], Any], **more: Any) -> Shape:
-    return shape(GROUP, name, build, **{"ways": GRAPH_WAYS, "spans": ONE, **GRAPH, **more})
+    return kit.shape(GROUP, name, build, **{"ways": kit.GRAPH_WAYS, "spans": ONE, **GRAPH, **more})
 
 
 def agents(name: str, build: Callable[[], Any], **more: Any) -> Shape:
-    return shape(GROUP, name, build, **{"spans": TOOL_SPANS, **AGENT, **more})
+    return kit.shape(GROUP, name, build, **{"spans": TOOL_SPANS, **AGENT, **more})
 
 
-FIXED: dict[str, Any] = {"questions": (QUESTION,)}
+FIXED: dict[str, Any] = {"questions": (kit.QUESTION,)}
 NO_RUNTIME = MIDDLEWARE_MISSING or (None if has("langchain.tools") else "no runtime for tools")
 
 SHAPES = (
@@ -260,9 +225,8 @@ SHAPES = (
         "a joined text in the state",
         joining(documents=False),
         contexts=one_text,
-        answer=lambda q: answer_to(q, top(q)),
+        answer=lambda q: kit.answer_to(q, kit.top(q)),
     ),
-    graphs("documents, then joined in the state", joining(documents=True)),
     graphs(
         "a node that compresses",
         compressing,
@@ -274,28 +238,22 @@ SHAPES = (
         "retrievers gathered in a node",
         gathered,
         contexts=side_by_side,
-        ways=tuple(way for way in GRAPH_WAYS if way.startswith("a")),
+        ways=tuple(way for way in kit.GRAPH_WAYS if way.startswith("a")),
         spans=TWO,
         **FIXED,
-    ),
-    graphs(
-        "a chain in a graph of messages",
-        in_messages,
-        inputs=asks,
-        spans=("chat scripted", "retrieval InMemoryVectorStore"),
     ),
     agents("handed over to an agent", handed_over),
     agents(
         "a tool whose text is the answer",
         returned,
         answer=lambda q: one_text(q)[0],
-        spans=("chat scripted", f"execute_tool {SEARCH}"),
+        spans=("chat scripted", f"execute_tool {kit.SEARCH}"),
     ),
     agents("a tool that updates the state", updating, missing=NO_RUNTIME),
     agents(
         "a structured reply",
         formatted,
-        answer=lambda q: as_reply(answer_to(q, top(q)), sources=["p0"]),
+        answer=lambda q: kit.as_reply(kit.answer_to(q, kit.top(q)), sources=["p0"]),
         missing=MIDDLEWARE_MISSING,
     ),
 )

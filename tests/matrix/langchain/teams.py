@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -13,83 +14,49 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableBranch, RunnableParallel, RunnablePassthrough
+from langchain_core.runnables import RunnableBranch, RunnablePassthrough
 from langchain_core.runnables import chain as as_chain
 
 from rag_eval_hooks import Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain import record_contexts
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import (
     CLASSIC_MISSING,
     GRAPHS_MISSING,
     classic,
 )
 from tests.matrix.langchain.graphs import ONE, chained, generate, graph, searched
-from tests.matrix.langchain.kit import (
-    ASKED,
-    CHAIN_WAYS,
-    FOUND,
-    NAMED,
-    PASSAGES,
-    PROMPT,
-    QUESTION,
-    QUESTIONS,
-    SAID,
-    SHOWN,
-    WORDS,
-    Bags,
-    Chat,
-    answer_to,
-    ask,
-    joined,
-    prompt_text,
-    reader,
-    shape,
-    store,
-    top,
-)
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
-__all__ = ["SHAPES"]
-
 GROUP = "as teams build them"
-OTHER = QUESTIONS[1]
-OTHERS = NAMED.name()
+OTHER = kit.QUESTIONS[1]
 TWO = ("chat scripted", "retrieval InMemoryVectorStore", "retrieval InMemoryVectorStore")
 
 
 def base(k: int = 2) -> Any:
-    return store().as_retriever(search_kwargs={"k": k})
+    return kit.store().as_retriever(search_kwargs={"k": k})
 
 
 def told() -> Any:
-    return PROMPT | reader() | StrOutputParser()
-
-
-def parallel() -> Any:
-    """Two retrievers side by side, their documents put together."""
-    found: Any = RunnableParallel({FOUND: base(1), OTHERS: base(3), ASKED: RunnablePassthrough()})
-    context = RunnablePassthrough.assign(**{SHOWN: lambda x: joined([*x[FOUND], *x[OTHERS]])})
-    return found | context | RunnablePassthrough.assign(**{SAID: told()})
+    return kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def branching() -> Any:
-    """A router between two chains."""
-    return RunnableBranch((lambda question: WORDS("ticket") in question, plain(k=1)), plain())
+    return RunnableBranch((lambda question: kit.WORDS("ticket") in question, plain(k=1)), plain())
 
 
 def branched(question: str) -> list[str]:
-    return top(question, 1 if WORDS("ticket") in question else 2)
+    return kit.top(question, 1 if kit.WORDS("ticket") in question else 2)
 
 
 def function() -> Any:
-    """One function that calls a retriever and a model."""
 
     @as_chain
     def rag(question: str) -> dict[str, Any]:
         documents = base().invoke(question)
-        return {SAID: ask(question, documents), SHOWN: documents}
+        return {kit.SAID: kit.ask(question, documents), kit.SHOWN: documents}
 
     return rag
 
@@ -103,39 +70,32 @@ class AsyncOnly(BaseRetriever):
         raise NotImplementedError
 
     async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return await store().asimilarity_search(query, k=2)
+        return await kit.store().asimilarity_search(query, k=2)
 
 
 def async_only() -> Any:
-    inputs: Any = {SHOWN: AsyncOnly() | joined, ASKED: RunnablePassthrough()}
-    return inputs | told()
-
-
-def diverse() -> Any:
-    retriever = store().as_retriever(search_type="mmr", search_kwargs={"k": 2, "lambda_mult": 1.0})
-    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
+    inputs: Any = {kit.SHOWN: AsyncOnly() | kit.joined, kit.ASKED: RunnablePassthrough()}
     return inputs | told()
 
 
 def several_vectors() -> Any:
-    """Summaries are searched, the texts behind them are given."""
-    vectors = import_module("langchain_core.vectorstores").InMemoryVectorStore(Bags())
+    vectors = import_module("langchain_core.vectorstores").InMemoryVectorStore(kit.Bags())
     retriever = classic("retrievers.multi_vector.MultiVectorRetriever")(
         vectorstore=vectors,
         docstore=import_module("langchain_core.stores").InMemoryStore(),
         id_key="doc",
         search_kwargs={"k": 2},
     )
-    short = [Document(text[:50], metadata={"doc": str(n)}) for n, text in enumerate(PASSAGES)]
+    short = [Document(text[:50], metadata={"doc": str(n)}) for n, text in enumerate(kit.PASSAGES)]
     vectors.add_documents(short)
-    retriever.docstore.mset([(str(n), Document(text)) for n, text in enumerate(PASSAGES)])
-    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
+    retriever.docstore.mset([(str(n), Document(text)) for n, text in enumerate(kit.PASSAGES)])
+    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
     return inputs | told()
 
 
 def by_summaries(question: str) -> list[str]:
-    found = top(question, 2, [text[:50] for text in PASSAGES])
-    return [text for start in found for text in PASSAGES if text.startswith(start)]
+    found = kit.top(question, 2, [text[:50] for text in kit.PASSAGES])
+    return [text for start in found for text in kit.PASSAGES if text.startswith(start)]
 
 
 def remembering(world: World, way: str) -> None:
@@ -145,31 +105,30 @@ def remembering(world: World, way: str) -> None:
     )
 
     def reply(messages: list[BaseMessage]) -> str:
-        prompt = prompt_text(messages)
+        prompt = kit.prompt_text(messages)
         if "Standalone question" in prompt:
             return OTHER
-        return answer_to(QUESTION, [text for text in PASSAGES if text[:60] in prompt])
+        return kit.answer_to(kit.QUESTION, [text for text in kit.PASSAGES if text[:60] in prompt])
 
     made = classic("chains.ConversationalRetrievalChain").from_llm(
-        Chat(reply=reply), base(), memory=memory, return_source_documents=True
+        kit.Chat(reply=reply), base(), memory=memory, return_source_documents=True
     )
-    for question in (QUESTION, AND_ITS_PRICE):
+    for question in (kit.QUESTION, AND_ITS_PRICE):
         if way == "invoke":
             made.invoke({"question": question}, config(world))
         else:
             asyncio.run(made.ainvoke({"question": question}, config(world)))
 
 
-def config(world: World, **more: Any) -> Any:
-    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
+config = kit.config
 
 
 def streams_in_turns(world: World, way: str) -> None:
     """Generators, each in a block of its own, are read in turns by one consumer."""
     if way == "generators":
-        _in_turns([_streamed(world, question) for question in QUESTIONS])
+        _in_turns([_streamed(world, question) for question in kit.QUESTIONS])
     else:
-        asyncio.run(_ain_turns([_astreamed(world, question) for question in QUESTIONS]))
+        asyncio.run(_ain_turns([_astreamed(world, question) for question in kit.QUESTIONS]))
 
 
 def _streamed(world: World, question: str) -> Iterator[str]:
@@ -198,9 +157,9 @@ async def _ain_turns(streams: list[AsyncIterator[str]]) -> None:
 
 def recorded(world: World, way: str) -> None:
     """A client that is no part of the framework searches and answers."""
-    with world.evals.interaction(QUESTION) as it:
-        assert record_contexts(store().similarity_search(QUESTION, k=2))
-        it.answer(answer_to(QUESTION, top()))
+    with world.evals.interaction(kit.QUESTION) as it:
+        assert record_contexts(kit.store().similarity_search(kit.QUESTION, k=2))
+        it.answer(kit.answer_to(kit.QUESTION, kit.top()))
 
 
 def lists_of_modes(world: World, way: str) -> None:
@@ -210,32 +169,19 @@ def lists_of_modes(world: World, way: str) -> None:
     app = chained(made, "retrieve", "generate").compile()
     modes = ["values", "updates", "messages"]
     if way == "stream":
-        list(app.stream({ASKED: QUESTION}, config(world), stream_mode=modes, subgraphs=True))
+        list(
+            app.stream({kit.ASKED: kit.QUESTION}, config(world), stream_mode=modes, subgraphs=True)
+        )
         return
 
     async def read() -> None:
-        async for _ in app.astream({ASKED: QUESTION}, config(world), stream_mode=modes):
+        async for _ in app.astream({kit.ASKED: kit.QUESTION}, config(world), stream_mode=modes):
             pass
 
     asyncio.run(read())
 
 
-def endless(world: World, way: str) -> None:
-    """A loop that never ends on its own."""
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_edge("__start__", "retrieve")
-    made.add_edge("retrieve", "retrieve")
-    app, told_config = made.compile(), config(world, recursion_limit=3)
-    with contextlib.suppress(RecursionError):
-        if way == "invoke":
-            app.invoke({ASKED: QUESTION}, told_config)
-        else:
-            asyncio.run(app.ainvoke({ASKED: QUESTION}, told_config))
-
-
 def too_slow(world: World, way: str) -> None:
-    """A step takes longer than it may."""
 
     async def slow(state: Any) -> dict[str, Any]:
         await asyncio.sleep(5)
@@ -247,43 +193,26 @@ def too_slow(world: World, way: str) -> None:
     app = chained(made, "retrieve", "slow").compile()
     app.step_timeout = 0.2
     with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-        asyncio.run(app.ainvoke({ASKED: QUESTION}, config(world)))
+        asyncio.run(app.ainvoke({kit.ASKED: kit.QUESTION}, config(world)))
 
 
-def due(question: str = QUESTION, **more: Any) -> Expected:
-    contexts = more.pop("contexts", top(question))
-    answer = more.pop("answer", answer_to(question, contexts or ()))
+def due(question: str = kit.QUESTION, **more: Any) -> Expected:
+    contexts = more.pop("contexts", kit.top(question))
+    answer = more.pop("answer", kit.answer_to(question, contexts or ()))
     return Expected(question=question, contexts=contexts, answer=answer, **more)
 
 
-def scene(
-    name: str,
-    body: Callable[[World, str], None],
-    expected: Sequence[Expected],
-    ways: Sequence[str],
-    missing: str | None = None,
-    write: str = "",
-) -> Shape:
-    return Shape(
-        group=GROUP,
-        name=name,
-        ways=ways,
-        run=body,
-        expected=lambda way: expected,
-        missing=missing,
-        write=write,
-    )
+scene = functools.partial(kit.scene, GROUP)
 
 
 def chains(name: str, build: Callable[[], Any], **more: Any) -> Shape:
-    return shape(GROUP, name, build, **more)
+    return kit.shape(GROUP, name, build, **more)
 
 
-ASYNC = tuple(way for way in CHAIN_WAYS if way.startswith("a"))
+ASYNC = tuple(way for way in kit.CHAIN_WAYS if way.startswith("a"))
 AND_ITS_PRICE = "And its price?"
 
 SHAPES = (
-    chains("retrievers side by side", parallel, contexts=lambda q: top(q, 3), spans=TWO),
     chains("a router between chains", branching, contexts=branched),
     chains("one decorated function", function),
     chains(
@@ -292,7 +221,6 @@ SHAPES = (
         ways=ASYNC,
         spans=("chat scripted", "retrieval AsyncOnly"),
     ),
-    chains("maximal marginal relevance", diverse),
     chains(
         "several vectors a document",
         several_vectors,
@@ -305,7 +233,12 @@ SHAPES = (
         remembering,
         [
             due(spans=None),
-            due(AND_ITS_PRICE, contexts=top(OTHER), answer=answer_to(QUESTION, top()), spans=None),
+            due(
+                AND_ITS_PRICE,
+                contexts=kit.top(OTHER),
+                answer=kit.answer_to(kit.QUESTION, kit.top()),
+                spans=None,
+            ),
         ],
         ("invoke", "ainvoke"),
         CLASSIC_MISSING,
@@ -313,7 +246,7 @@ SHAPES = (
     scene(
         "streams in blocks, read in turns",
         streams_in_turns,
-        [due(q, spans=("chat scripted", "retrieval InMemoryVectorStore")) for q in QUESTIONS],
+        [due(q, spans=("chat scripted", "retrieval InMemoryVectorStore")) for q in kit.QUESTIONS],
         ("generators", "async generators"),
     ),
     scene(
@@ -328,13 +261,6 @@ SHAPES = (
         lists_of_modes,
         [due(spans=ONE)],
         ("stream", "astream"),
-        GRAPHS_MISSING,
-    ),
-    scene(
-        "a loop that never ends",
-        endless,
-        [due(answer=None, status=Status.ERROR)],
-        ("invoke", "ainvoke"),
         GRAPHS_MISSING,
     ),
     scene(

@@ -15,56 +15,41 @@ from importlib import import_module
 from typing import Any, TypedDict
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import StructuredTool
 
+from tests.matrix.langchain import kit
 from tests.matrix.langchain.agents import asks, pick, stepping
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import (
-    CHAIN_WAYS,
-    GRAPH_WAYS,
-    NAMED,
-    PASSAGES,
-    Chat,
-    answer_to,
-    joined,
-    message_text,
-    prompt_text,
-    shape,
-    store,
-    top,
-)
 from tests.support.variation import run_seed
 
-__all__ = ["SHAPES", "graph_of"]
-
 GROUP = "tutorials, under drawn names"
-ASKED, FOUND, SAID, QUERY, TOOL, FIRST, SECOND, THIRD = (NAMED.name() for _ in range(8))
+ASKED, FOUND, SAID, QUERY, TOOL, FIRST, SECOND, THIRD = (kit.NAMED.name() for _ in range(8))
 ORDER = 1 if run_seed() % 2 else -1
 """Direction in which documents are shown."""
 TEMPLATE = ChatPromptTemplate.from_template(f"{{{FOUND}}}\n\n-- {{{ASKED}}}")
 
 
-def knowing(wrap: Callable[[str], Any] = str) -> Chat:
+def knowing(wrap: Callable[[str], Any] = str) -> kit.Chat:
     """A model that says how many passages it was shown, of the text after the last dashes."""
 
     def reply(messages: list[BaseMessage]) -> AIMessage:
-        prompt = prompt_text(messages)
+        prompt = kit.prompt_text(messages)
         asked = re.findall(r"-- ([^'\"\n]*)", prompt)[-1]
-        shown = [text for text in PASSAGES if text[:60] in prompt]
-        return AIMessage(content=wrap(answer_to(asked, shown)))
+        shown = [text for text in kit.PASSAGES if text[:60] in prompt]
+        return AIMessage(content=wrap(kit.answer_to(asked, shown)))
 
-    return Chat(reply=reply)
+    return kit.Chat(reply=reply)
 
 
 def search(query: str, k: int = 2) -> list[Document]:
-    return store().similarity_search(query, k=k)[::ORDER]
+    return kit.store().similarity_search(query, k=k)[::ORDER]
 
 
 def shown(question: str) -> list[str]:
-    return top(question)[::ORDER]
+    return kit.top(question)[::ORDER]
 
 
 def graph_of(names: Sequence[str], *steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
@@ -85,20 +70,18 @@ def graph(*steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
 
 
 def answer(state: Any) -> dict[str, Any]:
-    prompt = TEMPLATE.invoke({FOUND: joined(state[FOUND]), ASKED: state[ASKED]})
-    return {SAID: message_text(knowing().invoke(prompt))}
-
-
-def two_steps() -> Any:
-    return graph((FIRST, lambda state: {FOUND: search(state[ASKED])}), (SECOND, answer))
+    prompt = TEMPLATE.invoke({FOUND: kit.joined(state[FOUND]), ASKED: state[ASKED]})
+    return {SAID: kit.message_text(knowing().invoke(prompt))}
 
 
 def analysed() -> Any:
     """A query is made of the question before the search."""
 
     def analyse(state: Any) -> dict[str, Any]:
-        said = Chat(reply=lambda _: f"{SECOND}: {state[ASKED]}").invoke(f"Query? {state[ASKED]}")
-        return {QUERY: {"text": message_text(said).partition(": ")[2], "limit": 2}}
+        said = kit.Chat(reply=lambda _: f"{SECOND}: {state[ASKED]}").invoke(
+            f"Query? {state[ASKED]}"
+        )
+        return {QUERY: {"text": kit.message_text(said).partition(": ")[2], "limit": 2}}
 
     def retrieve(state: Any) -> dict[str, Any]:
         return {FOUND: search(state[QUERY]["text"], state[QUERY]["limit"])}
@@ -107,10 +90,9 @@ def analysed() -> Any:
 
 
 def rows_for(question: str) -> list[tuple[int, str]]:
-    """Return the rows of a real database."""
     with closing(sqlite3.connect(":memory:")) as base:
         base.execute("create table notes (page integer, body text)")
-        base.executemany("insert into notes values (?, ?)", enumerate(top(question)))
+        base.executemany("insert into notes values (?, ?)", enumerate(kit.top(question)))
         return base.execute("select page, body from notes order by page").fetchall()
 
 
@@ -118,15 +100,15 @@ def from_sql() -> Any:
     """A model writes the statement, a step runs it, and a model puts the rows into words."""
 
     def write(state: Any) -> dict[str, Any]:
-        said = Chat(reply=lambda _: "select page, body from notes order by page")
-        return {QUERY: message_text(said.invoke(f"SQL for: {state[ASKED]}"))}
+        said = kit.Chat(reply=lambda _: "select page, body from notes order by page")
+        return {QUERY: kit.message_text(said.invoke(f"SQL for: {state[ASKED]}"))}
 
     def run(state: Any) -> dict[str, Any]:
         return {FOUND: str(rows_for(state[ASKED]))}
 
     def tell(state: Any) -> dict[str, Any]:
         prompt = f"Statement: {state[QUERY]}\nRows: {state[FOUND]}\n-- {state[ASKED]}"
-        return {SAID: message_text(knowing().invoke(prompt))}
+        return {SAID: kit.message_text(knowing().invoke(prompt))}
 
     return graph((FIRST, write), (SECOND, run), (THIRD, tell))
 
@@ -138,40 +120,11 @@ def tool(give: Callable[[str], Any], **more: Any) -> StructuredTool:
     return StructuredTool.from_function(look, name=TOOL, description="Looks it up.", **more)
 
 
-def with_artifact(query: str) -> tuple[str, list[Document]]:
-    found = search(query)
-    return joined(found), found
-
-
-def conversation() -> Any:
-    """A model asks its tool, and another one answers from the new messages of tools."""
-    graphs, prebuilt = import_module("langgraph.graph"), import_module("langgraph.prebuilt")
-    picking = Chat(reply=lambda messages: pick((TOOL, str(messages[-1].content))))
-
-    def tell(state: Any) -> dict[str, Any]:
-        asked = [m for m in state["messages"] if m.type == "human"]
-        found = "\n".join(str(m.content) for m in state["messages"] if m.type == "tool")
-        system = SystemMessage(f"By this alone: {found}\n-- {asked[-1].content}")
-        return {"messages": [knowing().invoke([system, *asked])]}
-
-    made = graphs.StateGraph(graphs.MessagesState)
-    made.add_node(FIRST, lambda state: {"messages": [picking.invoke(state["messages"])]})
-    made.add_node(SECOND, prebuilt.ToolNode([tool(with_artifact, response_format=ARTIFACT)]))
-    made.add_node(THIRD, tell)
-    for one, other in itertools.pairwise(["__start__", FIRST, SECOND, THIRD, "__end__"]):
-        made.add_edge(one, other)
-    return made.compile()
-
-
-ARTIFACT: Any = "content_and_artifact"
-
-
 def searching(give: Callable[[str], Any], **more: Any) -> Callable[[], Any]:
     return lambda: agent(stepping(lambda question: pick((TOOL, question))), [tool(give, **more)])
 
 
 def results(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Search results, as Anthropic's models take and cite them."""
     return [
         {
             "type": "search_result",
@@ -185,7 +138,6 @@ def results(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def plain_documents(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Documents of plain text, as Anthropic's models take them."""
     return [
         {
             "type": "document",
@@ -197,15 +149,13 @@ def plain_documents(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def divided_documents(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """One document of the application's own blocks."""
     blocks = [{"type": "text", "text": text} for text in texts]
     return [{"type": "document", "source": {"type": "content", "content": blocks}}]
 
 
 def cited(text: str) -> list[dict[str, Any]]:
-    """A reply in blocks of which some cite."""
     middle = len(text) // 2
-    cites = [{"type": "search_result_location", "cited_text": PASSAGES[-1], "title": FIRST}]
+    cites = [{"type": "search_result_location", "cited_text": kit.PASSAGES[-1], "title": FIRST}]
     return [
         {"type": "text", "text": text[:middle]},
         {"type": "text", "text": text[middle:], "citations": cites},
@@ -222,47 +172,38 @@ def in_blocks(blocks: Callable[[Sequence[str]], list[dict[str, Any]]]) -> Callab
             return [HumanMessage(content=[*blocks(texts), asked])]
 
         inputs: Any = {
-            FOUND: store().as_retriever(search_kwargs={"k": 4}),
+            FOUND: kit.store().as_retriever(search_kwargs={"k": 4}),
             ASKED: RunnablePassthrough(),
         }
-        return inputs | RunnableLambda(message) | knowing(cited) | RunnableLambda(message_text)
+        return inputs | RunnableLambda(message) | knowing(cited) | RunnableLambda(kit.message_text)
 
     return build
 
 
-TOLD: dict[str, Any] = {"contexts": shown, "missing": GRAPHS_MISSING, "ways": GRAPH_WAYS}
+TOLD: dict[str, Any] = {"contexts": shown, "missing": GRAPHS_MISSING, "ways": kit.GRAPH_WAYS}
 ONE: dict[str, Any] = {**TOLD, "inputs": lambda question: {ASKED: question}}
 TALK: dict[str, Any] = {**TOLD, "inputs": asks, "missing": AGENTS_MISSING}
 CALLED = ("chat scripted", "chat scripted", f"execute_tool {TOOL}")
-CHAIN: dict[str, Any] = {"contexts": shown, "ways": CHAIN_WAYS}
+CHAIN: dict[str, Any] = {"contexts": shown, "ways": kit.CHAIN_WAYS}
 
 SHAPES = (
-    shape(GROUP, "retrieve and generate", two_steps, spans=("chat scripted",), **ONE),
-    shape(GROUP, "query analysis", analysed, spans=("chat scripted",) * 2, **ONE),
-    shape(
+    kit.shape(GROUP, "query analysis", analysed, spans=("chat scripted",) * 2, **ONE),
+    kit.shape(
         GROUP,
         "rows of SQL",
         from_sql,
-        answer=lambda question: answer_to(question, top(question)),
+        answer=lambda question: kit.answer_to(question, kit.top(question)),
         spans=("chat scripted",) * 2,
         **{**ONE, "contexts": lambda question: [str(rows_for(question))]},
     ),
-    shape(GROUP, "retrieval as a tool in a conversation", conversation, spans=CALLED, **TALK),
-    shape(
-        GROUP,
-        "a RAG agent",
-        searching(with_artifact, response_format=ARTIFACT),
-        spans=CALLED,
-        **TALK,
-    ),
-    shape(
+    kit.shape(
         GROUP,
         "an agent's search results in Anthropic's blocks",
         searching(lambda query: results([d.page_content for d in search(query)])),
         spans=CALLED,
         **TALK,
     ),
-    shape(GROUP, "search results in Anthropic's blocks", in_blocks(results), **CHAIN),
-    shape(GROUP, "documents in Anthropic's blocks", in_blocks(plain_documents), **CHAIN),
-    shape(GROUP, "a document in blocks of its own", in_blocks(divided_documents), **CHAIN),
+    kit.shape(GROUP, "search results in Anthropic's blocks", in_blocks(results), **CHAIN),
+    kit.shape(GROUP, "documents in Anthropic's blocks", in_blocks(plain_documents), **CHAIN),
+    kit.shape(GROUP, "a document in blocks of its own", in_blocks(divided_documents), **CHAIN),
 )

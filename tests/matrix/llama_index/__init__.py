@@ -14,8 +14,6 @@ from tests.matrix.llama_index import (
     trouble,
 )
 
-__all__ = ["SHAPES"]
-
 SHAPES = (
     *engines.SHAPES,
     *combined.SHAPES,

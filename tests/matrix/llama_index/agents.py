@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,29 +12,10 @@ from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 
-from rag_eval_hooks import Status
+from tests.matrix.llama_index import kit
 from tests.matrix.llama_index.flows import own_streaming, own_workflow
-from tests.matrix.llama_index.kit import (
-    ASKED,
-    FERRIES,
-    QUESTION,
-    QUESTIONS,
-    WORDS,
-    Scripted,
-    answer_to,
-    case,
-    index,
-    pick,
-    prompt_text,
-    reader,
-    shape,
-    top,
-    until_asked,
-)
 from tests.matrix.shape import Shape
 from tests.matrix.world import World
-
-__all__ = ["SHAPES"]
 
 _LINKED = (0, 14, 22)
 NO_TOOL_THREADS = (
@@ -47,57 +27,56 @@ GROUP = "agents, workflows"
 
 
 def query_tool() -> QueryEngineTool:
-    """A query engine as a tool."""
-    engine = index().as_query_engine(llm=reader(), similarity_top_k=2)
-    return QueryEngineTool.from_defaults(engine, name=FERRIES, description=WORDS("Knows ferries."))
+    engine = kit.index().as_query_engine(llm=kit.reader(), similarity_top_k=2)
+    return QueryEngineTool.from_defaults(
+        engine, name=kit.FERRIES, description=kit.WORDS("Knows ferries.")
+    )
 
 
 def retriever_tool() -> RetrieverTool:
-    """A retriever as a tool."""
-    retriever = index().as_retriever(similarity_top_k=2)
-    return RetrieverTool.from_defaults(retriever, name=FERRIES, description=WORDS("Finds."))
+    retriever = kit.index().as_retriever(similarity_top_k=2)
+    return RetrieverTool.from_defaults(retriever, name=kit.FERRIES, description=kit.WORDS("Finds."))
 
 
 def asked_in(messages: Sequence[ChatMessage]) -> str:
-    """The question that the user asked."""
-    prompt = prompt_text(messages)
-    return [question for question in QUESTIONS if question in prompt][-1]
+    prompt = kit.prompt_text(messages)
+    return [question for question in kit.QUESTIONS if question in prompt][-1]
 
 
-def caller(**more: Any) -> Scripted:
+def caller(**more: Any) -> kit.Scripted:
     """Calls the tool once, then answers from what it gave."""
 
     def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
         # Old versions leave what tools said in an earlier turn in the memory.
         last = max(n for n, message in enumerate(messages) if message.role == MessageRole.USER)
         if not any(message.role == MessageRole.TOOL for message in messages[last:]):
-            return pick(FERRIES, input=asked_in(messages))
+            return kit.pick(kit.FERRIES, input=asked_in(messages))
         return said(asked_in(messages))
 
-    return Scripted(reply=reply, **more)
+    return kit.Scripted(reply=reply, **more)
 
 
-def thinker() -> Scripted:
-    """The same in the words of ReAct."""
+def thinker() -> kit.Scripted:
 
     def reply(messages: Sequence[ChatMessage]) -> str:
         asked = asked_in(messages)
         if not any((m.content or "").startswith("Observation:") for m in messages):
-            return f'Thought: I need it.\nAction: {FERRIES}\nAction Input: {{"input": "{asked}"}}'
+            return (
+                f'Thought: I need it.\nAction: {kit.FERRIES}\nAction Input: {{"input": "{asked}"}}'
+            )
         return f"Thought: I can answer now.\nAnswer: {said(asked)}"
 
-    return Scripted(reply=reply)
+    return kit.Scripted(reply=reply)
 
 
 def said(question: str) -> str:
-    """Return the answer of both."""
-    return answer_to(question, ["what the tool says"])
+    return kit.answer_to(question, ["what the tool says"])
 
 
 ENGINE_SPANS = (
     "chat scripted",
     "chat scripted",
-    f"execute_tool {FERRIES}",
+    f"execute_tool {kit.FERRIES}",
     "  chat scripted",
     "  retrieval VectorIndexRetriever",
     "    embeddings bags",
@@ -105,7 +84,7 @@ ENGINE_SPANS = (
 RETRIEVER_SPANS = (
     "chat scripted",
     "chat scripted",
-    f"execute_tool {FERRIES}",
+    f"execute_tool {kit.FERRIES}",
     "  retrieval VectorIndexRetriever",
     "    embeddings bags",
 )
@@ -113,53 +92,33 @@ RETRIEVER_SPANS = (
 
 def found_by_tool(question: str) -> list[str]:
     """Return what `retriever_tool` finds: it puts its argument's name into the query."""
-    return top(f"input is {question}")
+    return kit.top(f"input is {question}")
 
 
 def agent(kind: str, tool: Any) -> Any:
-    """An agent with one tool."""
     if kind == "function":
         return FunctionAgent(tools=[tool], llm=caller())
     return ReActAgent(tools=[tool], llm=thinker())
 
 
 async def streamed(world: World, way: str) -> None:
-    """An agent whose events are read while it runs."""
-    handler = agent("function", retriever_tool()).run(user_msg=QUESTION)
+    handler = agent("function", retriever_tool()).run(user_msg=kit.QUESTION)
     assert [event async for event in handler.stream_events()]
     await handler
 
 
-async def cancelled(world: World, way: str) -> None:
-    """An agent that is cancelled after it has retrieved."""
-    model = caller(delay=1.0)
-    made = FunctionAgent(tools=[retriever_tool()], llm=model, streaming=False)
-    handler = made.run(user_msg=QUESTION)
-    await until_asked(model, 2)
-    if hasattr(handler, "cancel_run"):
-        await handler.cancel_run()
-    with contextlib.suppress(Exception):
-        await handler
-
-
-async def own(world: World, way: str) -> None:
-    """A workflow of the user's own, twice at once in one task."""
-    await asyncio.gather(*(own_workflow().run(**{ASKED: question}) for question in QUESTIONS))
-
-
 async def own_read(world: World, way: str) -> None:
-    """The same that gives out a stream."""
 
     async def ask(question: str) -> None:
-        response: Any = await own_streaming().run(**{ASKED: question})
+        response: Any = await own_streaming().run(**{kit.ASKED: question})
         assert "".join([token async for token in response.async_response_gen()])
 
-    await asyncio.gather(*map(ask, QUESTIONS))
+    await asyncio.gather(*map(ask, kit.QUESTIONS))
 
 
 async def started_at_once(world: World, way: str) -> None:
     """Workflows that were all started before the first was awaited."""
-    for run in [own_workflow().run(**{ASKED: question}) for question in QUESTIONS]:
+    for run in [own_workflow().run(**{kit.ASKED: question}) for question in kit.QUESTIONS]:
         await run
 
 
@@ -172,30 +131,29 @@ async def by_hand(world: World, way: str) -> None:
 
     async def ask(question: str) -> None:
         async with world.evals.interaction(question):
-            nodes = await index().as_retriever(similarity_top_k=2).aretrieve(question)
+            nodes = await kit.index().as_retriever(similarity_top_k=2).aretrieve(question)
             said = ChatMessage(role="user", content=prompt(question, nodes))
-            await reader().achat([said])
+            await kit.reader().achat([said])
 
     if way == "async":
-        await asyncio.gather(*map(ask, QUESTIONS))
+        await asyncio.gather(*map(ask, kit.QUESTIONS))
         return
-    for question in QUESTIONS:
+    for question in kit.QUESTIONS:
         with world.evals.interaction(question):
-            nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
-            reader().complete(prompt(question, nodes))
+            nodes = kit.index().as_retriever(similarity_top_k=2).retrieve(question)
+            kit.reader().complete(prompt(question, nodes))
 
 
 async def retrieves_nothing(world: World, way: str) -> None:
     """An agent that calls a tool of another kind: no interaction."""
-    tool = FunctionTool.from_defaults(lambda input: WORDS("No idea."), name=FERRIES)
-    await agent("function", tool).run(user_msg=QUESTION)
+    tool = FunctionTool.from_defaults(lambda input: kit.WORDS("No idea."), name=kit.FERRIES)
+    await agent("function", tool).run(user_msg=kit.QUESTION)
 
 
 def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
-    """An agent with either kind of tool."""
     ways = ("run",)
     return (
-        shape(
+        kit.shape(
             GROUP,
             f"{name} with QueryEngineTool",
             lambda s: agent(kind, query_tool()),
@@ -203,7 +161,7 @@ def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
             spans=ENGINE_SPANS,
             ways=ways,
         ),
-        shape(
+        kit.shape(
             GROUP,
             f"{name} with RetrieverTool",
             lambda s: agent(kind, retriever_tool()),
@@ -218,7 +176,7 @@ def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
 SHAPES = (
     *of_agent("function", "FunctionAgent"),
     *of_agent("react", "ReActAgent"),
-    case(
+    kit.case(
         GROUP,
         "FunctionAgent, events streamed",
         streamed,
@@ -226,24 +184,14 @@ SHAPES = (
         answer=said,
         spans=RETRIEVER_SPANS,
     ),
-    case(
-        GROUP,
-        "FunctionAgent, cancelled",
-        cancelled,
-        contexts=found_by_tool,
-        answer=lambda q: None,
-        status=Status.CANCELLED,
-        spans=None,
-    ),
-    case(GROUP, "workflow of the user's own", own, questions=QUESTIONS),
-    case(GROUP, "workflow that gives out a stream", own_read, questions=QUESTIONS),
-    case(GROUP, "workflows started at once", started_at_once, questions=QUESTIONS),
-    case(
+    kit.case(GROUP, "workflow that gives out a stream", own_read, questions=kit.QUESTIONS),
+    kit.case(GROUP, "workflows started at once", started_at_once, questions=kit.QUESTIONS),
+    kit.case(
         GROUP,
         "by hand, inside an interaction",
         by_hand,
         ways=("sync", "async"),
-        questions=QUESTIONS,
+        questions=kit.QUESTIONS,
     ),
-    case(GROUP, "agent that retrieves nothing", retrieves_nothing, questions=()),
+    kit.case(GROUP, "agent that retrieves nothing", retrieves_nothing, questions=()),
 )

@@ -13,8 +13,6 @@ from tests.matrix.llama_index.workflows import event, flow, store
 from tests.support.step_texts import FORMS, StepText, beside, step_text
 from tests.support.variation import Variation
 
-__all__ = ["BESIDE"]
-
 
 def answering(
     draw: Variation, corpus: Corpus, step: StepText, said: str, *, is_first: bool
@@ -81,7 +79,6 @@ def found_in_a_step(draw: Variation) -> Variant:
 
 
 def instructed_in_a_step(draw: Variation) -> Variant:
-    """A persona, an example or earlier turns are none."""
     return _variant(draw, draw.chance.choice(list(beside(draw).values())), draw.sentence())
 
 

@@ -14,8 +14,6 @@ from tests.matrix.llama_index.variants import VARIANTS, Variant
 from tests.matrix.world import World
 from tests.support.variation import Variation
 
-__all__ = ["DRAWN", "wrong_in"]
-
 DRAWN = {made.__name__: made for made in (*VARIANTS, *NESTED, *AGENTS, *WORKFLOWS, *BESIDE)}
 """By name."""
 

@@ -10,8 +10,6 @@ import pytest
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.world import World
 
-__all__ = ["own_loop", "plain_world", "world"]
-
 
 @pytest.fixture
 def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
@@ -25,7 +23,6 @@ def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """With the instrumentation."""
     made = World()
     registration = enable(made.evals)
     yield made
@@ -35,7 +32,6 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def plain_world() -> Iterator[World]:
-    """Without the instrumentation."""
     made = World()
     yield made
     made.close()

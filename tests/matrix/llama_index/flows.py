@@ -9,20 +9,16 @@ from llama_index.core.workflow import StartEvent, StopEvent
 from tests.matrix.llama_index.kit import ASKED, NAMED, index, reader
 from tests.matrix.llama_index.workflows import event, flow
 
-__all__ = ["NODES", "Found", "own_streaming", "own_workflow", "prompt_of"]
-
 NODES = NAMED.name()
 Found = event(NAMED, ASKED, NODES)
 """Event with the retrieved nodes."""
 
 
 def prompt_of(texts: str, question: str) -> str:
-    """Return the prompt."""
     return f"Use only:\n{texts}\nQuestion: {question}"
 
 
 def own_workflow() -> Any:
-    """Retrieves in one step, answers in another."""
 
     async def retrieve(ctx: Any, ev: Any) -> Any:
         asked = ev.get(ASKED)
@@ -38,7 +34,6 @@ def own_workflow() -> Any:
 
 
 def own_streaming() -> Any:
-    """Gives out a stream."""
 
     async def ask(ctx: Any, ev: Any) -> StopEvent:
         engine = index().as_query_engine(llm=reader(), streaming=True, similarity_top_k=2)

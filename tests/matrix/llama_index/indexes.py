@@ -43,37 +43,15 @@ from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import RetrieverTool
 
-from tests.matrix.llama_index.kit import (
-    FERRIES,
-    NAMED,
-    PASSAGES,
-    QUESTION,
-    QUESTIONS,
-    TICKETS,
-    WAYS,
-    WORDS,
-    Bags,
-    Scripted,
-    answer_to,
-    index,
-    prompt_text,
-    reader,
-    shape,
-    told,
-    top,
-    words,
-)
-
-__all__ = ["SHAPES"]
+from tests.matrix.llama_index import kit
 
 GROUP = "retrieval"
-THING, GOES_WITH = NAMED.name(), NAMED.name()
-ONE = [QUESTION]
+THING, GOES_WITH = kit.NAMED.name(), kit.NAMED.name()
+ONE = [kit.QUESTION]
 
 
 def nodes() -> list[TextNode]:
-    """The passages, each with the one before and after."""
-    made = [TextNode(text=text, id_=f"p{n}") for n, text in enumerate(PASSAGES)]
+    made = [TextNode(text=text, id_=f"p{n}") for n, text in enumerate(kit.PASSAGES)]
     for before, after in itertools.pairwise(made):
         before.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=after.node_id)
         after.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=before.node_id)
@@ -81,13 +59,12 @@ def nodes() -> list[TextNode]:
 
 
 def summary(streaming: bool) -> Any:
-    """All nodes."""
-    return SummaryIndex(nodes()).as_query_engine(llm=reader(), streaming=streaming)
+    return SummaryIndex(nodes()).as_query_engine(llm=kit.reader(), streaming=streaming)
 
 
 def keywords(streaming: bool) -> Any:
     """Nodes by the words that a model finds in both them and the question."""
-    return keyword_table().as_query_engine(llm=reader(), streaming=streaming)
+    return keyword_table().as_query_engine(llm=kit.reader(), streaming=streaming)
 
 
 @functools.cache
@@ -95,43 +72,39 @@ def keyword_table() -> KeywordTableIndex:
     """Words one by one: of those that hold several, LlamaIndex looks for nltk's stop words."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        prompt = prompt_text(messages)
-        texts = [text for text in (*QUESTIONS, *PASSAGES) if text in prompt]
-        return "KEYWORDS: " + ", ".join(words(texts[0]))
+        prompt = kit.prompt_text(messages)
+        texts = [text for text in (*kit.QUESTIONS, *kit.PASSAGES) if text in prompt]
+        return "KEYWORDS: " + ", ".join(kit.words(texts[0]))
 
-    return KeywordTableIndex(nodes(), llm=Scripted(reply=reply))
+    return KeywordTableIndex(nodes(), llm=kit.Scripted(reply=reply))
 
 
 @functools.cache
 def summaries() -> DocumentSummaryIndex:
-    """Documents, each with a summary."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        prompt = prompt_text(messages)
-        return WORDS("About this: ") + next(t[:50] for t in PASSAGES if t[:60] in prompt)
+        prompt = kit.prompt_text(messages)
+        return kit.WORDS("About this: ") + next(t[:50] for t in kit.PASSAGES if t[:60] in prompt)
 
-    documents = [Document(text=text, doc_id=f"d{n}") for n, text in enumerate(PASSAGES)]
+    documents = [Document(text=text, doc_id=f"d{n}") for n, text in enumerate(kit.PASSAGES)]
     with contextlib.redirect_stdout(io.StringIO()):
         return DocumentSummaryIndex.from_documents(
             documents,
-            llm=Scripted(reply=reply),
-            embed_model=Bags(),
+            llm=kit.Scripted(reply=reply),
+            embed_model=kit.Bags(),
             transformations=[SentenceSplitter(tokenizer=str.split)],
         )
 
 
 def shown_by_keywords(question: str) -> list[str]:
-    """Return the texts that the keyword table finds."""
     return [node.get_content() for node in keyword_table().as_retriever().retrieve(question)]
 
 
 def by_summary(streaming: bool) -> Any:
-    """Summaries are found, documents are shown."""
-    return summaries().as_query_engine(llm=reader(), similarity_top_k=2, streaming=streaming)
+    return summaries().as_query_engine(llm=kit.reader(), similarity_top_k=2, streaming=streaming)
 
 
 def shown_by_summary(question: str) -> list[str]:
-    """Return the texts that the summary index finds."""
     found = summaries().as_retriever(similarity_top_k=2).retrieve(question)
     return [node.get_content() for node in found]
 
@@ -140,11 +113,11 @@ def tree(streaming: bool) -> Any:
     """A tree of summaries, in which the model chooses its way."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        prompt = prompt_text(messages)
-        return "ANSWER: 1" if "ANSWER:" in prompt else told("A summary.")
+        prompt = kit.prompt_text(messages)
+        return "ANSWER: 1" if "ANSWER:" in prompt else kit.told("A summary.")
 
-    made = TreeIndex(nodes()[:2], llm=Scripted(reply=reply))
-    return made.as_query_engine(llm=reader(), streaming=streaming)
+    made = TreeIndex(nodes()[:2], llm=kit.Scripted(reply=reply))
+    return made.as_query_engine(llm=kit.reader(), streaming=streaming)
 
 
 class Subjects(TransformComponent):
@@ -164,12 +137,11 @@ class Subjects(TransformComponent):
 
 @functools.cache
 def graph() -> PropertyGraphIndex:
-    """A graph of things, each with its passage."""
     return PropertyGraphIndex(
         nodes=nodes(),
         kg_extractors=[Subjects()],
-        embed_model=Bags(),
-        llm=reader(),
+        embed_model=kit.Bags(),
+        llm=kit.reader(),
         use_async=False,
     )
 
@@ -179,27 +151,24 @@ def graph_retriever() -> Any:
     return VectorContextRetriever(
         graph().property_graph_store,
         vector_store=graph().vector_store,
-        embed_model=Bags(),
+        embed_model=kit.Bags(),
         include_text=True,
         similarity_top_k=1,
     )
 
 
 def by_graph(streaming: bool) -> Any:
-    """A query engine over the graph."""
     retriever = graph().as_retriever(sub_retrievers=[graph_retriever()])
-    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+    return RetrieverQueryEngine.from_args(retriever, llm=kit.reader(), streaming=streaming)
 
 
 def shown_by_graph(question: str) -> list[str]:
-    """Return the texts that the graph finds."""
     return [node.get_content() for node in graph_retriever().retrieve(question)]
 
 
 def merging(streaming: bool) -> Any:
-    """Leaves are found, their parent is shown."""
-    parent = TextNode(text=" ".join(PASSAGES[:3]), id_="parent")
-    leaves = [TextNode(text=text, id_=f"leaf{n}") for n, text in enumerate(PASSAGES[:3])]
+    parent = TextNode(text=" ".join(kit.PASSAGES[:3]), id_="parent")
+    leaves = [TextNode(text=text, id_=f"leaf{n}") for n, text in enumerate(kit.PASSAGES[:3])]
     for leaf in leaves:
         leaf.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=parent.node_id)
     parent.relationships[NodeRelationship.CHILD] = [
@@ -208,24 +177,24 @@ def merging(streaming: bool) -> Any:
     store = SimpleDocumentStore()
     store.add_documents([parent, *leaves])
     context = StorageContext.from_defaults(docstore=store)
-    found = VectorStoreIndex(leaves, embed_model=Bags(), storage_context=context)
+    found = VectorStoreIndex(leaves, embed_model=kit.Bags(), storage_context=context)
     inner: Any = found.as_retriever(similarity_top_k=3)
     retriever = AutoMergingRetriever(inner, context)
-    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+    return RetrieverQueryEngine.from_args(retriever, llm=kit.reader(), streaming=streaming)
 
 
 def around(question: str) -> tuple[str, ...]:
     """The best passage, the one before and the one after it."""
-    best = PASSAGES.index(top(question, 1)[0])
-    return PASSAGES[max(0, best - 1) : best + 2]
+    best = kit.PASSAGES.index(kit.top(question, 1)[0])
+    return kit.PASSAGES[max(0, best - 1) : best + 2]
 
 
 def with_neighbours(streaming: bool) -> Any:
     """The node before and the node after are fetched from the document store."""
     store = SimpleDocumentStore()
     store.add_documents(nodes())
-    return VectorStoreIndex(nodes(), embed_model=Bags()).as_query_engine(
-        llm=reader(),
+    return VectorStoreIndex(nodes(), embed_model=kit.Bags()).as_query_engine(
+        llm=kit.reader(),
         streaming=streaming,
         similarity_top_k=1,
         node_postprocessors=[PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="both")],
@@ -238,52 +207,52 @@ class WithPicture(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         picture = ImageNode(text="", image="aGk=")
         return [
-            NodeWithScore(node=TextNode(text=PASSAGES[0]), score=0.9),
+            NodeWithScore(node=TextNode(text=kit.PASSAGES[0]), score=0.9),
             NodeWithScore(node=picture, score=0.5),
         ]
 
 
 def routed(streaming: bool) -> Any:
-    """A model chooses one of two retrievers."""
-    choice = json.dumps([{"choice": 1, "reason": WORDS("it fits")}])
+    choice = json.dumps([{"choice": 1, "reason": kit.WORDS("it fits")}])
     tools = [
         RetrieverTool.from_defaults(
-            index().as_retriever(similarity_top_k=2), name=name, description=name
+            kit.index().as_retriever(similarity_top_k=2), name=name, description=name
         )
-        for name in (FERRIES, TICKETS)
+        for name in (kit.FERRIES, kit.TICKETS)
     ]
     retriever = RouterRetriever(
-        selector=LLMSingleSelector.from_defaults(llm=Scripted(reply=lambda _: choice)),
+        selector=LLMSingleSelector.from_defaults(llm=kit.Scripted(reply=lambda _: choice)),
         retriever_tools=tools,
-        llm=reader(),
+        llm=kit.reader(),
     )
-    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+    return RetrieverQueryEngine.from_args(retriever, llm=kit.reader(), streaming=streaming)
 
 
 def retrieval(name: str, build: Any, contexts: Any, **more: Any) -> Any:
-    """A shape of which the spans do not matter."""
-    return shape(GROUP, name, build, contexts=contexts, spans=None, **{"ways": WAYS, **more})
+    return kit.shape(
+        GROUP, name, build, contexts=contexts, spans=None, **{"ways": kit.WAYS, **more}
+    )
 
 
 SHAPES = (
-    retrieval("SummaryIndex", summary, lambda q: PASSAGES),
+    retrieval("SummaryIndex", summary, lambda q: kit.PASSAGES),
     retrieval("keyword table", keywords, shown_by_keywords),
     retrieval("DocumentSummaryIndex", by_summary, shown_by_summary),
-    retrieval("TreeIndex", tree, lambda q: PASSAGES[:1], questions=ONE),
+    retrieval("TreeIndex", tree, lambda q: kit.PASSAGES[:1], questions=ONE),
     retrieval("PropertyGraphIndex", by_graph, shown_by_graph),
     retrieval(
         "AutoMergingRetriever",
         merging,
-        lambda q: [" ".join(PASSAGES[:3])],
-        answer=lambda q: answer_to(q, PASSAGES[:3]),
+        lambda q: [" ".join(kit.PASSAGES[:3])],
+        answer=lambda q: kit.answer_to(q, kit.PASSAGES[:3]),
         questions=ONE,
     ),
     retrieval("previous and next nodes", with_neighbours, around),
     retrieval(
         "picture without text",
-        lambda s: RetrieverQueryEngine.from_args(WithPicture(), llm=reader(), streaming=s),
-        lambda q: PASSAGES[:1],
+        lambda s: RetrieverQueryEngine.from_args(WithPicture(), llm=kit.reader(), streaming=s),
+        lambda q: kit.PASSAGES[:1],
         questions=ONE,
     ),
-    retrieval("RouterRetriever", routed, top, questions=QUESTIONS),
+    retrieval("RouterRetriever", routed, kit.top, questions=kit.QUESTIONS),
 )

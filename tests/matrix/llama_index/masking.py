@@ -10,19 +10,15 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from tests.matrix.llama_index.kit import Scripted
 
-__all__ = ["REWRITES", "Masking", "same_id"]
-
 Rewrite = Callable[[NodeWithScore, str], NodeWithScore]
 
 
 def same_id(found: NodeWithScore, text: str) -> NodeWithScore:
-    """Return a copy under the node's own id."""
     node = TextNode(text=text, id_=found.node.node_id, metadata=dict(found.node.metadata))
     return NodeWithScore(node=node, score=found.score)
 
 
 def in_its_place(found: NodeWithScore, text: str) -> NodeWithScore:
-    """Change the node itself."""
     found.node.set_content(text)
     return found
 
@@ -36,7 +32,6 @@ def with_the_original(found: NodeWithScore, text: str) -> NodeWithScore:
 
 
 def new_id(found: NodeWithScore, text: str) -> NodeWithScore:
-    """Return a node of its own."""
     return NodeWithScore(node=TextNode(text=text), score=found.score)
 
 

@@ -22,8 +22,6 @@ from tests.matrix.llama_index.variants import (
 )
 from tests.support.variation import Variation
 
-__all__ = ["NESTED", "Everything"]
-
 
 class _Divided(BaseQuestionGenerator):
     def __init__(self, questions: list[SubQuestion]) -> None:

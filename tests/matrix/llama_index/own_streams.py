@@ -13,36 +13,26 @@ from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngin
 from llama_index.core.response_synthesizers import BaseSynthesizer
 
 from rag_eval_hooks import Status
-from tests.matrix.llama_index.kit import (
-    QUERY_SPANS,
-    QUESTION,
-    QUESTIONS,
-    WORDS,
-    answer_to,
-    case,
-    index,
-    reader,
-    shape,
-    told,
-    top,
-)
+from tests.matrix.llama_index import kit
 from tests.matrix.llama_index.scripted import PIECE
 from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
-__all__ = ["SHAPES", "Own", "words"]
-
 GROUP = "query engines"
-RATED, HERE, OTHER = f" {told('Rated.')}", f"{told('Here.')} ", WORDS("Another question?")
+RATED, HERE, OTHER = (
+    f" {kit.told('Rated.')}",
+    f"{kit.told('Here.')} ",
+    kit.WORDS("Another question?"),
+)
 Make = Callable[[Iterator[str], str], Iterator[str]]
 
 
 def words(question: str) -> Iterator[str]:
     """Yield the model's words about the passages for a question."""
-    nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
+    nodes = kit.index().as_retriever(similarity_top_k=2).retrieve(question)
     text = "\n".join(node.get_content() for node in nodes)
     asked = ChatMessage(role="user", content=f"Use only:\n{text}\nQuestion: {question}")
-    return (part.delta or "" for part in reader().stream_chat([asked]))
+    return (part.delta or "" for part in kit.reader().stream_chat([asked]))
 
 
 class Own(CustomQueryEngine):
@@ -99,29 +89,24 @@ class Excerpts(BaseSynthesizer):
 
 
 def excerpts(texts: Sequence[str]) -> list[str]:
-    """A line of each text."""
     return [f"- {text[4:28]}\n" for text in texts]
 
 
 def extractive(streaming: bool) -> RetrieverQueryEngine:
-    """An engine with a synthesizer of the user's own."""
-    synthesizer = Excerpts(llm=reader(), streaming=streaming)
-    return RetrieverQueryEngine(index().as_retriever(similarity_top_k=2), synthesizer)
+    synthesizer = Excerpts(llm=kit.reader(), streaming=streaming)
+    return RetrieverQueryEngine(kit.index().as_retriever(similarity_top_k=2), synthesizer)
 
 
 def loud(text: str) -> str:
-    """Changed, in whatever language."""
     return text.upper().replace(" ", "_")
 
 
 def shouted(said: Iterator[str], question: str) -> Iterator[str]:
-    """As `loud`."""
     for part in said:
         yield loud(part)
 
 
 def cut(said: Iterator[str], question: str) -> Iterator[str]:
-    """Three pieces of it."""
     yield from itertools.islice(said, 3)
 
 
@@ -131,23 +116,16 @@ def rated(said: Iterator[str], question: str) -> Iterator[str]:
     for word in said:
         answer += word
         yield word
-    reader().complete(f"{question}: {answer}")
+    kit.reader().complete(f"{question}: {answer}")
     yield RATED
 
 
 def chained(said: Iterator[str], question: str) -> Iterator[str]:
-    """No generator."""
     return itertools.chain([HERE], said)
 
 
-def mapped(said: Iterator[str], question: str) -> Iterator[str]:
-    """No generator either."""
-    return map(loud, said)
-
-
 def nested(said: Iterator[str], question: str) -> Iterator[str]:
-    """The stream of another engine within this one."""
-    engine: Any = index().as_query_engine(llm=reader(), similarity_top_k=2, streaming=True)
+    engine: Any = kit.index().as_query_engine(llm=kit.reader(), similarity_top_k=2, streaming=True)
     yield "<"
     yield from engine.query(question).response_gen
     yield ">"
@@ -155,19 +133,16 @@ def nested(said: Iterator[str], question: str) -> Iterator[str]:
 
 
 def breaks(said: Iterator[str], question: str) -> Iterator[str]:
-    """All of it, and an exception."""
     yield from said
     raise ConnectionError("after the last word")
 
 
 def plain(question: str) -> str:
-    """Return the model's answer."""
-    return answer_to(question, top(question))
+    return kit.answer_to(question, kit.top(question))
 
 
-def own(name: str, make: Make, answer: Callable[[str], str], spans: Any = QUERY_SPANS) -> Shape:
-    """One that is read to its end."""
-    return shape(
+def own(name: str, make: Make, answer: Callable[[str], str], spans: Any = kit.QUERY_SPANS) -> Shape:
+    return kit.shape(
         GROUP,
         f"CustomQueryEngine, {name}",
         lambda s: Own(make=make),
@@ -178,56 +153,52 @@ def own(name: str, make: Make, answer: Callable[[str], str], spans: Any = QUERY_
 
 
 def stream_of(make: Make, question: str, **more: Any) -> Any:
-    """The stream that an engine gives out."""
     response: Any = Own(make=make, **more).query(question)
     return response.response_gen
 
 
 def broken(world: World, way: str) -> None:
-    """One that raises after the model has ended."""
     with contextlib.suppress(ConnectionError):
-        list(stream_of(breaks, QUESTION))
+        list(stream_of(breaks, kit.QUESTION))
 
 
 def retrieves_while_read(world: World, way: str) -> None:
     """Streams that retrieve when they are read, in turns and within another interaction."""
-    streams = [stream_of(shouted, q, late=True) for q in QUESTIONS]
+    streams = [stream_of(shouted, q, late=True) for q in kit.QUESTIONS]
     with world.evals.interaction(OTHER) as another:
         while streams:
             streams = [stream for stream in streams if next(stream, None) is not None]
-        another.answer(told(OTHER))
+        another.answer(kit.told(OTHER))
 
 
 SHAPES = (
-    own("hands on", lambda said, q: (word for word in said), plain),
     own("changes", shouted, lambda q: loud(plain(q))),
     own("cuts", cut, lambda q: plain(q)[: 3 * PIECE]),
-    own("adds", rated, lambda q: plain(q) + RATED, ("chat scripted", *QUERY_SPANS)),
+    own("adds", rated, lambda q: plain(q) + RATED, ("chat scripted", *kit.QUERY_SPANS)),
     own("chain", chained, lambda q: HERE + plain(q)),
-    own("map", mapped, lambda q: loud(plain(q))),
     own("nested", nested, lambda q: f"<{plain(q)}>", None),
-    shape(
+    kit.shape(
         GROUP,
         "synthesizer of the user's own",
         extractive,
-        answer=lambda q: "".join(excerpts(top(q))),
-        spans=QUERY_SPANS[1:],
+        answer=lambda q: "".join(excerpts(kit.top(q))),
+        spans=kit.QUERY_SPANS[1:],
     ),
-    case(
+    kit.case(
         GROUP,
         "CustomQueryEngine, raises at its end",
         broken,
         ways=("stream",),
         status=Status.ERROR,
     ),
-    case(
+    kit.case(
         GROUP,
         "CustomQueryEngine, retrieves while it is read",
         retrieves_while_read,
         ways=("stream",),
-        questions=(OTHER, *QUESTIONS),
-        contexts=lambda q: None if q == OTHER else top(q),
-        answer=lambda q: told(OTHER) if q == OTHER else loud(plain(q)),
+        questions=(OTHER, *kit.QUESTIONS),
+        contexts=lambda q: None if q == OTHER else kit.top(q),
+        answer=lambda q: kit.told(OTHER) if q == OTHER else loud(plain(q)),
         spans=None,
     ),
 )

@@ -11,7 +11,6 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.postprocessor import (
     LLMRerank,
-    LongContextReorder,
     MetadataReplacementPostProcessor,
     SimilarityPostprocessor,
 )
@@ -21,33 +20,14 @@ from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
 
-from tests.matrix.llama_index.kit import (
-    ASYNC,
-    NAMED,
-    PASSAGES,
-    QUERY_SPANS,
-    QUESTION,
-    QUESTIONS,
-    READ_WAYS,
-    WORDS,
-    Bags,
-    Scripted,
-    answer_to,
-    index,
-    prompt_text,
-    reader,
-    shape,
-    top,
-    words,
-)
-
-__all__ = ["SHAPES"]
+from tests.matrix.llama_index import kit
 
 GROUP = "retrieval"
-WINDOW, TITLE, TAGS, PAGE = (NAMED.name() for _ in range(4))
-FERRY = WORDS("Ferries")
+WINDOW, TITLE, TAGS, PAGE = (kit.NAMED.name() for _ in range(4))
+FERRY = kit.WORDS("Ferries")
 LONG = tuple(
-    f"{text} " + f"{WORDS('Sentence of passage')} {n}. " * 900 for n, text in enumerate(PASSAGES)
+    f"{text} " + f"{kit.WORDS('Sentence of passage')} {n}. " * 900
+    for n, text in enumerate(kit.PASSAGES)
 )
 
 
@@ -62,9 +42,8 @@ class Reversed(BaseNodePostprocessor):
 
 
 def engine(streaming: bool, *postprocessors: BaseNodePostprocessor, k: int = 2) -> Any:
-    """A query engine with postprocessors."""
-    return index().as_query_engine(
-        llm=reader(),
+    return kit.index().as_query_engine(
+        llm=kit.reader(),
         streaming=streaming,
         similarity_top_k=k,
         node_postprocessors=list(postprocessors),
@@ -72,27 +51,25 @@ def engine(streaming: bool, *postprocessors: BaseNodePostprocessor, k: int = 2) 
 
 
 def with_retriever(retriever: Any, streaming: bool) -> Any:
-    """A query engine over any retriever."""
-    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+    return RetrieverQueryEngine.from_args(retriever, llm=kit.reader(), streaming=streaming)
 
 
-def ranker() -> Scripted:
+def ranker() -> kit.Scripted:
     """Judges the third of the documents best, then the first."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        numbers = re.findall(r"Document (\d+):", prompt_text(messages))
+        numbers = re.findall(r"Document (\d+):", kit.prompt_text(messages))
         order = [numbers[-1], *numbers[:-1]]
         return "\n".join(f"Doc: {n}, Relevance: {9 - k}" for k, n in enumerate(order))
 
-    return Scripted(reply=reply)
+    return kit.Scripted(reply=reply)
 
 
 def fusion(streaming: bool) -> Any:
-    """The question and one more, by one retriever."""
     return with_retriever(
         QueryFusionRetriever(
-            [index().as_retriever(similarity_top_k=2)],
-            llm=Scripted(reply=lambda _: QUESTIONS[1]),
+            [kit.index().as_retriever(similarity_top_k=2)],
+            llm=kit.Scripted(reply=lambda _: kit.QUESTIONS[1]),
             num_queries=2,
             similarity_top_k=3,
             use_async=False,
@@ -103,29 +80,26 @@ def fusion(streaming: bool) -> Any:
 
 
 def fused(question: str) -> list[str]:
-    """Return the texts that fusion gives."""
     nodes = fusion(False).retriever.retrieve(question)
     return [node.get_content() for node in nodes]
 
 
 def recursive(streaming: bool) -> Any:
-    """An index of pointers to an index of passages."""
-    pointer = IndexNode(text=WORDS("All about ferries and tickets."), index_id="inner")
-    outer = VectorStoreIndex([pointer], embed_model=Bags()).as_retriever(similarity_top_k=1)
-    inner = index().as_retriever(similarity_top_k=2)
+    pointer = IndexNode(text=kit.WORDS("All about ferries and tickets."), index_id="inner")
+    outer = VectorStoreIndex([pointer], embed_model=kit.Bags()).as_retriever(similarity_top_k=1)
+    inner = kit.index().as_retriever(similarity_top_k=2)
     return with_retriever(RecursiveRetriever("outer", {"outer": outer, "inner": inner}), streaming)
 
 
 def windows(streaming: bool) -> Any:
-    """Sentences are found, their windows are shown."""
     nodes = [
         TextNode(text=text[:40], id_=f"p{n}", metadata={WINDOW: text})
-        for n, text in enumerate(PASSAGES)
+        for n, text in enumerate(kit.PASSAGES)
     ]
     for node in nodes:
         node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = [WINDOW]
-    return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
-        llm=reader(),
+    return VectorStoreIndex(nodes, embed_model=kit.Bags()).as_query_engine(
+        llm=kit.reader(),
         streaming=streaming,
         similarity_top_k=2,
         node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key=WINDOW)],
@@ -136,10 +110,10 @@ def with_metadata(streaming: bool) -> Any:
     """Metadata stand above the text in the prompt, as a part of what the model is shown."""
     nodes = [
         TextNode(text=text, id_=f"p{n}", metadata={TITLE: FERRY, TAGS: ["a"], PAGE: n})
-        for n, text in enumerate(PASSAGES)
+        for n, text in enumerate(kit.PASSAGES)
     ]
-    return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
-        llm=reader(), streaming=streaming, similarity_top_k=2
+    return VectorStoreIndex(nodes, embed_model=kit.Bags()).as_query_engine(
+        llm=kit.reader(), streaming=streaming, similarity_top_k=2
     )
 
 
@@ -149,104 +123,83 @@ def found_with_metadata(question: str) -> list[str]:
 
 
 def page_of(text: str) -> int:
-    """Page on which a passage stands."""
-    return PASSAGES.index(text)
+    return kit.PASSAGES.index(text)
 
 
 def huge(streaming: bool) -> Any:
     """Nodes larger than the prompt: they are shown in pieces, one call each."""
     synthesizer = get_response_synthesizer(
-        llm=reader(),
+        llm=kit.reader(),
         streaming=streaming,
         prompt_helper=PromptHelper(
-            context_window=3000, num_output=100, chunk_overlap_ratio=0.0, tokenizer=words
+            context_window=3000, num_output=100, chunk_overlap_ratio=0.0, tokenizer=kit.words
         ),
     )
-    return index(LONG).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=1)
+    return kit.index(LONG).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=1)
 
 
 def empty_index_fails() -> str | None:
-    """Why an empty index cannot be asked, or None."""
     try:
-        VectorStoreIndex([], embed_model=Bags()).as_retriever().retrieve(QUESTION)
+        VectorStoreIndex([], embed_model=kit.Bags()).as_retriever().retrieve(kit.QUESTION)
     except AssertionError:
         return "this version of LlamaIndex cannot ask an empty index"
     return None
 
 
 SHAPES = (
-    shape(
+    kit.shape(
         GROUP,
         "reranker of the user's own",
         lambda s: engine(s, Reversed(), k=3),
-        contexts=lambda q: top(q, 3)[::-1][:2],
-        spans=("chat scripted", "rerank Reversed", *QUERY_SPANS[1:]),
+        contexts=lambda q: kit.top(q, 3)[::-1][:2],
+        spans=("chat scripted", "rerank Reversed", *kit.QUERY_SPANS[1:]),
     ),
-    shape(
+    kit.shape(
         GROUP,
         "SimilarityPostprocessor",
         lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.1), k=6),
         contexts=lambda q: [
             n.get_content()
-            for n in index().as_retriever(similarity_top_k=6).retrieve(q)
+            for n in kit.index().as_retriever(similarity_top_k=6).retrieve(q)
             if (n.score or 0) >= 0.1
         ],
-        spans=("chat scripted", "rerank SimilarityPostprocessor", *QUERY_SPANS[1:]),
+        spans=("chat scripted", "rerank SimilarityPostprocessor", *kit.QUERY_SPANS[1:]),
     ),
-    shape(
-        GROUP,
-        "LongContextReorder",
-        lambda s: engine(s, LongContextReorder(), k=4),
-        contexts=lambda q: [
-            n.get_content()
-            for n in LongContextReorder().postprocess_nodes(
-                index().as_retriever(similarity_top_k=4).retrieve(q)
-            )
-        ],
-        spans=("chat scripted", "rerank LongContextReorder", *QUERY_SPANS[1:]),
-    ),
-    shape(
+    kit.shape(
         GROUP,
         "LLMRerank",
         lambda s: engine(s, LLMRerank(llm=ranker(), top_n=2), k=3),
-        contexts=lambda q: [top(q, 3)[2], top(q, 3)[0]],
+        contexts=lambda q: [kit.top(q, 3)[2], kit.top(q, 3)[0]],
         # Of its own async method, where it has one, LlamaIndex reports no span.
         spans=lambda way: (
             None
-            if way in ASYNC
-            else ("chat scripted", "rerank LLMRerank", "  chat scripted", *QUERY_SPANS[1:])
+            if way in kit.ASYNC
+            else ("chat scripted", "rerank LLMRerank", "  chat scripted", *kit.QUERY_SPANS[1:])
         ),
     ),
-    shape(
-        GROUP,
-        "two postprocessors",
-        lambda s: engine(s, Reversed(), SimilarityPostprocessor(similarity_cutoff=0.9), k=3),
-        contexts=lambda q: top(q, 3)[2:],
-        spans=None,
-    ),
-    shape(GROUP, "sentence windows", windows, contexts=lambda q: _windows(q), spans=None),
-    shape(GROUP, "QueryFusion", fusion, contexts=fused, spans=None),
-    shape(GROUP, "RecursiveRetriever", recursive, spans=None),
-    shape(
+    kit.shape(GROUP, "sentence windows", windows, contexts=lambda q: _windows(q), spans=None),
+    kit.shape(GROUP, "QueryFusion", fusion, contexts=fused, spans=None),
+    kit.shape(GROUP, "RecursiveRetriever", recursive, spans=None),
+    kit.shape(
         GROUP,
         "empty retrieval",
         lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.99)),
         contexts=lambda q: (),
         answer=lambda q: "Empty Response",
-        spans=("rerank SimilarityPostprocessor", *QUERY_SPANS[1:]),
+        spans=("rerank SimilarityPostprocessor", *kit.QUERY_SPANS[1:]),
     ),
-    shape(
+    kit.shape(
         GROUP,
         "empty index",
-        lambda s: VectorStoreIndex([], embed_model=Bags()).as_query_engine(
-            llm=reader(), streaming=s
+        lambda s: VectorStoreIndex([], embed_model=kit.Bags()).as_query_engine(
+            llm=kit.reader(), streaming=s
         ),
         contexts=lambda q: (),
         answer=lambda q: "Empty Response",
         spans=None,
         missing=empty_index_fails(),
     ),
-    shape(
+    kit.shape(
         GROUP,
         "metadata",
         with_metadata,
@@ -254,17 +207,17 @@ SHAPES = (
             f"{TITLE}: {FERRY}\n{TAGS}: ['a']\n{PAGE}: {page_of(t)}\n\n{t}"
             for t in found_with_metadata(q)
         ],
-        answer=lambda q: answer_to(q, found_with_metadata(q)),
+        answer=lambda q: kit.answer_to(q, found_with_metadata(q)),
     ),
-    shape(
+    kit.shape(
         GROUP,
         "huge nodes",
         huge,
-        contexts=lambda q: [text[:20_000] for text in top(q, 1, LONG)],
-        answer=lambda q: answer_to(q, ()),
+        contexts=lambda q: [text[:20_000] for text in kit.top(q, 1, LONG)],
+        answer=lambda q: kit.answer_to(q, ()),
         spans=None,
-        questions=[QUESTION],
-        ways=READ_WAYS,
+        questions=[kit.QUESTION],
+        ways=kit.READ_WAYS,
     ),
 )
 

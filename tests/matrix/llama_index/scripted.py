@@ -21,8 +21,6 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
-__all__ = ["PIECE", "Scripted", "pick", "prompt_text", "until_asked"]
-
 PIECE = 2
 """Characters of a streamed piece: the shortest answer has more than three."""
 
@@ -159,11 +157,9 @@ async def until_asked(model: Scripted, calls: int = 1) -> None:
 
 
 def prompt_text(messages: Sequence[ChatMessage]) -> str:
-    """The whole prompt as one text."""
     return "\n".join(message.content or "" for message in messages)
 
 
 def pick(tool: str, **arguments: Any) -> ChatMessage:
-    """A reply that calls a tool."""
     made = {"tool_id": f"call-{tool}", "tool_name": tool, "tool_kwargs": arguments}
     return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [made]})

@@ -16,18 +16,6 @@ from tests.matrix.llama_index.flows import NODES, Found, own_workflow, prompt_of
 from tests.matrix.llama_index.kit import ASKED, NAMED, QUESTIONS, Scripted, index, reader, told
 from tests.matrix.llama_index.workflows import event, flow, store
 
-__all__ = [
-    "BOTH_TOLD",
-    "SHOWN_AS",
-    "Shown",
-    "asks_somebody",
-    "breaks",
-    "fans_out",
-    "gives_generator",
-    "nested",
-    "streams_events",
-]
-
 BOTH_TOLD = told("It leaves at 07:40, and a ticket costs 310 crowns.")
 KEPT, ANSWER, SHOWN_AS = (NAMED.name() for _ in range(3))
 Part = event(NAMED, ASKED)
@@ -43,7 +31,6 @@ async def passages(question: str) -> str:
 
 
 async def stream_for(question: str) -> Any:
-    """The model's stream over what was found."""
     prompt = prompt_of(await passages(question), question)
     return await reader().astream_chat([ChatMessage(role="user", content=prompt)])
 
@@ -98,7 +85,6 @@ def asks_somebody(timeout: float = 120.0) -> Any:
 
 
 def breaks() -> Any:
-    """Raises after it has retrieved."""
 
     async def retrieve(ctx: Any, ev: Any) -> StopEvent:
         raise ConnectionError(await passages(ev.get(ASKED)))
@@ -107,7 +93,6 @@ def breaks() -> Any:
 
 
 def nested() -> Any:
-    """Lets another workflow answer, and gives out a mapping."""
 
     async def ask(ctx: Any, ev: Any) -> StopEvent:
         return StopEvent(result={ANSWER: await own_workflow().run(**{ASKED: ev.get(ASKED)})})
@@ -128,8 +113,8 @@ def streams_events() -> Any:
     return flow(NAMED, (answer, StartEvent, StopEvent))
 
 
-def gives_generator(own: bool) -> Any:
-    """Gives out a generator of its own, or the model's."""
+def gives_generator() -> Any:
+    """Gives out a generator of its own."""
 
     async def answer(ctx: Any, ev: Any) -> StopEvent:
         stream = await stream_for(ev.get(ASKED))
@@ -138,6 +123,6 @@ def gives_generator(own: bool) -> Any:
             async for part in stream:
                 yield (part.delta or "").upper()
 
-        return StopEvent(result=shouted() if own else stream)
+        return StopEvent(result=shouted())
 
     return flow(NAMED, (answer, StartEvent, StopEvent))

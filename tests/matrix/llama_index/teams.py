@@ -11,41 +11,19 @@ from typing import Any
 
 from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
-from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
 from rag_eval_hooks import Status
+from tests.matrix.llama_index import kit
 from tests.matrix.llama_index.agents import (
     ENGINE_SPANS,
     GROUP,
-    NO_TOOL_THREADS,
-    RETRIEVER_SPANS,
     agent,
     caller,
     found_by_tool,
     query_tool,
     retriever_tool,
     said,
-)
-from tests.matrix.llama_index.kit import (
-    ASKED,
-    BOTH,
-    FERRIES,
-    NAMED,
-    PASSAGES,
-    QUERY_SPANS,
-    QUESTION,
-    QUESTIONS,
-    WORDS,
-    Scripted,
-    answer_to,
-    case,
-    index,
-    pick,
-    prompt_text,
-    told,
-    top,
-    until_asked,
 )
 from tests.matrix.llama_index.steps import (
     BOTH_TOLD,
@@ -61,46 +39,43 @@ from tests.matrix.llama_index.steps import (
 from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
-__all__ = ["SHAPES"]
-
-WRITTEN = told("As the writer says: at 07:40 from the north quay.")
-FIND, DESK, WRITER = (NAMED.name() for _ in range(3))
-ASK = {ASKED: QUESTION}
-PLAIN = answer_to(QUESTION, top(QUESTION))
-TWO = ("chat scripted", *QUERY_SPANS[1:], *QUERY_SPANS[1:])
+WRITTEN = kit.told("As the writer says: at 07:40 from the north quay.")
+FIND, DESK, WRITER = (kit.NAMED.name() for _ in range(3))
+ASK = {kit.ASKED: kit.QUESTION}
+PLAIN = kit.answer_to(kit.QUESTION, kit.top(kit.QUESTION))
+TWO = ("chat scripted", *kit.QUERY_SPANS[1:], *kit.QUERY_SPANS[1:])
 
 
 def team() -> Any:
     """One agent hands over to another, which has the tool."""
 
     def hands_over(messages: Sequence[ChatMessage]) -> Any:
-        return pick("handoff", to_agent=WRITER, reason=WORDS("it knows the timetable"))
+        return kit.pick("handoff", to_agent=WRITER, reason=kit.WORDS("it knows the timetable"))
 
     def writes(messages: Sequence[ChatMessage]) -> Any:
         told = [m.content or "" for m in messages if m.role == MessageRole.TOOL]
-        found = any(text[:40] in each for text in PASSAGES for each in told)
-        return WRITTEN if found else pick(FERRIES, input=QUESTION)
+        found = any(text[:40] in each for text in kit.PASSAGES for each in told)
+        return WRITTEN if found else kit.pick(kit.FERRIES, input=kit.QUESTION)
 
     desk = FunctionAgent(
         name=DESK,
-        description=WORDS("Hands over."),
-        llm=Scripted(reply=hands_over),
+        description=kit.WORDS("Hands over."),
+        llm=kit.Scripted(reply=hands_over),
         can_handoff_to=[WRITER],
-        system_prompt=WORDS("Hand over."),
+        system_prompt=kit.WORDS("Hand over."),
     )
     writer = FunctionAgent(
         name=WRITER,
-        description=WORDS("Writes."),
+        description=kit.WORDS("Writes."),
         tools=[retriever_tool()],
-        llm=Scripted(reply=writes),
-        system_prompt=WORDS("Write."),
+        llm=kit.Scripted(reply=writes),
+        system_prompt=kit.WORDS("Write."),
     )
     return AgentWorkflow(agents=[desk, writer], root_agent=DESK)
 
 
 def find(question: str) -> str:
-    """Finds passages."""
-    found = index().as_retriever(similarity_top_k=2).retrieve(question)
+    found = kit.index().as_retriever(similarity_top_k=2).retrieve(question)
     return "\n".join(node.get_content() for node in found)
 
 
@@ -108,38 +83,29 @@ find.__name__ = FIND
 
 
 async def execute(code: str) -> str:
-    """Runs the code of a CodeActAgent."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(code, {FIND: find})
     return out.getvalue()
 
 
 def coder() -> Any:
-    """An agent that writes code, which retrieves."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        if top()[0][:40] in prompt_text(messages):
+        if kit.top()[0][:40] in kit.prompt_text(messages):
             return WRITTEN
-        return f"{told('I look it up.')}\n<execute>\nprint({FIND}({QUESTION!r}))\n</execute>"
+        return (
+            f"{kit.told('I look it up.')}\n<execute>\nprint({FIND}({kit.QUESTION!r}))\n</execute>"
+        )
 
-    return CodeActAgent(code_execute_fn=execute, llm=Scripted(reply=reply), tools=[find])
-
-
-def finder() -> FunctionTool:
-    """A plain function that retrieves."""
-    return FunctionTool.from_defaults(
-        lambda input: find(input), name=FERRIES, description=WORDS("Finds passages.")
-    )
+    return CodeActAgent(code_execute_fn=execute, llm=kit.Scripted(reply=reply), tools=[find])
 
 
 async def run(made: Any) -> None:
-    """One question."""
-    await made.run(user_msg=QUESTION)
+    await made.run(user_msg=kit.QUESTION)
 
 
 async def read(made: Any) -> None:
-    """The same, with its events."""
-    handler = made.run(user_msg=QUESTION)
+    handler = made.run(user_msg=kit.QUESTION)
     assert [event async for event in handler.stream_events()]
     await handler
 
@@ -151,15 +117,8 @@ async def two_turns() -> None:
     with warnings.catch_warnings():
         # LlamaIndex warns of what it keeps of a context itself.
         warnings.simplefilter("ignore")
-        for question in QUESTIONS:
+        for question in kit.QUESTIONS:
             await made.run(user_msg=question, ctx=context)
-
-
-async def at_once() -> None:
-    """Two agents at once."""
-    made = [agent(kind, query_tool()) for kind in ("function", "react")]
-    runs = zip(made, QUESTIONS, strict=True)
-    await asyncio.gather(*(each.run(user_msg=question) for each, question in runs))
 
 
 async def timed_out() -> None:
@@ -172,7 +131,7 @@ async def timed_out() -> None:
         return call(messages)
 
     async def time_is_over(limit: asyncio.Timeout) -> None:
-        await until_asked(model, 2)
+        await kit.until_asked(model, 2)
         limit.reschedule(asyncio.get_running_loop().time())
 
     model.reply = reply
@@ -180,47 +139,42 @@ async def timed_out() -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(None) as limit:
             waiting = asyncio.create_task(time_is_over(limit))
-            await made.run(user_msg=QUESTION)
+            await made.run(user_msg=kit.QUESTION)
     await waiting
 
 
 async def model_fails() -> None:
-    """The model is down when it should answer."""
 
     def reply(messages: Sequence[ChatMessage]) -> Any:
         if any(message.role == MessageRole.TOOL for message in messages):
             raise ConnectionError("no model")
-        return pick(FERRIES, input=QUESTION)
+        return kit.pick(kit.FERRIES, input=kit.QUESTION)
 
-    made = FunctionAgent(tools=[retriever_tool()], llm=Scripted(reply=reply))
+    made = FunctionAgent(tools=[retriever_tool()], llm=kit.Scripted(reply=reply))
     # Some versions raise an error of their own in its place.
     with contextlib.suppress(Exception):
-        await made.run(user_msg=QUESTION)
+        await made.run(user_msg=kit.QUESTION)
 
 
 async def asking() -> None:
-    """Somebody is asked on the way."""
     handler: Any = asks_somebody().run(**ASK)
     async for event in handler.stream_events():
         if isinstance(event, InputRequiredEvent):
-            handler.ctx.send_event(HumanResponseEvent(response=WORDS("Yes.")))
+            handler.ctx.send_event(HumanResponseEvent(response=kit.WORDS("Yes.")))
     await handler
 
 
 async def never_told() -> None:
-    """Nobody replies in time."""
     with contextlib.suppress(Exception):
         await asks_somebody(timeout=1.0).run(**ASK)
 
 
 async def breaking() -> None:
-    """A step raises."""
     with contextlib.suppress(Exception):
         await breaks().run(**ASK)
 
 
 async def words_as_events() -> None:
-    """The words are read as events."""
     handler: Any = streams_events().run(**ASK)
     shown = [
         getattr(event, SHOWN_AS)
@@ -230,9 +184,8 @@ async def words_as_events() -> None:
     assert "".join(shown) == await handler
 
 
-async def generator(own: bool) -> None:
-    """A generator is read after the workflow has ended."""
-    stream: Any = await gives_generator(own).run(**ASK)
+async def generator() -> None:
+    stream: Any = await gives_generator().run(**ASK)
     assert [part async for part in stream]
 
 
@@ -250,62 +203,54 @@ def team_shape(
         await body()
 
     answers = answer if callable(answer) else lambda question: answer
-    return case(GROUP, name, run, answer=answers, spans=spans, **expected)
+    return kit.case(GROUP, name, run, answer=answers, spans=spans, **expected)
 
 
 SHAPES = (
-    team_shape("AgentWorkflow with handoff", lambda: run(team()), WRITTEN, contexts=found_by_tool),
     team_shape(
         "AgentWorkflow, events streamed", lambda: read(team()), WRITTEN, contexts=found_by_tool
     ),
     team_shape(
         "ReActAgent, events streamed",
         lambda: read(agent("react", query_tool())),
-        said(QUESTION),
+        said(kit.QUESTION),
         spans=ENGINE_SPANS,
     ),
     team_shape("CodeActAgent", lambda: run(coder()), WRITTEN),
     team_shape(
-        "FunctionTool that retrieves",
-        lambda: run(agent("function", finder())),
-        said(QUESTION),
-        spans=RETRIEVER_SPANS,
-        missing=NO_TOOL_THREADS,
+        "agent in two turns", two_turns, said, questions=kit.QUESTIONS, contexts=found_by_tool
     ),
-    team_shape("agent in two turns", two_turns, said, questions=QUESTIONS, contexts=found_by_tool),
-    team_shape("agents at once", at_once, said, questions=QUESTIONS, spans=ENGINE_SPANS),
     team_shape("agent timed out", timed_out, None, status=Status.CANCELLED, contexts=found_by_tool),
     team_shape(
         "agent whose model fails", model_fails, None, status=Status.ERROR, contexts=found_by_tool
     ),
     team_shape(
         "workflow that fans out",
-        lambda: fans_out().run(**{ASKED: BOTH}),
+        lambda: fans_out().run(**{kit.ASKED: kit.BOTH}),
         answer=BOTH_TOLD,
-        questions=[BOTH],
-        contexts=lambda q: list(dict.fromkeys([*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)])),
+        questions=[kit.BOTH],
+        contexts=lambda q: list(
+            dict.fromkeys([*kit.top(kit.QUESTIONS[0], 1), *kit.top(kit.QUESTIONS[1], 1)])
+        ),
         spans=TWO,
     ),
-    team_shape("workflow that asks somebody", asking, spans=QUERY_SPANS),
+    team_shape("workflow that asks somebody", asking, spans=kit.QUERY_SPANS),
     team_shape(
         "workflow that nobody replies to",
         never_told,
         None,
         status=Status.ERROR,
-        spans=QUERY_SPANS[1:],
+        spans=kit.QUERY_SPANS[1:],
     ),
-    team_shape("workflow that raises", breaking, None, status=Status.ERROR, spans=QUERY_SPANS[1:]),
-    team_shape("workflow in a workflow", lambda: nested().run(**ASK)),
-    team_shape("workflow that streams events", words_as_events, spans=QUERY_SPANS),
     team_shape(
-        "workflow that gives out the model's stream",
-        lambda: generator(own=False),
-        spans=QUERY_SPANS,
+        "workflow that raises", breaking, None, status=Status.ERROR, spans=kit.QUERY_SPANS[1:]
     ),
+    team_shape("workflow in a workflow", lambda: nested().run(**ASK)),
+    team_shape("workflow that streams events", words_as_events, spans=kit.QUERY_SPANS),
     team_shape(
         "workflow that gives out a generator of its own",
-        lambda: generator(own=True),
+        generator,
         None,
-        spans=QUERY_SPANS,
+        spans=kit.QUERY_SPANS,
     ),
 )

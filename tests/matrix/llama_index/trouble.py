@@ -15,22 +15,9 @@ from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngin
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_eval_hooks import Status
-from tests.matrix.llama_index.kit import (
-    CALL,
-    QUESTION,
-    QUESTIONS,
-    WAYS,
-    Scripted,
-    answer_to,
-    case,
-    index,
-    reader,
-    until_asked,
-)
+from tests.matrix.llama_index import kit
 from tests.matrix.shape import Shape
 from tests.matrix.world import World
-
-__all__ = ["SHAPES"]
 
 GROUP = "application, trouble"
 
@@ -43,26 +30,22 @@ class Broken(BaseRetriever):
 
 
 def dead(messages: Sequence[ChatMessage]) -> str:
-    """A model that is down."""
     raise ConnectionError("no model")
 
 
 def engine(**more: Any) -> Any:
-    """A query engine that streams."""
-    return index().as_query_engine(
-        **{"llm": reader(), "streaming": True, "similarity_top_k": 2, **more}
+    return kit.index().as_query_engine(
+        **{"llm": kit.reader(), "streaming": True, "similarity_top_k": 2, **more}
     )
 
 
 def one(name: str, body: Callable[[World, str], Any], **expected: Any) -> Shape:
-    """A shape with one interaction that has no answer."""
-    return case(GROUP, name, body, **{"answer": lambda q: None, **expected})
+    return kit.case(GROUP, name, body, **{"answer": lambda q: None, **expected})
 
 
 def in_threads(world: World, way: str) -> None:
-    """Bare threads share one engine."""
-    shared = index().as_query_engine(llm=reader(), similarity_top_k=2)
-    threads = [threading.Thread(target=shared.query, args=(q,)) for q in QUESTIONS]
+    shared = kit.index().as_query_engine(llm=kit.reader(), similarity_top_k=2)
+    threads = [threading.Thread(target=shared.query, args=(q,)) for q in kit.QUESTIONS]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -71,7 +54,7 @@ def in_threads(world: World, way: str) -> None:
 
 def read_in_another_thread(world: World, way: str) -> None:
     """A stream is read where nothing tells of the query."""
-    streams = [engine().query(question) for question in QUESTIONS]
+    streams = [engine().query(question) for question in kit.QUESTIONS]
     threads = [threading.Thread(target=lambda s=s: list(s.response_gen)) for s in streams]
     for thread in threads:
         thread.start()
@@ -81,18 +64,17 @@ def read_in_another_thread(world: World, way: str) -> None:
 
 def read_in_turns(world: World, way: str) -> None:
     """Streams are read token by token in turns, after both queries."""
-    streams = [engine().query(question).response_gen for question in QUESTIONS]
+    streams = [engine().query(question).response_gen for question in kit.QUESTIONS]
     while streams:
         streams = [stream for stream in streams if next(stream, None) is not None]
 
 
 async def read_in_tasks(world: World, way: str) -> None:
-    """The same in tasks of their own."""
 
     async def read(response: Any) -> None:
         assert [token async for token in response.async_response_gen()]
 
-    responses = [await engine(llm=reader(delay=0.001)).aquery(q) for q in QUESTIONS]
+    responses = [await engine(llm=kit.reader(delay=0.001)).aquery(q) for q in kit.QUESTIONS]
     await asyncio.gather(*map(read, responses))
 
 
@@ -106,17 +88,16 @@ def expecting_failure() -> Iterator[None]:
 
 
 def raises(failing: Callable[[], Any]) -> Callable[[World, str], Any]:
-    """The engine's exception reaches the caller."""
 
     async def later() -> None:
         with expecting_failure():
-            await failing().aquery(QUESTION)
+            await failing().aquery(kit.QUESTION)
 
     def body(world: World, way: str) -> Any:
         if way == "aquery":
             return later()
         with expecting_failure():
-            failing().query(QUESTION)
+            failing().query(kit.QUESTION)
         return None
 
     return body
@@ -130,31 +111,28 @@ class Undaunted(CustomQueryEngine):
         with contextlib.suppress(ConnectionError):
             nodes = Broken().retrieve(query_str)
         assert not nodes
-        return str(reader().complete(f"Query: {query_str}\nAnswer: "))
+        return str(kit.reader().complete(f"Query: {query_str}\nAnswer: "))
 
 
 def answered_anyway(world: World, way: str) -> Any:
-    """The application's answer is the LLM's alone."""
-    return CALL[way](Undaunted(), QUESTION)
+    return kit.CALL[way](Undaunted(), kit.QUESTION)
 
 
 def broken_stream(world: World, way: str) -> None:
-    """A stream that breaks in its middle."""
     with contextlib.suppress(ConnectionError):
-        CALL["stream"](engine(llm=reader(breaks_after=3)), QUESTION)
+        kit.CALL["stream"](engine(llm=kit.reader(breaks_after=3)), kit.QUESTION)
 
 
 def part(world: World, way: str) -> Any:
-    """A stream is dropped after its first token."""
     if way == "astream":
         return _part()
-    stream = engine().query(QUESTION)
+    stream = engine().query(kit.QUESTION)
     next(iter(stream.response_gen))
     return None
 
 
 async def _part() -> None:
-    response = await engine().aquery(QUESTION)
+    response = await engine().aquery(kit.QUESTION)
     stream = response.async_response_gen()
     await anext(stream)
     await stream.aclose()
@@ -165,16 +143,14 @@ async def _part() -> None:
 
 
 def unread(world: World, way: str) -> None:
-    """A stream is dropped unread."""
-    engine().query(QUESTION)
+    engine().query(kit.QUESTION)
     gc.collect()
 
 
 async def cancelled(world: World, way: str) -> None:
-    """A task is cancelled while the model thinks."""
-    model = reader(delay=60)
-    task = asyncio.create_task(engine(streaming=False, llm=model).aquery(QUESTION))
-    await until_asked(model)
+    model = kit.reader(delay=60)
+    task = asyncio.create_task(engine(streaming=False, llm=model).aquery(kit.QUESTION))
+    await kit.until_asked(model)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -182,14 +158,13 @@ async def cancelled(world: World, way: str) -> None:
 
 def alone(world: World, way: str) -> None:
     """A retriever alone, and a model alone, are no interaction."""
-    index().as_retriever().retrieve(QUESTION)
-    reader().complete(QUESTION)
-    list(reader().stream_chat([ChatMessage(role="user", content=QUESTION)]))
+    kit.index().as_retriever().retrieve(kit.QUESTION)
+    kit.reader().complete(kit.QUESTION)
+    list(kit.reader().stream_chat([ChatMessage(role="user", content=kit.QUESTION)]))
 
 
 def both(name: str, body: Callable[[World, str], Any]) -> Shape:
-    """Both questions at once."""
-    return case(GROUP, name, body, questions=QUESTIONS)
+    return kit.case(GROUP, name, body, questions=kit.QUESTIONS)
 
 
 SHAPES = (
@@ -199,8 +174,8 @@ SHAPES = (
     both("streams read in tasks", read_in_tasks),
     one(
         "retriever raises",
-        raises(lambda: RetrieverQueryEngine.from_args(Broken(), llm=reader())),
-        ways=WAYS,
+        raises(lambda: RetrieverQueryEngine.from_args(Broken(), llm=kit.reader())),
+        ways=kit.WAYS,
         contexts=lambda q: None,
         status=Status.ERROR,
         spans=("retrieval Broken",),
@@ -208,15 +183,15 @@ SHAPES = (
     one(
         "retriever raises, answered anyway",
         answered_anyway,
-        ways=WAYS,
+        ways=kit.WAYS,
         contexts=lambda q: None,
-        answer=lambda q: answer_to(q, ()),
+        answer=lambda q: kit.answer_to(q, ()),
         spans=("chat scripted", "retrieval Broken"),
     ),
     one(
         "LLM raises",
-        raises(lambda: engine(streaming=False, llm=Scripted(reply=dead))),
-        ways=WAYS,
+        raises(lambda: engine(streaming=False, llm=kit.Scripted(reply=dead))),
+        ways=kit.WAYS,
         status=Status.ERROR,
     ),
     one("stream that breaks", broken_stream, ways=("stream",), status=Status.ERROR),
@@ -224,5 +199,5 @@ SHAPES = (
     # Old versions call the LLM before the stream is read.
     one("stream dropped unread", unread, status=Status.CLOSED, spans=None),
     one("cancelled", cancelled, status=Status.CANCELLED),
-    case(GROUP, "retriever alone, model alone", alone, questions=()),
+    kit.case(GROUP, "retriever alone, model alone", alone, questions=()),
 )

@@ -16,8 +16,6 @@ from tests.matrix.llama_index.variants import Corpus, Variant, answered, in_turn
 from tests.matrix.llama_index.workflows import event, flow, store
 from tests.support.variation import Variation
 
-__all__ = ["AGENTS"]
-
 
 def tool_of(draw: Variation, corpus: Corpus) -> Any:
     """A tool that asks a corpus: an engine, a retriever, or a function around one of them."""
@@ -39,7 +37,6 @@ def tool_of(draw: Variation, corpus: Corpus) -> Any:
 
 
 def own_agent(draw: Variation) -> Variant:
-    """A function-calling agent: history, model, tools, until it answers."""
     corpora = [Corpus(draw, 2) for _ in range(2)]
     question, answer = draw.question(), answered(draw)
     tools = {tool.metadata.name: tool for tool in (tool_of(draw, corpus) for corpus in corpora)}
@@ -90,12 +87,10 @@ class Reasoning:
         self.action, self.arguments, self.seen, self.end = (draw.name().title() for _ in range(4))
 
     def call(self, tool: str, question: str) -> str:
-        """Return a thought that ends with a call."""
         given = json.dumps({"input": question}, ensure_ascii=False)
         return f"{self._draw.sentence()}\n{self.action}: {tool}\n{self.arguments}: {given}"
 
     def answer(self, text: str) -> str:
-        """Return a thought that ends with the answer."""
         return f"{self._draw.sentence()}\n{self.end}: {text}"
 
     def parsed(self, said: str) -> tuple[str | None, tuple[str, Any] | None]:

@@ -20,8 +20,6 @@ from tests.matrix.llama_index.variants import Corpus, Variant, answered, says
 from tests.matrix.llama_index.workflows import event, flow, store
 from tests.support.variation import Variation
 
-__all__ = ["WORKFLOWS"]
-
 Step = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -37,7 +35,6 @@ class Names:
         self.asked, self.nodes = draw.name(), draw.name()
 
     def event(self) -> Any:
-        """Return a new class of events that hold nodes."""
         return event(self._draw, self.nodes)
 
     def retrieving(self, corpus: Corpus, found: Any) -> Step:
@@ -92,7 +89,6 @@ def rag_workflow(draw: Variation) -> Variant:
 
 
 async def passing(good: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Texts that a grader lets pass."""
     grader = Scripted(reply=lambda m: str(any(text in prompt_text(m) for text in good)))
     graded = [await grader.acomplete(f"Of use? {text}") for text in texts]
     return [text for text, one in zip(texts, graded, strict=True) if one.text == "True"]

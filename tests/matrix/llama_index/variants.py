@@ -22,21 +22,10 @@ from llama_index.core.query_engine import (
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import Document, MetadataMode, NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, ToolMetadata
-from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import Context
 
 from tests.matrix.llama_index.kit import Bags, Scripted, pick
 from tests.support.variation import Variation
-
-__all__ = [
-    "VARIANTS",
-    "Corpus",
-    "Variant",
-    "answered",
-    "asking",
-    "engine_tools",
-    "in_turn",
-    "says",
-]
 
 
 @dataclass
@@ -82,16 +71,13 @@ class Corpus:
 
     @property
     def retriever(self) -> Any:
-        """A retriever of all passages."""
         return self.index.as_retriever(similarity_top_k=len(self.nodes))
 
     def shown(self) -> list[str]:
-        """Texts as a model is shown them, best first."""
         found = self.retriever.retrieve(self.question)
         return [node.node.get_content(metadata_mode=MetadataMode.LLM) for node in found]
 
     def engine(self, model: Scripted, **more: Any) -> Any:
-        """A query engine over all passages."""
         return self.index.as_query_engine(llm=model, similarity_top_k=len(self.nodes), **more)
 
 
@@ -107,14 +93,12 @@ def says(*answers: str) -> Scripted:
 
 
 def asking(draw: Variation, engine: Any, question: str) -> Callable[[], Any]:
-    """Ask sync or async."""
     if draw.chance.random() < 0.5:
         return lambda: engine.query(question)
     return lambda: engine.aquery(question)
 
 
 def several_calls(draw: Variation) -> Variant:
-    """Passages that need several calls, in compact mode."""
     corpus = Corpus(draw, 6)
     answers = [answered(draw) for _ in range(12)]
     helper = PromptHelper(
@@ -140,7 +124,6 @@ def several_calls(draw: Variation) -> Variant:
 
 
 def engine_tools(draw: Variation, models: Sequence[Scripted]) -> tuple[list[Corpus], list[Any]]:
-    """Return corpora, and a tool that asks each."""
     corpora = [Corpus(draw, 2) for _ in models]
     tools = [
         QueryEngineTool(
@@ -153,7 +136,6 @@ def engine_tools(draw: Variation, models: Sequence[Scripted]) -> tuple[list[Corp
 
 
 def agent_of(model: Scripted, tools: Sequence[Any], question: str) -> Callable[[], Any]:
-    """Ask an agent with tools."""
 
     async def run() -> None:
         await FunctionAgent(llm=model, tools=list(tools), streaming=False).run(user_msg=question)
@@ -202,44 +184,6 @@ def plain_tool(draw: Variation) -> Variant:
     model = in_turn(answer, pick(name, query=corpus.question))
     contexts = texts[:1] if kind == "text" else texts
     return Variant(agent_of(model, [tool], question), question, contexts, answer)
-
-
-def _workflow(draw: Variation, corpus: Corpus, question: str, answer: str) -> tuple[Any, Any, str]:
-    """A workflow whose events have fields of its own, and how its result is given out."""
-    asked, said, other = draw.name(), draw.name(), draw.name()
-    begin = type("Ask", (StartEvent,), {"__annotations__": {asked: str}, "__module__": __name__})
-    end = type("Report", (StopEvent,), {"__annotations__": {said: str}, "__module__": __name__})
-    way = draw.chance.choice(["event", "mapping", "pair", "text"])
-    if not hasattr(Workflow, "start_event_class") and not hasattr(Workflow, "_start_event_class"):
-        # The oldest versions know no events of their own to start and stop with.
-        begin, way = StartEvent, "mapping" if way == "event" else way
-    model = says(answer)
-
-    async def only(self: Any, ev: Any) -> Any:
-        nodes = await corpus.retriever.aretrieve(corpus.question)
-        texts = "\n".join(node.get_content() for node in nodes)
-        reply = await model.acomplete(f"Use only:\n{texts}\nQuestion: {getattr(ev, asked)}")
-        if way == "event":
-            return end(**{said: reply.text})
-        result = {"mapping": {said: reply.text, other: 3}, "pair": (reply.text, nodes)}
-        return StopEvent(result=result.get(way, reply.text))
-
-    only.__qualname__ = "Flow.only"
-    only.__annotations__ = {"ev": begin, "return": end if way == "event" else StopEvent}
-    flow = type("Flow", (Workflow,), {"only": step(only), "__module__": __name__})
-    return flow, asked, way
-
-
-def own_workflow(draw: Variation) -> Variant:
-    """A workflow of the user's own, with names of its own."""
-    corpus = Corpus(draw, 2)
-    question, answer = draw.question(), draw.sentence()
-    flow, asked, _ = _workflow(draw, corpus, question, answer)
-
-    async def run() -> None:
-        await flow(timeout=120).run(**{asked: question})
-
-    return Variant(run, question, corpus.shown(), answer)
 
 
 def own_function(draw: Variation) -> Variant:
@@ -470,7 +414,6 @@ VARIANTS = (
     several_calls,
     agent_with_two_engines,
     plain_tool,
-    own_workflow,
     own_function,
     parsed_reply,
     rows_of_a_table,

@@ -7,8 +7,6 @@ from llama_index.core.workflow import Context, Event, Workflow, step
 
 from tests.support.variation import Variation
 
-__all__ = ["event", "flow", "store"]
-
 
 def store(ctx: Any) -> Any:
     """Return the store that steps share; old versions keep it in the context itself."""
@@ -16,7 +14,6 @@ def store(ctx: Any) -> Any:
 
 
 def event(draw: Variation, *names: str) -> Any:
-    """A class of events with fields of these names."""
     fields = dict.fromkeys(names, Any)
     return type(draw.name().title(), (Event,), {"__annotations__": fields, "__module__": __name__})
 
