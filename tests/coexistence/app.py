@@ -135,7 +135,6 @@ class World(Application):
             RagEvalCallbackHandler.enable(self.evals)
 
     def call(self, shape: str, *, ours: bool, first: bool = True) -> Spans:
-        """Every span of one call."""
         self.exporter.clear()
         handlers: list[BaseCallbackHandler] = [self.theirs] if self.theirs else []
         if ours:

@@ -30,23 +30,19 @@ class Store(BaseRetriever):
 
 
 def engine(streaming: bool = False) -> RetrieverQueryEngine:
-    """A real query engine with LlamaIndex's own mock model."""
     synthesizer = get_response_synthesizer(llm=MockLLM(max_tokens=5), streaming=streaming)
     return RetrieverQueryEngine(Store(), synthesizer)
 
 
 def query() -> None:
-    """One sync query."""
     engine().query("cats and dogs")
 
 
 def aquery() -> None:
-    """One async query."""
     asyncio.run(engine().aquery("cats and dogs"))
 
 
 def stream() -> None:
-    """One streamed query, read to its end."""
     response: Any = engine(streaming=True).query("cats and dogs")
     assert "".join(response.response_gen)
 

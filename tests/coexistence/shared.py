@@ -18,8 +18,6 @@ from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.span_processor import RagEvalSpanProcessor
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
-__all__ = ["SCORE", "Application", "Spans", "evaluation_of", "names", "spans_of"]
-
 SCORE = "rag.eval.ragas.faithfulness.score"
 Spans: TypeAlias = list[dict[str, Any]]
 
@@ -42,7 +40,6 @@ class Application:
         self.provider.add_span_processor(RagEvalSpanProcessor(plain, self.evals) if wrap else plain)
 
     def finished(self) -> Spans:
-        """Every span since the exporter was cleared."""
         self.evals.flush(300)
         self.provider.force_flush()
         return [_described(span) for span in self.exporter.get_finished_spans()]

@@ -19,24 +19,11 @@ from pydantic import BaseModel, ConfigDict
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index import chats
+from tests.matrix.llama_index import chats, kit
 from tests.matrix.llama_index.agents import caller
 from tests.matrix.llama_index.combined import retry, sub_questions
 from tests.matrix.llama_index.flows import own_workflow
 from tests.matrix.llama_index.helpers import engine, samples
-from tests.matrix.llama_index.indexes import summaries
-from tests.matrix.llama_index.kit import (
-    ASKED,
-    FERRIES,
-    PASSAGES,
-    QUESTION,
-    QUESTIONS,
-    Scripted,
-    answer_to,
-    index,
-    prompt_text,
-    top,
-)
 from tests.matrix.world import World
 
 pytest_plugins = ["tests.matrix.llama_index.fixtures"]
@@ -60,16 +47,8 @@ def test_enable_is_idempotent_and_can_be_taken_back(plain_world: World) -> None:
     registration.disable()
     registration.disable()
     assert handlers() == before
-    engine().query(QUESTION)
+    engine().query(kit.QUESTION)
     assert not samples(plain_world)
-
-
-def test_two_evaluators_see_the_same(world: World, plain_world: World) -> None:
-    """Each evaluator that is enabled gets a sample of its own."""
-    registration = enable(plain_world.evals)
-    engine().query(QUESTION)
-    registration.disable()
-    assert [len(samples(each)) for each in (world, plain_world)] == [1, 1]
 
 
 def test_instrument_tags_are_metadata(world: World) -> None:
@@ -83,7 +62,7 @@ def test_instrument_tags_are_metadata(world: World) -> None:
         "tenant": "acme",
     }
     with instrument_tags(tags):
-        engine().query(QUESTION)
+        engine().query(kit.QUESTION)
     (sample,) = samples(world)
     assert (sample.session_id, sample.user_id, sample.question_id) == ("s-1", "u-1", "q-1")
     assert (sample.reference, sample.tags) == ("At 07:40.", ("beta",))
@@ -92,11 +71,11 @@ def test_instrument_tags_are_metadata(world: World) -> None:
 
 def test_contexts_carry_id_score_and_metadata(world: World) -> None:
     """A context is the node's text with its id, the score, and scalar metadata."""
-    engine().query(QUESTION)
+    engine().query(kit.QUESTION)
     first = (samples(world)[0].contexts or ())[0]
-    node = index().as_retriever(similarity_top_k=2).retrieve(QUESTION)[0]
+    node = kit.index().as_retriever(similarity_top_k=2).retrieve(kit.QUESTION)[0]
     assert (first.text, first.id, first.score) == (node.text, node.node_id, node.score)
-    assert first.metadata == {"page": PASSAGES.index(first.text)}
+    assert first.metadata == {"page": kit.PASSAGES.index(first.text)}
 
 
 def test_what_fails_in_our_handlers_is_counted(
@@ -105,13 +84,13 @@ def test_what_fails_in_our_handlers_is_counted(
     """LlamaIndex swallows what handlers raise; we count it, and log it once without content."""
 
     def broken(*_: object, **__: object) -> None:
-        raise ValueError(QUESTION)
+        raise ValueError(kit.QUESTION)
 
     monkeypatch.setattr(world.evals.recorder, "documents", broken)
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        engine().query(QUESTION)
+        engine().query(kit.QUESTION)
     assert world.evals.stats().incidents["capture exit: ValueError"] >= 1
-    assert QUESTION not in caplog.text
+    assert kit.QUESTION not in caplog.text
 
 
 class Unwritable(BaseModel):
@@ -125,7 +104,7 @@ class Unreadable(TextNode):
     """A node whose text cannot be read by us."""
 
     def get_content(self, *_: Any, **__: Any) -> str:
-        raise ValueError(QUESTION)
+        raise ValueError(kit.QUESTION)
 
 
 @pytest.mark.parametrize("given", [Unwritable(held=object()), [NodeWithScore(node=Unreadable())]])
@@ -138,10 +117,10 @@ def test_what_cannot_be_read_does_not_stay_open(world: World, given: Any) -> Non
         engine().query(query)
         return given
 
-    request(QUESTION)
+    request(kit.QUESTION)
     assert len(world.evals.recorder) == 0
     (sample,) = samples(world)
-    assert (sample.question, sample.answer, sample.status) == (QUESTION, None, Status.OK)
+    assert (sample.question, sample.answer, sample.status) == (kit.QUESTION, None, Status.OK)
     raises = isinstance(given, list)
     assert list(world.evals.stats().incidents) == ["capture exit: ValueError"] * raises
 
@@ -158,14 +137,14 @@ def test_openinference_beside_us(world: World) -> None:
     instrumentor = instrumentation.LlamaIndexInstrumentor()
     instrumentor.instrument(tracer_provider=provider)
     try:
-        engine().query(QUESTION)
-        assert "".join(engine(streaming=True).query(QUESTIONS[1]).response_gen)
-        asyncio.run(_read(QUESTION))
+        engine().query(kit.QUESTION)
+        assert "".join(engine(streaming=True).query(kit.QUESTIONS[1]).response_gen)
+        asyncio.run(_read(kit.QUESTION))
     finally:
         instrumentor.uninstrument()
     found = [(s.question, s.answer, s.status) for s in samples(world)]
-    due = sorted([QUESTION, QUESTION, QUESTIONS[1]])
-    assert found == [(q, answer_to(q, top(q)), Status.OK) for q in due]
+    due = sorted([kit.QUESTION, kit.QUESTION, kit.QUESTIONS[1]])
+    assert found == [(q, kit.answer_to(q, kit.top(q)), Status.OK) for q in due]
     assert exporter.get_finished_spans()
 
 
@@ -178,14 +157,14 @@ def chat(mode: str) -> Any:
     """A chat engine with a past, whose model condenses every question to the first one."""
 
     def reply(messages: Any) -> str:
-        prompt = prompt_text(messages)
+        prompt = kit.prompt_text(messages)
         is_condensing = "standalone question" in prompt.lower()
-        return QUESTION if is_condensing else answer_to(QUESTION, top())
+        return kit.QUESTION if is_condensing else kit.answer_to(kit.QUESTION, kit.top())
 
     past = [ChatMessage(role="user", content="Hello."), ChatMessage(content="Hello.")]
-    return index().as_chat_engine(
+    return kit.index().as_chat_engine(
         chat_mode=ChatMode(mode),
-        llm=Scripted(reply=reply),
+        llm=kit.Scripted(reply=reply),
         similarity_top_k=2,
         memory=ChatMemoryBuffer.from_defaults(chat_history=past, token_limit=3000),
     )
@@ -197,7 +176,7 @@ def test_a_condensed_question_is_metadata(mode: str, world: World) -> None:
     chat(mode).chat("And when does it leave?")
     (sample,) = samples(world)
     assert sample.question == "And when does it leave?"
-    assert sample.metadata["condensed_question"] == QUESTION
+    assert sample.metadata["condensed_question"] == kit.QUESTION
     assert "retrieval_queries" not in sample.metadata
 
 
@@ -208,9 +187,11 @@ def asked_by_agent() -> None:
 async def run_agent() -> None:
     agents = pytest.importorskip("llama_index.core.agent.workflow")
     tool = RetrieverTool.from_defaults(
-        index().as_retriever(similarity_top_k=2), name=FERRIES, description="Finds passages."
+        kit.index().as_retriever(similarity_top_k=2),
+        name=kit.FERRIES,
+        description="Finds passages.",
     )
-    await agents.FunctionAgent(tools=[tool], llm=caller()).run(user_msg=QUESTION)
+    await agents.FunctionAgent(tools=[tool], llm=caller()).run(user_msg=kit.QUESTION)
 
 
 def asked_in_sub_questions() -> None:
@@ -218,7 +199,7 @@ def asked_in_sub_questions() -> None:
 
 
 def asked_again() -> None:
-    retry(passes=False).query(QUESTION)
+    retry(passes=False).query(kit.QUESTION)
 
 
 @pytest.mark.parametrize("ask", [asked_by_agent, asked_in_sub_questions, asked_again])
@@ -236,35 +217,28 @@ def test_an_interaction_beside_a_running_workflow_is_its_own(
     """An interaction opened while a workflow runs that was only started is no part of it."""
 
     async def side_by_side() -> None:
-        running: Any = own_workflow().run(**{ASKED: QUESTION})
-        with world.evals.interaction(QUESTIONS[1]):
-            await engine().aquery(QUESTIONS[1])
+        running: Any = own_workflow().run(**{kit.ASKED: kit.QUESTION})
+        with world.evals.interaction(kit.QUESTIONS[1]):
+            await engine().aquery(kit.QUESTIONS[1])
         await running
 
     own_loop.run_until_complete(side_by_side())
     found = {s.question: (s.answer, [c.text for c in s.contexts or ()]) for s in samples(world)}
-    assert found == {q: (answer_to(q, top(q)), top(q)) for q in QUESTIONS}
-
-
-def test_the_building_of_an_index_is_no_interaction(world: World) -> None:
-    """Questions that `DocumentSummaryIndex` asks of each document are no user's."""
-    summaries.__wrapped__()
-    assert not samples(world)
-    assert not world.disorder({})
+    assert found == {q: (kit.answer_to(q, kit.top(q)), kit.top(q)) for q in kit.QUESTIONS}
 
 
 def test_chat_without_retrieval_is_no_interaction(world: World) -> None:
     """A `SimpleChatEngine` answers without retrieved text."""
-    engine = SimpleChatEngine.from_defaults(llm=Scripted(reply=lambda _: "Hello."))
-    engine.chat(QUESTION)
-    assert "".join(engine.stream_chat(QUESTION).response_gen)
+    engine = SimpleChatEngine.from_defaults(llm=kit.Scripted(reply=lambda _: "Hello."))
+    engine.chat(kit.QUESTION)
+    assert "".join(engine.stream_chat(kit.QUESTION).response_gen)
     assert not samples(world)
 
 
 def test_each_turn_of_a_chat_has_its_own(world: World) -> None:
     """In a chat of several turns each has its own question, contexts and answer."""
     made = chats.engine("context")
-    for question in QUESTIONS:
+    for question in kit.QUESTIONS:
         made.chat(question)
     found = {s.question: ([c.text for c in s.contexts or ()], s.answer) for s in samples(world)}
-    assert found == {q: (top(q), answer_to(q, top(q))) for q in QUESTIONS}
+    assert found == {q: (kit.top(q), kit.answer_to(q, kit.top(q))) for q in kit.QUESTIONS}

@@ -14,7 +14,6 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.query_engine import RouterQueryEngine
 from llama_index.core.schema import Document
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolMetadata
-from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 from rag_eval_hooks.sample import Status
 from tests.matrix.llama_index.agents import NO_TOOL_THREADS
@@ -168,39 +167,6 @@ async def test_a_tool_that_searches_without_events_is_read(world: World, seed: i
     (sample,) = samples(world)
     assert [context.text for context in sample.contexts or ()] == texts
     assert (sample.question, sample.answer) == (question, answer)
-
-
-@pytest.mark.parametrize("seed", seeds(size(2, 5)))
-async def test_a_workflow_that_did_not_stop_is_no_success(world: World, seed: int) -> None:
-    """A workflow that fails, is too late or is cancelled after it retrieved says so."""
-    draw = Variation(seed)
-    corpus, question = Corpus(draw, 2), draw.question()
-    ways = ("raises", "late", "cancelled")
-
-    async def only(self: Any, ev: Any) -> Any:
-        await corpus.retriever.aretrieve(corpus.question)
-        retrieved.set()
-        if self.way == "raises":
-            raise draw.chance.choice([KeyError, ConnectionError])(draw.name())
-        await asyncio.sleep(600)
-
-    only.__qualname__ = "Flow.only"
-    only.__annotations__ = {"ev": StartEvent, "return": StopEvent}
-    flow_type: Any = type("Flow", (Workflow,), {"only": step(only), "__module__": __name__})
-    due = {"raises": Status.ERROR, "late": Status.ERROR, "cancelled": Status.CANCELLED}
-    for way in ways:
-        retrieved = asyncio.Event()
-        flow = flow_type(timeout=3.0 if way == "late" else 60)
-        flow.way = way
-        handler = flow.run(query=question)
-        await retrieved.wait()
-        if way == "cancelled":
-            handler.cancel()
-        # What a version raises is its own.
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            await handler
-    await asyncio.sleep(0)
-    assert [sample.status for sample in samples(world)] == [due[way] for way in ways]
 
 
 @pytest.mark.parametrize("seed", seeds(5))

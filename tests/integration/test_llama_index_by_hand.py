@@ -141,7 +141,6 @@ def test_a_loop_around_a_model_with_tools_is_asked_by_the_user(world: World, see
     replies = iter([ChatMessage(role="assistant", blocks=[picked]), answer])
 
     def search(wanted: str) -> str:
-        """Search the notes."""
         return "\n".join(node.get_content() for node in corpus.retriever.retrieve(wanted))
 
     tool = FunctionTool.from_defaults(search)

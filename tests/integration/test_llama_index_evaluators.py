@@ -120,49 +120,29 @@ def test_a_sample_that_lacks_a_field_is_not_asked() -> None:
 
 
 async def test_ours_in_their_batch_runner() -> None:
-    """Our suite gives the score there that it gives elsewhere, and none where it is undecided."""
+    """Run side by side, each response has our score of it, and none where it is undecided."""
+    texts = {
+        "The tower was built in 1921.": (1.0, True, False),
+        "The tower was built in 1850.": (0.0, False, False),
+        "The tower has 12 bells.": (None, None, True),
+    }
+    responses = list(texts) * 7
     with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
-        runner = BatchEvalRunner(
-            {"faithful": SuiteEvaluator(evals, "ragas.faithfulness")}, workers=2
-        )
-        results = await runner.aevaluate_response_strs(
-            queries=["When was the tower built?"] * 3,
-            response_strs=[
-                "The tower was built in 1921.",
-                "The tower was built in 1850.",
-                "The tower has 12 bells.",
-            ],
-            contexts_list=[["The tower was built in 1921."]] * 3,
-        )
-        expected = await evals.aevaluate(SAMPLE)
-    scores = [result.score for result in results["faithful"]]
-    faithful = expected["ragas.faithfulness"]
-    assert isinstance(faithful, Score)
-    assert scores == [faithful.value, 0.0, None]
-    assert [result.passing for result in results["faithful"]] == [True, False, None]
-    assert [result.invalid_result for result in results["faithful"]] == [False, False, True]
-
-
-async def test_many_of_ours_in_their_batch_runner() -> None:
-    """Run side by side, each result is that of its own response."""
-    texts = ["The tower was built in 1921.", "The tower was built in 1850."] * 10
-    with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
-        runner = BatchEvalRunner(
-            {"faithful": SuiteEvaluator(evals, "ragas.faithfulness")}, workers=8
-        )
-        results = await runner.aevaluate_response_strs(
-            queries=["When was the tower built?"] * 20,
-            response_strs=texts,
-            contexts_list=[["The tower was built in 1921."]] * 20,
+        evaluator = SuiteEvaluator(evals, "ragas.faithfulness")
+        results = await BatchEvalRunner({"faithful": evaluator}, workers=8).aevaluate_response_strs(
+            queries=["When was the tower built?"] * len(responses),
+            response_strs=responses,
+            contexts_list=[["The tower was built in 1921."]] * len(responses),
         )
         assert evals.stats().offered == 0
-    assert [(r.response, r.score) for r in results["faithful"]] == [
-        (text, float("1921" in text)) for text in texts
-    ]
+        faithful = (await evals.aevaluate(SAMPLE))["ragas.faithfulness"]
+    assert isinstance(faithful, Score)
+    assert faithful.value == 1.0
+    found = [(r.response, (r.score, r.passing, r.invalid_result)) for r in results["faithful"]]
+    assert found == [(text, texts[text]) for text in responses]
 
 
 def down(messages: Any) -> str:
-    """A judge that cannot be reached."""
     raise ConnectionError("the judge is down")
 
 

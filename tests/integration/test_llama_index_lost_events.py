@@ -11,22 +11,11 @@ from llama_index.core.tools import FunctionTool
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index import kit
 from tests.matrix.llama_index.agents import NO_TOOL_THREADS
 from tests.matrix.llama_index.combined import sub_questions
 from tests.matrix.llama_index.engines import joined
 from tests.matrix.llama_index.flows import own_workflow
-from tests.matrix.llama_index.kit import (
-    ASKED,
-    BOTH,
-    QUESTION,
-    QUESTIONS,
-    answer_to,
-    index,
-    pick,
-    reader,
-    told,
-    top,
-)
 from tests.matrix.llama_index.variants import in_turn
 from tests.matrix.world import World
 
@@ -111,50 +100,51 @@ class Pipeline(NamedTuple):
     """A pipeline: how it is asked, and what must come out."""
 
     ask: Callable[[], Any]
-    question: str = QUESTION
-    contexts: tuple[str, ...] = tuple(top())
-    answer: str = answer_to(QUESTION, top())
+    question: str = kit.QUESTION
+    contexts: tuple[str, ...] = tuple(kit.top())
+    answer: str = kit.answer_to(kit.QUESTION, kit.top())
 
 
 async def query() -> Any:
-    return await index().as_query_engine(llm=reader(), similarity_top_k=2).aquery(QUESTION)
+    return (
+        await kit.index().as_query_engine(llm=kit.reader(), similarity_top_k=2).aquery(kit.QUESTION)
+    )
 
 
 async def streamed() -> Any:
-    engine = index().as_query_engine(llm=reader(), similarity_top_k=2, streaming=True)
-    response: Any = await engine.aquery(QUESTION)
+    engine = kit.index().as_query_engine(llm=kit.reader(), similarity_top_k=2, streaming=True)
+    response: Any = await engine.aquery(kit.QUESTION)
     return "".join([token async for token in response.async_response_gen()])
 
 
 async def divided() -> Any:
-    return await sub_questions().aquery(BOTH)
+    return await sub_questions().aquery(kit.BOTH)
 
 
 async def workflow() -> Any:
-    return await own_workflow().run(**{ASKED: QUESTION})
+    return await own_workflow().run(**{kit.ASKED: kit.QUESTION})
 
 
 def search(text: str) -> str:
-    """Find passages."""
-    return "\n\n".join(n.get_content() for n in index().as_retriever().retrieve(text))
+    return "\n\n".join(n.get_content() for n in kit.index().as_retriever().retrieve(text))
 
 
 async def agent() -> Any:
     from llama_index.core.agent.workflow import FunctionAgent
 
     tool = FunctionTool.from_defaults(search, name="search")
-    model = in_turn(SAID, pick("search", text=QUESTION))
-    return await FunctionAgent(tools=[tool], llm=model, streaming=False).run(user_msg=QUESTION)
+    model = in_turn(SAID, kit.pick("search", text=kit.QUESTION))
+    return await FunctionAgent(tools=[tool], llm=model, streaming=False).run(user_msg=kit.QUESTION)
 
 
-SAID = told("It leaves at 07:40 on every working day.")
+SAID = kit.told("It leaves at 07:40 on every working day.")
 PIPELINES = {
     "query": Pipeline(query),
     "streamed": Pipeline(streamed),
     "sub-questions": Pipeline(
         divided,
-        BOTH,
-        tuple(dict.fromkeys([*top(QUESTIONS[0]), *top(QUESTIONS[1])])),
+        kit.BOTH,
+        tuple(dict.fromkeys([*kit.top(kit.QUESTIONS[0]), *kit.top(kit.QUESTIONS[1])])),
         joined([True, True]),
     ),
     "workflow": Pipeline(workflow),

@@ -46,13 +46,11 @@ WAYS = ("usual name", "name of the input", "declared name", "event again", "rows
 
 
 async def found(corpus: Corpus) -> list[str]:
-    """Texts of the passages, best first."""
     nodes = await corpus.retriever.aretrieve(corpus.question)
     return [node.get_content() for node in nodes]
 
 
 async def say(answer: str, question: str, texts: list[str]) -> StopEvent:
-    """A model's answer from texts."""
     prompt = "\n\n".join(["Use only:", *texts, f"Question: {question}"])
     return StopEvent(result=(await says(answer).acomplete(prompt)).text)
 

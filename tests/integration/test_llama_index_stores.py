@@ -32,7 +32,6 @@ def texts(world: World) -> list[str]:
 
 
 def asked_of(draw: Variation, *steps: Any, question: str) -> None:
-    """Ask a workflow of steps."""
 
     async def run() -> None:
         await flow(draw, *steps).run(asked=question)

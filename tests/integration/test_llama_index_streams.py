@@ -22,16 +22,8 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_eval_hooks import Status
-from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index import kit
 from tests.matrix.llama_index.helpers import engine, samples
-from tests.matrix.llama_index.kit import (
-    QUESTION,
-    QUESTIONS,
-    answer_to,
-    index,
-    reader,
-    top,
-)
 from tests.matrix.llama_index.variants import Corpus, says
 from tests.matrix.world import World
 from tests.support.variation import Variation, seeds
@@ -41,20 +33,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),
 ]
-
-
-def test_a_stream_never_read_is_abandoned() -> None:
-    """A stream that is kept and not read holds its interaction until the time limit."""
-    world = World(INTERACTION_SECONDS=0.05)
-    registration = enable(world.evals)
-    kept = engine(streaming=True).query(QUESTION)
-    assert len(world.evals.recorder) == 1
-    while len(world.evals.recorder):
-        world.evals.stats()
-    registration.disable()
-    assert [sample.status for sample in samples(world)] == [Status.ABANDONED]
-    assert "".join(kept.response_gen) == answer_to(QUESTION, top())
-    world.close()
 
 
 @pytest.mark.parametrize("seed", seeds(3))
@@ -70,15 +48,15 @@ def test_a_dropped_stream_ends_whatever_the_number_of_its_sources(world: World, 
 
 def test_a_stream_is_scored_without_another_request(world: World) -> None:
     """A streamed answer is offered when it was read, though nothing else is reported."""
-    assert "".join(engine(streaming=True).query(QUESTION).response_gen)
+    assert "".join(engine(streaming=True).query(kit.QUESTION).response_gen)
     while not world.memory.results:
         pass
-    assert world.memory.results[0].sample.answer == answer_to(QUESTION, top())
+    assert world.memory.results[0].sample.answer == kit.answer_to(kit.QUESTION, kit.top())
 
 
 def test_the_stream_is_the_users_own(world: World) -> None:
     """A response and its generator are neither wrapped nor replaced."""
-    response = engine(streaming=True).query(QUESTION)
+    response = engine(streaming=True).query(kit.QUESTION)
     generator = response.response_gen
     assert type(generator).__name__ == "generator"
     assert "rag_eval" not in str(generator.gi_code.co_filename)
@@ -103,10 +81,10 @@ def test_a_stream_read_before_it_is_returned(
         assert await response._async_str()
         return response
 
-    request(QUESTION)
-    own_loop.run_until_complete(arequest(QUESTIONS[1]))
+    request(kit.QUESTION)
+    own_loop.run_until_complete(arequest(kit.QUESTIONS[1]))
     found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
-    assert found == {q: (answer_to(q, top(q)), Status.OK) for q in QUESTIONS}
+    assert found == {q: (kit.answer_to(q, kit.top(q)), Status.OK) for q in kit.QUESTIONS}
 
 
 class Completing(CustomLLM):
@@ -137,12 +115,12 @@ def test_a_streamed_chat_of_a_completion_model_is_one_call(world: World) -> None
 
     @dispatcher.span
     async def request(query: str) -> str:
-        await index().as_retriever(similarity_top_k=2).aretrieve(query)
+        await kit.index().as_retriever(similarity_top_k=2).aretrieve(query)
         messages = [ChatMessage(role="user", content=query)]
         parts = [part async for part in await Completing().astream_chat(messages)]
         return str(parts[-1].message.content)
 
-    assert asyncio.run(request(QUESTION)) == "At 07:40."
+    assert asyncio.run(request(kit.QUESTION)) == "At 07:40."
     (seen,) = world.seen()
     assert (seen.sample.answer, seen.sample.status) == ("At 07:40.", Status.OK)
     assert len([span for span in seen.spans if span.strip().startswith("chat")]) == 1
@@ -156,8 +134,7 @@ class FindsNothing(BaseRetriever):
 
 
 def finds_nothing() -> Any:
-    """A streaming query engine over nothing."""
-    return RetrieverQueryEngine.from_args(FindsNothing(), llm=reader(), streaming=True)
+    return RetrieverQueryEngine.from_args(FindsNothing(), llm=kit.reader(), streaming=True)
 
 
 @pytest.mark.parametrize("way", ["read", "dropped", "closed"])
@@ -168,7 +145,7 @@ def test_the_stream_of_an_empty_retrieval(
     """Read it is the fixed answer; dropped or closed unread it is closed as any stream is."""
 
     async def asked() -> None:
-        response = await finds_nothing().aquery(QUESTION)
+        response = await finds_nothing().aquery(kit.QUESTION)
         if way == "read":
             assert [token async for token in response.async_response_gen()]
         elif way == "closed":
@@ -177,7 +154,7 @@ def test_the_stream_of_an_empty_retrieval(
     if asynchronous:
         own_loop.run_until_complete(asked())
     else:
-        response = finds_nothing().query(QUESTION)
+        response = finds_nothing().query(kit.QUESTION)
         if way == "read":
             assert list(response.response_gen)
         elif way == "closed":
@@ -197,15 +174,14 @@ def test_a_reply_that_cannot_be_read_ends_its_model_call(
         raise ValueError
 
     monkeypatch.setattr("rag_eval_hooks_llama_index.facts.reply_facts", broken)
-    assert "".join(engine(streaming=True).query(QUESTION).response_gen)
+    assert "".join(engine(streaming=True).query(kit.QUESTION).response_gen)
     (sample,) = samples(world)
-    assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
+    assert (sample.answer, sample.status) == (kit.answer_to(kit.QUESTION, kit.top()), Status.OK)
     assert world.evals.stats().incidents["capture model replied: ValueError"] >= 1
 
 
 def prompt_of(question: str) -> list[ChatMessage]:
-    """Retrieves by hand."""
-    nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
+    nodes = kit.index().as_retriever(similarity_top_k=2).retrieve(question)
     text = "\n".join(node.get_content() for node in nodes)
     return [ChatMessage(role="user", content=f"Use only:\n{text}\nQuestion: {question}")]
 
@@ -213,7 +189,7 @@ def prompt_of(question: str) -> list[ChatMessage]:
 @pytest.mark.parametrize(
     ("way", "answer", "status"),
     [
-        ("read", answer_to(QUESTION, top()), Status.OK),
+        ("read", kit.answer_to(kit.QUESTION, kit.top()), Status.OK),
         ("part", None, Status.CLOSED),
         ("dropped", None, Status.CLOSED),
         ("breaks", None, Status.ERROR),
@@ -224,9 +200,9 @@ def test_a_models_stream_read_after_its_interaction(
     way: str, answer: str | None, status: Status, world: World
 ) -> None:
     """The stream of a model called by hand may be read when the block is left."""
-    llm = reader(breaks_after=3 if way == "breaks" else None)
-    with world.evals.interaction(QUESTION) as interaction:
-        stream: Any = llm.stream_chat(prompt_of(QUESTION))
+    llm = kit.reader(breaks_after=3 if way == "breaks" else None)
+    with world.evals.interaction(kit.QUESTION) as interaction:
+        stream: Any = llm.stream_chat(prompt_of(kit.QUESTION))
         if way == "stated":
             interaction.answer("So it is.")
     if way in ("read", "breaks"):
@@ -238,7 +214,7 @@ def test_a_models_stream_read_after_its_interaction(
     gc.collect()
     (sample,) = samples(world)
     assert (sample.answer, sample.status) == (answer, status)
-    assert [c.text for c in sample.contexts or ()] == top()
+    assert [c.text for c in sample.contexts or ()] == kit.top()
     assert not world.disorder({})
 
 
@@ -249,26 +225,26 @@ def test_models_streams_read_in_tasks_after_their_interactions(
 
     async def asked(question: str) -> Any:
         async with world.evals.interaction(question):
-            return await reader(delay=0.001).astream_chat(prompt_of(question))
+            return await kit.reader(delay=0.001).astream_chat(prompt_of(question))
 
     async def read(stream: Any) -> None:
         assert [part async for part in stream]
 
     async def all_of_them() -> None:
-        streams = [await asked(question) for question in QUESTIONS]
+        streams = [await asked(question) for question in kit.QUESTIONS]
         await asyncio.gather(*map(read, streams))
 
     own_loop.run_until_complete(all_of_them())
     found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
-    assert found == {q: (answer_to(q, top(q)), Status.OK) for q in QUESTIONS}
+    assert found == {q: (kit.answer_to(q, kit.top(q)), Status.OK) for q in kit.QUESTIONS}
 
 
 def test_a_models_stream_that_broke_within_its_interaction(world: World) -> None:
     """A broken stream that the application made good in the block is no failure of it."""
-    with world.evals.interaction(QUESTION):
-        prompt = prompt_of(QUESTION)
+    with world.evals.interaction(kit.QUESTION):
+        prompt = prompt_of(kit.QUESTION)
         with pytest.raises(ConnectionError):
-            list(reader(breaks_after=3).stream_chat(prompt))
-        reader().chat(prompt)
+            list(kit.reader(breaks_after=3).stream_chat(prompt))
+        kit.reader().chat(prompt)
     (sample,) = samples(world)
-    assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
+    assert (sample.answer, sample.status) == (kit.answer_to(kit.QUESTION, kit.top()), Status.OK)

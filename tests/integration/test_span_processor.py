@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -53,35 +54,32 @@ class World:
         for exporter in self.exporters:
             inner = BatchSpanProcessor(exporter, schedule_delay_millis=20)
             self.provider.add_span_processor(RagEvalSpanProcessor(inner, self.evals))
-        self._runs = 0
+        self._runs = itertools.count()
 
-    def request(
-        self, *, ours_first: bool = True, retrieves: bool = True, name: str = "theirs"
-    ) -> Span:
-        """One request; both root events come at its end, in the given order."""
-        recorder = self.evals.recorder
-        self._runs += 2
-        root = recorder.start(self._runs, None, RunKind.CHAIN, name)
+    def begun(self, name: str = "theirs", *, retrieves: bool = True) -> tuple[Run, Span]:
+        """A request whose parts have ended, and the span of the other instrumentor."""
+        recorder, number = self.evals.recorder, next(self._runs)
+        root = recorder.start(f"{number} root", None, RunKind.CHAIN, name)
         span: Any = self.tracer.start_span(name, attributes={"their": "own"})
         kind = RunKind.RETRIEVER if retrieves else RunKind.CHAIN
-        child = recorder.start(self._runs + 1, self._runs, kind, "child")
+        child = recorder.start(f"{number} child", f"{number} root", kind, "child")
         assert root is not None
         assert child is not None
         root.query, root.text = "q", "a"
-
-        def find(run: Run) -> tuple[bool, Span]:
-            assert run is root
-            return True, span
-
-        self.evals.instrumentors.note(child, find)
+        self.evals.instrumentors.note(child, lambda _: (True, span))
         if retrieves:
             recorder.documents(child, [Context(text="a chunk")])
         recorder.end(child)
+        return root, span
+
+    def request(self, name: str = "theirs", *, ours_first: bool = True, **more: bool) -> Span:
+        """One request; both root events come at its end, in the given order."""
+        root, span = self.begun(name, **more)
         if ours_first:
-            recorder.end(root)
+            self.evals.recorder.end(root)
         self.end(span)
-        recorder.end(root)
-        return span  # type: ignore[no-any-return]
+        self.evals.recorder.end(root)
+        return span
 
     def end(self, span: Span) -> None:
         span.end(end_time=(getattr(span, "start_time", None) or 0) + 5_000_000)
@@ -249,17 +247,8 @@ def test_several_processors_each_get_it_once(ours_first: bool) -> None:
 def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> None:
     """Scores may be ready before the owner ends the span."""
     world = World()
-    recorder = world.evals.recorder
-    root = recorder.start(1, None, RunKind.CHAIN, "r")
-    span = world.tracer.start_span("theirs")
-    child = recorder.start(2, 1, RunKind.RETRIEVER, "child")
-    assert root is not None
-    assert child is not None
-    root.query, root.text = "q", "a"
-    world.evals.instrumentors.note(child, lambda _: (True, span))
-    recorder.documents(child, [Context(text="a chunk")])
-    recorder.end(child)
-    recorder.end(root)
+    root, span = world.begun()
+    world.evals.recorder.end(root)
     assert world.evals.flush(300)
     assert world.exported() == []
     span.end()
@@ -292,16 +281,7 @@ def test_an_inner_processor_that_raises_is_counted_and_harms_no_other() -> None:
     exporter = InMemorySpanExporter()
     for inner in (_Raising(), SimpleSpanProcessor(exporter)):
         world.provider.add_span_processor(RagEvalSpanProcessor(inner, world.evals))
-    recorder = world.evals.recorder
-    root = recorder.start(1, None, RunKind.CHAIN, "r")
-    child = recorder.start(2, 1, RunKind.RETRIEVER, "child")
-    assert root is not None
-    assert child is not None
-    span = world.tracer.start_span("theirs")
-    world.evals.instrumentors.note(child, lambda _: (True, span))
-    recorder.documents(child, [Context(text="a chunk")])
-    span.end()
-    recorder.end(root)
+    world.request(ours_first=False)
     assert world.evals.flush(300)
     assert [s.name for s in exporter.get_finished_spans() if s.name == "theirs"] == ["theirs"]
     assert world.evals.stats().incidents["span end: OSError"] >= 1
@@ -332,29 +312,10 @@ def test_many_threads_lose_and_double_nothing(monkeypatch: pytest.MonkeyPatch) -
     """Under concurrent requests in both orders every span goes out exactly once, with scores."""
     monkeypatch.setattr(limits, "HELD_SPANS", 10_000)
     world = World(latency=0.01)
-    base, lock = 1_000_000, threading.Lock()
-    counter = iter(range(base, base + 100_000, 2))
 
     def work(ours_first: bool) -> None:
-        recorder = world.evals.recorder
         for _ in range(25):
-            with lock:
-                run_id = next(counter)
-            root = recorder.start(run_id, None, RunKind.CHAIN, "r")
-            span = world.tracer.start_span("theirs")
-            child = recorder.start(run_id + 1, run_id, RunKind.RETRIEVER, "child")
-            assert root is not None
-            assert child is not None
-            root.query, root.text = "q", "a"
-            world.evals.instrumentors.note(child, lambda _, span=span: (True, span))  # type: ignore[misc]
-            recorder.documents(child, [Context(text="a chunk")])
-            recorder.end(child)
-            if ours_first:
-                recorder.end(root)
-                span.end()
-            else:
-                span.end()
-                recorder.end(root)
+            world.request(ours_first=ours_first)
 
     threads = [threading.Thread(target=work, args=(n % 2 == 0,)) for n in range(8)]
     for thread in threads:

@@ -17,8 +17,6 @@ from typing import Any, Self
 from tests.servers.otlp_collector import OtlpCollector
 from tests.waiting import PATIENCE
 
-__all__ = ["BIN", "CHAINLIT", "Server"]
-
 _ROOT = Path(__file__).parents[2]
 BIN = Path(os.environ.get("RAGEVAL_SERVERS", _ROOT / "build/environments/servers")) / "bin"
 """Made by `make servers`."""
