@@ -32,7 +32,6 @@ TEXTS = st.lists(SENTENCES, min_size=1, max_size=3).map(" ".join)
 
 @st.composite
 def samples(draw: st.DrawFn) -> Sample:
-    """Draw a sample, with a reference or without."""
     chunks = draw(st.lists(TEXTS, max_size=3))
     return Sample(
         question=draw(TEXTS),
@@ -63,7 +62,6 @@ class Suggestible:
 
 
 def _swayed(node: Any, seed: bytes) -> Any:
-    """Turn what the seed says: usefulness, ratings and steps, which no quote has to prove."""
     if isinstance(node, list):
         return [_swayed(part, seed + bytes([at])) for at, part in enumerate(node)]
     if not isinstance(node, dict):

@@ -16,12 +16,10 @@ BY_ID = {metric.id: metric for metric in ALL_METRICS}
 
 
 def asked(metric: Metric, sample: Sample, findings: Findings) -> frozenset[Finding]:
-    """The findings that an evaluator asks for."""
     return with_bases(metric.findings_for(sample, findings))
 
 
 def measure(metric: Metric | str, sample: Sample, findings: Findings | None = None) -> Outcome:
-    """The outcome; a finding that the metric does not ask for is not there for it to read."""
     metric = BY_ID[metric] if isinstance(metric, str) else metric
     lacking = metric.missing(sample)
     if lacking:
@@ -36,11 +34,9 @@ def measure(metric: Metric | str, sample: Sample, findings: Findings | None = No
 
 
 def value(outcome: Outcome) -> float:
-    """The value of a score."""
     assert isinstance(outcome, Score), outcome
     return outcome.value
 
 
 def support(*rows: str) -> tuple[Support, ...]:
-    """Verdicts from texts with one character per chunk: `"x-x"` is supported by 1 and 3."""
     return tuple(Support(tuple(mark == "x" for mark in row)) for row in rows)

@@ -32,7 +32,6 @@ def verdicts(marks: str) -> tuple[Verdict, ...]:
 
 
 def claims(*rows: str, agree: str = "", relevant: str = "x--") -> Findings:
-    """Return claims of answer and reference with their verdicts, a text for each."""
     texts, found = tuple(map(str, range(len(rows)))), support(*rows)
     return Findings(
         answer_claims=texts,

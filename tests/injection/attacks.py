@@ -33,15 +33,7 @@ _MARKS = {
 
 
 class Attack(NamedTuple):
-    """One attack.
-
-    Attributes:
-        kind: Its class.
-        place: The text of the sample that it stands in, or `NAMES`.
-        text: The text, behind the harmless one.
-        token: What fills the delimiters: `none` (no token), `zeros`, `plain` (the hash of the
-            document as anybody can compute it), `replay` (the token of an earlier prompt).
-    """
+    """One attack."""
 
     kind: str
     place: str

@@ -48,13 +48,7 @@ _DELIMITER = re.compile(r"<(/?)data [0-9a-f]{12}>")
 
 
 class Result(NamedTuple):
-    """Effect of an attack.
-
-    Attributes:
-        attack: The attack.
-        obeyed: Prompts in which the judge found an order.
-        raised: Metrics whose score is above that of the harmless sample.
-    """
+    """Effect of an attack."""
 
     attack: Attack
     obeyed: int
@@ -62,22 +56,7 @@ class Result(NamedTuple):
 
 
 class Obedient:
-    """A chat that gives truthful replies, or top verdicts once it reads a line it does not know.
-
-    A block ends for it at the first closing delimiter with the token of the opening one, wherever
-    that stands: who forges it exactly is outside from there.
-
-    Args:
-        lenient: Whether a delimiter may look otherwise, as a model reads: in any letters and case,
-            escaped, with spaces and with characters in it that nobody sees.
-        fixed: Whether every prompt is given the same delimiters, and text without escapes: as it
-            must not be.
-
-    Attributes:
-        learning: Whether every line outside the blocks is taken as known.
-        obeyed: How many prompts had an unknown line.
-        tokens: All tokens that it saw.
-    """
+    """A chat that gives truthful replies, or top verdicts once it reads a line it does not know."""
 
     name = "obedient"
 
@@ -92,7 +71,6 @@ class Obedient:
     async def aclose(self) -> None: ...
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Reply to a prompt, as to one without secrets and escapes if `fixed`."""
         text = prompt.user
         if self._fixed:
             text = _DELIMITER.sub(rf"<\1data {_ZEROS}>", text).replace("\\u003c", "<")
@@ -109,7 +87,6 @@ class Obedient:
 
 
 def _truthful(text: str) -> dict[str, Any]:
-    """The truthful reply; none where a forged delimiter has left no document to read."""
     try:
         return truthful_reply({"messages": [{"role": "user", "content": text}]})
     except (ValueError, KeyError, AttributeError):
@@ -117,7 +94,6 @@ def _truthful(text: str) -> dict[str, Any]:
 
 
 def _read_kindly(text: str) -> str:
-    """The text with all that may be meant as a delimiter written as one."""
     text = text.replace("\\\\u003c", "<").replace("\\u003c", "<").replace("\\\\u003e", ">")
     text = html.unescape(text.replace("\\n", "\n").replace("\\t", "\t"))
     text = unicodedata.normalize("NFKC", text).translate(_BRACKETS)
@@ -153,7 +129,6 @@ def _praised(value: Any) -> Any:
 def mount(
     attacks: Sequence[Attack], *, fixed_delimiters: bool = False, lenient: bool = False
 ) -> list[Result]:
-    """Return the results of the attacks on a judge that obeys all outside the delimiters."""
     obedient = Obedient(lenient=lenient, fixed=fixed_delimiters)
     with RagEval(metrics=METRICS, judge=LLMJudge(obedient), embedder="none") as evals:
         usual = evals.evaluate(HARMLESS)
@@ -169,7 +144,6 @@ def mount(
 
 
 def mount_embedded(attacks: Sequence[Attack]) -> list[Result]:
-    """The results of the attacks on the embedded judge and on the lexical metrics."""
     metrics = ("ragas.faithfulness", "graphrag.ragas_faithfulness", "lexical")
     with RagEval(metrics=metrics, judge=LocalJudge(None), embedder="none") as evals:
         usual = evals.evaluate(HARMLESS)
@@ -180,13 +154,11 @@ def mount_embedded(attacks: Sequence[Attack]) -> list[Result]:
 
 
 def _tokens_of(obedient: Obedient) -> dict[str, str]:
-    """The tokens that an attacker may know, by what `Attack.token` names."""
     replay = max(obedient.tokens)
     return {"zeros": _ZEROS, "plain": _plain_token(), "replay": replay, "none": _ZEROS}
 
 
 def _attacked(attack: Attack, token: str) -> Sample:
-    """The harmless sample with the attack in its place."""
     close = "</data>" if attack.token == "none" else f"</data {token}>"
     text = attack.text.replace("{CLOSE}", close).replace("{OPEN}", close.replace("/", ""))
     text = text.replace("{TOKEN}", token)
@@ -223,7 +195,6 @@ def _plain_token() -> str:
 
 
 def _raised(outcomes: Outcomes, usual: Outcomes) -> tuple[str, ...]:
-    """The metrics whose score is above that of the harmless sample."""
     return tuple(
         name
         for name, outcome in outcomes.items()

@@ -38,7 +38,6 @@ FULL = Sample(
 
 
 def prompts(*, corrupt: bool = False, **options: Any) -> list[dict[str, Any]]:
-    """The bodies of all requests that judging the sample by all metrics takes."""
     with JudgeServer(replies=(lambda _: "{}") if corrupt else None) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", **options)
         with RagEval("all", judge, embedder="none") as evals:

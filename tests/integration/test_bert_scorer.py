@@ -35,7 +35,6 @@ PAIRS = (
 
 
 def saved_bert(folder: Path, *, states_limit: bool = True) -> str:
-    """A random BERT of four layers with a WordPiece vocabulary of letters and a few words."""
     folder.mkdir()
     letters = string.ascii_lowercase + string.digits + ".,"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "mat", "heath", "grows"]
@@ -82,7 +81,6 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def peer(model: str, baseline: Path | None = None) -> list[TokenScore]:
-    """Return the scores that bert-score's own function gives the pairs."""
     from bert_score import score
 
     columns = score(

@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks.decision import Rates, Share, Traits
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.sampling.sampler import Sampler
 from tests.waiting import PATIENCE
 
 PROCESSES = 8
-REQUESTS = 4000
-"""Requests for which each process asks its sampler."""
 LIMITS = {"calls_per_day": 400.0, "tokens_per_day": 100_000.0}
 
 
@@ -51,7 +46,6 @@ def test_a_forked_child_shares_the_file_and_not_the_connection(path: str) -> Non
 
 
 def _spend(path: str, worker: int, results: Any) -> None:
-    """Spend with one call in flight at a time; replies are longer than estimated."""
     limited = Budget(LIMITS, Path(path), incidents=Incidents(), now=lambda: 0.0)
     sent = refused = 0
     while refused < 5:
@@ -63,36 +57,20 @@ def _spend(path: str, worker: int, results: Any) -> None:
         sent += 1
         call.settle(150, 250 + worker)
     limited.close()
-    results.put((sent, _sampled(worker), _sampled(-1)))
-
-
-def _sampled(worker: int) -> int:
-    """Return how many of a process's own trace ids are sampled at a tenth."""
-    sampler = Sampler(Rates({"s.m": Share(0.1)}))
-    ids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{worker} {n}").hex for n in range(REQUESTS))
-    return sum(sampler.decide(name, Traits).sampled for name in ids)
+    results.put(sent)
 
 
 @pytest.mark.long
-def test_processes_share_one_budget_and_one_rate(path: str) -> None:
-    """Together they spend no more than the limit and one call in flight for each of them.
-
-    Each samples its own requests at the rate, within five standard errors; requests that all of
-    them see get the same decision from all.
-    """
+def test_processes_share_one_budget(path: str) -> None:
+    """Together they spend no more than the limit and one call in flight for each of them."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     workers = [context.Process(target=_spend, args=(path, n, queue)) for n in range(PROCESSES)]
     for worker in workers:
         worker.start()
-    results = [queue.get(timeout=PATIENCE) for _ in workers]
+    sent = [queue.get(timeout=PATIENCE) for _ in workers]
     for worker in workers:
         worker.join()
     spent = Budget(LIMITS, Path(path), incidents=Incidents(), now=lambda: 0.0).spent()["day"]
-    sent, own, common = zip(*results, strict=True)
     assert spent.calls == sum(sent) <= 400
     assert 100_000 - PROCESSES * 500 <= spent.tokens <= 100_000 + PROCESSES * 410
-    expected, error = REQUESTS * 0.1, (REQUESTS * 0.1 * 0.9) ** 0.5
-    assert all(abs(sampled - expected) < 5 * error for sampled in own)
-    assert abs(sum(own) - PROCESSES * expected) < 5 * error * PROCESSES**0.5
-    assert len(set(common)) == 1

@@ -111,10 +111,7 @@ async def test_a_function_that_replies_nonsense_is_asked_again() -> None:
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_stuck_function_is_a_time_out(blocking: bool) -> None:
-    """No reply within the limit is `timeout`; so is every call while all threads hang.
-
-    The verdicts are there while the function still hangs: nobody waited for its end.
-    """
+    """No reply within the limit is `timeout`; so is every call while all threads hang."""
     release = threading.Event()
     returned: list[str] = []
 

@@ -25,7 +25,6 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 @contextlib.contextmanager
 def serving(answer: Answer) -> Iterator[tuple[str, list[bytes]]]:
-    """Serve every POST by a function; yield the URL and the bodies that came."""
     bodies: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):

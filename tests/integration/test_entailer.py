@@ -19,7 +19,6 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
 async def support(judge: LocalJudge, claims: list[str], *chunks: str) -> tuple[Support, ...]:
-    """Return the verdicts on claims."""
     task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="",
@@ -30,7 +29,6 @@ async def support(judge: LocalJudge, claims: list[str], *chunks: str) -> tuple[S
 
 
 def tiny(folder: Path, labels: list[str], favoured: int) -> str:
-    """Save a tiny classifier that always favours one label."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY))

@@ -88,7 +88,6 @@ Make = Callable[..., Judge]
 
 
 def warm(server: JudgeServer) -> None:
-    """Have a client loaded, which on a busy machine takes seconds."""
     judge = OpenAIJudge("warm", base_url=server.url, api_key="k")
     with RagEval(metrics=[METRIC], judge=judge, embedder="none") as evals:
         assert isinstance(evals.evaluate(sample(0))[METRIC], Score)

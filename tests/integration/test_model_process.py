@@ -31,7 +31,6 @@ Make = Callable[..., Model]
 
 @pytest.fixture
 async def make() -> AsyncIterator[Make]:
-    """Makes models in a process, and closes them."""
     made: list[Model] = []
 
     def make(load: Any = load, process: Any = True) -> Model:
@@ -45,7 +44,6 @@ async def make() -> AsyncIterator[Make]:
 
 @pytest.fixture
 def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The application is frozen: there is no interpreter to start."""
     monkeypatch.setattr(sys, "frozen", True, raising=False)
 
 
@@ -56,7 +54,6 @@ async def about(model: Model, text: str = "text") -> dict[str, Any]:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether nothing is left of a process, not even a zombie."""
     return not Path(f"/proc/{pid}").exists()
 
 

@@ -40,7 +40,6 @@ def told():
 
 @contextlib.contextmanager
 def host(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """An application as a process of its own, killed at the end in any case."""
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", *command],
         cwd=folder,
@@ -61,7 +60,6 @@ def _absolute(entry: str) -> str:
 
 
 def output(folder: Path, *command: str) -> list[Any]:
-    """The JSON lines that an application prints until it ends well."""
     with host(folder, *command) as process:
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err

@@ -29,7 +29,6 @@ Make = Callable[[ProviderServer, pytest.MonkeyPatch], Judge]
 
 
 def openai(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
-    """OpenAI, vLLM and any compatible server: the judge that the others are held against."""
     config = RagEvalConfig(judge="openai:test-model", judge_base_url=server.url, judge_api_key=KEY)
     return choose_judge(config, None)
 
@@ -59,7 +58,6 @@ both_shapes = pytest.mark.parametrize("schema", [True, False], ids=["schema", "t
 
 
 def drawn_sample(seed: int) -> Sample:
-    """A sample whose answer stands in its contexts in part."""
     drawn = Variation(seed)
     passages = drawn.passages(3)
     known = [passage.rstrip("。.").split("。")[0] for passage in passages]
@@ -73,7 +71,6 @@ def drawn_sample(seed: int) -> Sample:
 
 
 def evaluated(judge: Judge, sample: Sample) -> Mapping[str, object]:
-    """The scores, each with its parts and the verdicts behind it; of what has none the cause."""
     evals = RagEval(METRICS, judge=judge, embedder="none")
     try:
         outcomes = evals.evaluate(sample)

@@ -42,7 +42,6 @@ class World:
         self._runs = 0
 
     def ask(self, answer: str = "The crossing takes 55 minutes.") -> None:
-        """One request inside a span of the application's own."""
         self._runs += 2
         recorder = self.evals.recorder
         with self.tracers.get_tracer("app").start_as_current_span("GET /ask"):

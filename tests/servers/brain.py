@@ -38,7 +38,6 @@ Only = list[str] | None
 
 
 def truthful_reply(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The right reply to a chat request that holds one of our prompts."""
     data = prompt_data(body)
     text = _user_text(body)
     only = {name: keys.split(", ") for name, keys in _ONLY.findall(text)}
@@ -48,19 +47,16 @@ def truthful_reply(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_groups(body: Mapping[str, Any]) -> list[str]:
-    """The groups that the request's text asks for."""
     return [name for name in _ASKED.findall(_user_text(body)) if name in _GROUPS]
 
 
 def _empty_groups(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The groups that a schema requires, with nothing in them."""
     schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
     parts = schema.get("properties", {}).items()
     return {name: [] if part.get("type") == "array" else None for name, part in parts}
 
 
 def prompt_data(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything between the data delimiters of the request's user text."""
     data: dict[str, Any] = {}
     for _token, document in _BLOCK.findall(_user_text(body)):
         data |= json.loads(document)
@@ -68,7 +64,6 @@ def prompt_data(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def embedding(text: str) -> list[float]:
-    """A unit vector of hashed words: equal words, equal directions."""
     vector = [0.0] * _DIMENSIONS
     for word in re.findall(r"\w+", text.casefold()):
         vector[hashlib.blake2b(word.encode(), digest_size=2).digest()[0] % _DIMENSIONS] += 1.0
@@ -86,12 +81,10 @@ def _numbered(texts: list[str]) -> dict[str, Any]:
 
 
 def _text(text: str | Mapping[str, str]) -> str:
-    """A text, or one whose sentences are numbered, as one."""
     return text if isinstance(text, str) else " ".join(text.values())
 
 
 def _claims(text: Mapping[str, str], only: Only) -> list[dict[str, Any]]:
-    """The claims of each numbered sentence."""
     evades = evasive(_text(text))
     return [
         {"sentence": int(number), "claims": [] if evades else sentences(sentence)}
@@ -119,7 +112,6 @@ def _support(claims: Mapping[str, str], data: Data) -> list[dict[str, Any]]:
 
 
 def _sorted_chunks(key: str, claim: str, data: Data) -> dict[str, Any]:
-    """A claim "A and B" is supported jointly where one chunk holds A and another one B."""
     chunks = {int(number): chunk for number, chunk in data["chunks"].items()}
     parts = claim.split(" and ")
     yes = [n for n, chunk in chunks.items() if all(holds(chunk, part) for part in parts)]
@@ -171,7 +163,6 @@ def _relevance_by_best(data: Data, only: Only) -> list[dict[str, Any]]:
 
 
 def _directness(data: Data) -> float:
-    """Share of the question's words in the answer, in quarters."""
     if evasive(data["answer"]):
         return 0.0
     return round(4 * shared_words(data["question"], data["answer"])) / 4
@@ -198,7 +189,6 @@ def _mutual(data: Data) -> float:
 
 
 def _third(share: float) -> int:
-    """All, some or nothing as 2, 1 or 0."""
     return 2 if share >= 1 else int(share > 0)
 
 

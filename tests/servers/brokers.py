@@ -38,11 +38,9 @@ class _BrokerServer:
         folder.mkdir(parents=True, exist_ok=True)
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        """Return the command line, and variables of the environment."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections."""
         command, variables = self.command()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -56,7 +54,6 @@ class _BrokerServer:
         until(self.answers, f"the start of {type(self).__name__}")
 
     def answers(self) -> bool:
-        """Return whether it takes connections."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1):
                 return True
@@ -64,7 +61,6 @@ class _BrokerServer:
             return False
 
     def stop(self, sign: signal.Signals = signal.SIGTERM) -> None:
-        """End it, or kill it."""
         if self._process is not None:
             os.killpg(self._process.pid, sign)
             try:
@@ -77,7 +73,6 @@ class _BrokerServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Let it answer nothing for a while."""
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGSTOP)
         try:
@@ -86,47 +81,33 @@ class _BrokerServer:
             os.killpg(self._process.pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
-        """Start it."""
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill it."""
         self.stop(signal.SIGKILL)
 
 
 class RedisServer(_BrokerServer):
-    """Redis that writes each change to disk before it answers.
-
-    Args:
-        folder: Its data.
-    """
+    """Redis that writes each change to disk before it answers."""
 
     @property
     def url(self) -> str:
-        """Its URL."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def client(self) -> Any:
-        """Return a client of it."""
         import redis
 
         return redis.Redis.from_url(self.url)
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        """Return the command line."""
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
         options += ["--appendonly", "yes", "--appendfsync", "always"]
         return [str(REDIS), *options], {}
 
 
 class RabbitServer(_BrokerServer):
-    """RabbitMQ as a node of its own, with a port mapper of its own.
-
-    Args:
-        folder: Its data.
-        redis: Its Redis for claims and counts.
-    """
+    """RabbitMQ as a node of its own, with a port mapper of its own."""
 
     def __init__(self, folder: Path, redis: RedisServer) -> None:
         super().__init__(folder)
@@ -135,11 +116,9 @@ class RabbitServer(_BrokerServer):
 
     @property
     def url(self) -> str:
-        """Its URL, and that of the Redis."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}//,{self.redis.url}"
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        """Return the command line, and variables of the environment."""
         here = str(self.folder)
         return [str(RABBITMQ)], {
             "RABBITMQ_NODENAME": f"test{self.port}@localhost",
@@ -156,7 +135,6 @@ class RabbitServer(_BrokerServer):
         }
 
     def stop(self, sign: signal.Signals = signal.SIGTERM) -> None:
-        """End it, or kill it; the port mapper has a session of its own."""
         super().stop(sign)
         variables = {**os.environ, **self.command()[1]}
         subprocess.run(["epmd", "-kill"], env=variables, capture_output=True, check=False)

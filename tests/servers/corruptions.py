@@ -41,7 +41,6 @@ _PROSE = (
 
 
 def corrupted(kind: str, reply: dict[str, Any], draw: random.Random) -> str:
-    """Return the text of the reply after one corruption of this kind."""
     return KINDS[kind](json.loads(json.dumps(reply)), draw).replace(_FIRST, "")
 
 
@@ -50,7 +49,6 @@ def _text(tree: Any) -> str:
 
 
 def _changed(node: Any, change: Callable[[str, Any], Any], key: str = "") -> Any:
-    """Return the reply with every value changed by its key, inner ones first."""
     if isinstance(node, dict):
         node = {name: _changed(part, change, name) for name, part in node.items()}
     elif isinstance(node, list):
@@ -71,7 +69,6 @@ def _string(make: Callable[[str, str], Any]) -> Form:
 
 
 def _objects(change: Callable[[dict[str, Any]], Any]) -> Form:
-    """Return a form in which every element of a list is changed."""
 
     def rows(_key: str, part: Any) -> Any:
         if not isinstance(part, list):
@@ -99,7 +96,6 @@ def _keys(tree: Any, rename: Callable[[str], str]) -> Any:
 
 
 def _opposite(tree: Any) -> Any:
-    """Return a reply that fits the shape as well, and says the contrary of all of it."""
     return _changed(tree, _contrary)
 
 
@@ -129,7 +125,6 @@ def _in_place(change: Callable[[Any, random.Random], None]) -> Form:
 
 
 def _nodes(tree: Any) -> list[Any]:
-    """Return every object and list of a reply."""
     found: list[Any] = []
     waiting = [tree]
     while waiting:
@@ -149,14 +144,12 @@ def _places(tree: Any) -> list[Place]:
 
 
 def _lists(tree: Any) -> list[list[Any]]:
-    """Return lists of elements, and of chunks that support a claim alone."""
     parts = [node["partly"] for node in _nodes(tree) if isinstance(node, dict) and "partly" in node]
     lists = [node for node in _nodes(tree) if isinstance(node, list) and node]
     return [node for node in lists if not any(node is part for part in parts)]
 
 
 def _numbers(tree: Any) -> list[Place]:
-    """Return places of numbers that are within a range, ids and counts included."""
     return [
         (node, key)
         for node, key in _places(tree)
@@ -226,7 +219,6 @@ def _wrong_types(tree: Any, draw: random.Random) -> None:
 
 
 def _out_of_range(tree: Any, draw: random.Random) -> None:
-    """A number leaves its range, or comes between two steps; where none is, an id is unknown."""
     if not (numbers := _numbers(tree)):
         _renumber(tree, draw)
         return
@@ -241,7 +233,6 @@ def _nan(tree: Any, draw: random.Random) -> None:
 
 
 def _duplicate_key(tree: Any, draw: random.Random) -> None:
-    """A key stands twice, first with another content or last."""
     node = draw.choice([node for node in _nodes(tree) if isinstance(node, dict) and node])
     key = draw.choice(list(node))
     twin = (_FIRST + key, _opposite(node[key]))
@@ -251,7 +242,6 @@ def _duplicate_key(tree: Any, draw: random.Random) -> None:
 
 
 def _extra_item(tree: Any, draw: random.Random) -> None:
-    """An item stands there that was not asked for, in a group or as a group."""
     lists = [part for part in tree.values() if isinstance(part, list) and part]
     if not lists or draw.random() < 0.3:
         tree.update({"overall": _opposite(tree), "summary": 3})
@@ -277,7 +267,6 @@ def _second_json(tree: Any, draw: random.Random) -> str:
 
 
 def _begun(tree: Any, draw: random.Random) -> str:
-    """Return the beginning of the contrary reply, cut before a value as often as anywhere."""
     text = _text(_opposite(tree))
     places = [match.end() for match in re.finditer(r"[:,\[] ?", text)]
     return text[: draw.choice(places) if draw.random() < 0.7 else draw.randrange(len(text))]
@@ -307,7 +296,6 @@ def _overlapping(tree: Any, draw: random.Random) -> str:
 
 
 def _closed(tree: Any, draw: random.Random) -> str:
-    """The reply ends after an element, and is closed there."""
     text = _text(tree)
     text = text[: draw.choice([match.end() for match in re.finditer("}", text)] or [len(text)])]
     unclosed = ""
@@ -328,7 +316,6 @@ def _merged(tree: Any, draw: random.Random) -> str:
 
 
 def _stuttered(tree: Any, draw: random.Random) -> str:
-    """A piece with the beginning of an object arrives twice."""
     text = _text(tree)
     at = draw.choice([match.start() for match in re.finditer(r"\{", text)])
     return text[: at + 12] + text[at:]
@@ -368,7 +355,6 @@ def _without_options(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _verdict_turned(row: dict[str, Any]) -> dict[str, Any]:
-    """The verdict speaks against the chunks that the same element names."""
     if "chunks" not in row:
         return row
     return row | {"verdict": "contradicted" if row["chunks"] else "supported"}

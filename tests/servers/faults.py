@@ -55,14 +55,7 @@ HTTP_FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """When a fault shows.
-
-    Attributes:
-        kind: The fault.
-        calls: Numbers of the requests that it hits, counted from 1; None for any.
-        rate: Share of those that it hits, drawn by the request's number: the same every run.
-        retry_after: Header of a 429 or a 500, in seconds or as an HTTP date.
-    """
+    """When a fault shows."""
 
     kind: FaultKind
     calls: frozenset[int] | None = None
@@ -70,14 +63,12 @@ class Fault:
     retry_after: str | None = None
 
     def hits(self, call: int) -> bool:
-        """Whether the fault shows at this request."""
         if self.calls is not None and call not in self.calls:
             return False
         return random.Random(f"{self.kind}:{call}").random() < self.rate
 
 
 def spoiled(kind: FaultKind, reply: dict[str, Any]) -> str:
-    """Return the text of a reply with this fault."""
     text = json.dumps(reply, ensure_ascii=False)
     if kind in _TEXT_FAULTS:
         return _TEXT_FAULTS[kind](text)
@@ -108,7 +99,6 @@ _CORRUPTIONS: Mapping[FaultKind, str] = {
 
 
 def spoiled_vectors(kind: FaultKind, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of an embedding reply with this fault, where it means something for them."""
     first, rest = rows[0], rows[1:]
     changed: Mapping[FaultKind, list[dict[str, Any]]] = {
         FaultKind.EMPTY: [],

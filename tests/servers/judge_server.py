@@ -39,13 +39,7 @@ Script = Iterable[str] | Callable[[Mapping[str, Any]], str] | None
 
 @dataclass(slots=True)
 class Recorded:
-    """One request as it came.
-
-    Attributes:
-        number: Counted from 1, over all paths.
-        fault: The fault that it met, if any.
-        cached: Characters at the begin of its prompt that the prompt cache knew.
-    """
+    """One request as it came."""
 
     number: int
     path: str
@@ -58,7 +52,6 @@ class Recorded:
 
     @property
     def prompt_chars(self) -> int:
-        """Size of all messages, of which each is a text or a list of parts."""
         contents = [message["content"] for message in self.body.get("messages", ())]
         texts = [
             one if isinstance(one, str) else "".join(p["text"] for p in one) for one in contents
@@ -67,7 +60,6 @@ class Recorded:
 
     @property
     def format(self) -> str | None:
-        """Type of the response format, `tool`, or None for text."""
         if "tools" in self.body:
             return "tool"
         kind = self.body.get("response_format", {}).get("type")
@@ -83,25 +75,7 @@ class _PromptServer(uvicorn.Server):
 
 
 class JudgeServer:
-    """The server, in a thread of its own; a context manager.
-
-    Args:
-        latency: Seconds from a request's arrival to its reply, at least.
-        faults: The first that hits a request is shown.
-        replies: Chat replies by order, or made from the request; the truthful brain by default
-            and after the last.
-        json_schema: Whether the endpoint takes response formats by JSON Schema.
-        json_object: Whether it takes JSON mode.
-        tools: Whether it takes tools; then it replies by calling the first one.
-        temperature: Whether it takes a temperature.
-        api_key: The one key accepted; any if None.
-        models: The models it knows; any if None.
-        port: Port on loopback; a free one if 0.
-        slots: Requests worked on at once; no limit if None. A request that hangs takes none.
-        keep: Whether requests are recorded.
-        cache: The endpoint's prompt cache, or None.
-        completions: Changes each chat completion before it is sent, or None.
-    """
+    """The server, in a thread of its own; a context manager."""
 
     def __init__(
         self,
@@ -154,11 +128,9 @@ class JudgeServer:
 
     @property
     def url(self) -> str:
-        """Base URL for clients."""
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
 
     def calls(self, path: str = CHAT) -> list[Recorded]:
-        """The requests to one path, in the order of their arrival."""
         return [request for request in self.requests if request.path == path]
 
     def __enter__(self) -> Self:
@@ -176,7 +148,6 @@ class JudgeServer:
         self._socket.close()
 
     def run(self) -> None:
-        """Serve in this thread until told to stop."""
         self._server.run(sockets=[self._socket])
 
     def _app(self) -> Starlette:
@@ -262,7 +233,6 @@ class JudgeServer:
         )
 
     def _completion(self, recorded: Recorded) -> object:
-        """Return a chat completion; tokens are estimated at four characters each."""
         content = self._content(recorded)
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         if "tools" in recorded.body:
@@ -295,7 +265,6 @@ class JudgeServer:
 
 
 def _vectors(recorded: Recorded) -> Mapping[str, Any]:
-    """Return embeddings of the texts, last first: the order means nothing, the index does."""
     asked = recorded.body["input"]
     texts = [asked] if isinstance(asked, str) else asked
     rows = [
@@ -320,13 +289,11 @@ def _error(
     code: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return an error as OpenAI's own endpoint words it."""
     body = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
     return JSONResponse({"error": body}, status_code=status, headers=headers)
 
 
 def main() -> None:
-    """Serve on loopback until the process is ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0)

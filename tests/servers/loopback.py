@@ -13,6 +13,5 @@ class LoopbackServer(ThreadingHTTPServer):
     """HTTP server that says nothing of a client that is gone; other errors are printed."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the error, unless the connection broke."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

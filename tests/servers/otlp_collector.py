@@ -22,22 +22,7 @@ __all__ = ["OtlpCollector"]
 
 
 class OtlpCollector:
-    """Takes spans and metrics, or refuses them.
-
-    Args:
-        status: HTTP status of each answer.
-        only: The one path that is taken; others are answered with 404. None for all.
-
-    Attributes:
-        paths: Paths of the requests, in order.
-        span_names: Names of the spans, in order.
-        spans: Spans by name, as protobuf messages; of several with one name the last.
-        metrics: Names of the metrics.
-        log_records: Log records as protobuf messages, in order.
-        received: All spans as protobuf messages, in order.
-        services: Names of the services that sent spans.
-        url: Endpoint for HTTP, without a path.
-    """
+    """Takes spans and metrics, or refuses them."""
 
     def __init__(self, status: int = 200, only: str | None = None) -> None:
         self.paths: list[str] = []
@@ -76,11 +61,7 @@ class OtlpCollector:
             self._grpc.stop(None)
 
     def listen_to_grpc(self) -> str:
-        """Begin to take what comes by gRPC, the default of OpenTelemetry's distro.
-
-        Returns:
-            The endpoint.
-        """
+        """Begin to take what comes by gRPC, the default of OpenTelemetry's distro."""
         grpc = pytest.importorskip("grpc")
         self._grpc = grpc.server(ThreadPoolExecutor(4))
         for signal in ("trace", "metrics", "logs"):
@@ -97,7 +78,6 @@ class OtlpCollector:
         return b""
 
     def take(self, path: str, body: bytes) -> None:
-        """Add what a request holds."""
         self.paths.append(path)
         if path == "/v1/metrics":
             for measured in ExportMetricsServiceRequest.FromString(body).resource_metrics:

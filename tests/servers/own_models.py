@@ -76,18 +76,15 @@ _DEEDS: dict[str, Callable[[], None]] = {
 
 
 def load() -> Run[str, dict[str, Any]]:
-    """Return a model that does what each text says, and tells where it runs."""
     return _run
 
 
 def load_badly(deed: str) -> Run[str, dict[str, Any]]:
-    """Do what is said instead of loading anything."""
     _DEEDS[deed]()
     raise FileNotFoundError("secret path")
 
 
 def _end_once(deed: str) -> None:
-    """End the process by the named signal, unless the named file is there: then do nothing."""
     name, _, path = deed.partition(" once ")
     if path and not Path(path).exists():
         Path(path).touch()
@@ -140,7 +137,6 @@ class OwnEmbedder:
         )
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return vectors of which any two are similar."""
         for result in await self._model.run(texts):
             if isinstance(result, Exception):
                 raise result
@@ -148,5 +144,4 @@ class OwnEmbedder:
         return [[1.0, float(len(text))] for text in texts]
 
     async def aclose(self) -> None:
-        """End the model's process."""
         await self._model.aclose()

@@ -36,7 +36,6 @@ class Answer:
 
 
 def well(request: Request) -> Answer:
-    """Return the answer of the three platforms when all is well."""
     if request.path.startswith("/v1/span_annotations"):
         return Answer(body={"data": [{"id": "1"} for _ in request.body["data"]]})
     if request.path.startswith("/api/public/scores"):
@@ -47,11 +46,7 @@ def well(request: Request) -> Answer:
 
 
 class PlatformServer:
-    """Answers each request by a function and keeps all requests.
-
-    Args:
-        answer: Called with each request.
-    """
+    """Answers each request by a function and keeps all requests."""
 
     def __init__(self, answer: Callable[[Request], Answer]) -> None:
         self.requests: list[Request] = []

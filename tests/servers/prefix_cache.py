@@ -19,7 +19,6 @@ class PrefixCache:
         self._known: set[bytes] = set()
 
     def served(self, body: Mapping[str, Any]) -> int:
-        """Characters at the begin of the request's prompt that are known by now."""
         length = 0
         for end, key in self._blocks(body):
             if key not in self._known:
@@ -28,7 +27,6 @@ class PrefixCache:
         return length
 
     def replied(self, body: Mapping[str, Any]) -> None:
-        """Learn a prompt, as the reply to it begins."""
         self._known |= {key for _end, key in self._blocks(body)}
 
     @staticmethod

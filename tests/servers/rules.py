@@ -49,40 +49,33 @@ _OTHER = ("Is it true that {}?", "Who says that {}?", "Why is it that {}?")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences that ask nothing, without their stops."""
     parts = [part.strip() for part in _STOP.split(text)]
     return [part.rstrip(".!。！") for part in parts if part and part[-1] not in "?？؟"]
 
 
 def evasive(text: str) -> bool:
-    """Whether the text says that it does not know."""
     return any(phrase in _plain(text) for phrase in _EVASION)
 
 
 def indistinct(text: str) -> bool:
-    """Whether the text states nothing."""
     return evasive(text) or not sentences(text)
 
 
 def holds(text: str, part: str) -> bool:
-    """Whether the part stands in the text, whatever the case."""
     return _plain(part).rstrip(".。") in _plain(text)
 
 
 def share_held(text: str, *others: str) -> float:
-    """Share of the text's sentences that one of the others holds; 0 for none."""
     told = [] if evasive(text) else sentences(text)
     return sum(any(holds(o, one) for o in others) for one in told) / max(len(told), 1)
 
 
 def shared_words(wanted: str, text: str) -> float:
-    """Share of the longer words of `wanted`, or its pairs of characters, in the text."""
     words = _words(wanted)
     return len(words & _words(text)) / max(len(words), 1)
 
 
 def question_forms(text: str) -> tuple[str, str, str]:
-    """Three questions about a sentence, in the language of the text."""
     return next((forms for script, forms in _FORMS if script.search(text)), _OTHER)
 
 

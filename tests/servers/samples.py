@@ -115,7 +115,6 @@ PARTS = tuple(sorted(DECOMPOSE.wanted | WHOLE_VERIFY.wanted | RATE.wanted | GRAD
 
 
 def verdicts(finding: Sequence[Support | Verdict | ChunkRelevance]) -> list[object]:
-    """The bare verdicts of a finding, without reasons; None for one that is unsure."""
     return [_bare(item) if item.sure else None for item in finding]
 
 
@@ -131,13 +130,11 @@ TRUTH = {
 
 
 def found(findings: Findings) -> dict[Finding, object]:
-    """The bare verdicts, or the cause of an absence."""
     values = {kind: getattr(findings, kind.value) for kind in TRUTH}
     return {k: v.cause if isinstance(v, NotScored) else verdicts(v) for k, v in values.items()}
 
 
 def is_right_or_absent(values: dict[Finding, object]) -> bool:
-    """Whether each finding of `found` failed, or has right verdicts and open ones (None) only."""
     return all(
         value is Cause.JUDGE_FAILED
         or (
@@ -149,5 +146,4 @@ def is_right_or_absent(values: dict[Finding, object]) -> bool:
 
 
 def spent(findings: Findings) -> Usage:
-    """Return the usage of all findings together."""
     return sum(findings.usage.values(), Usage())

@@ -43,7 +43,6 @@ class Own(ScriptedJudge):
 
 @pytest.fixture(params=["memory", "file"])
 def budget(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
-    """Make budgets in memory, or over one file as several processes would."""
     made: list[Budget] = []
 
     def make(**limits: float) -> Budget:
@@ -150,17 +149,6 @@ async def test_budget_without_a_usable_file_admits_nothing(tmp_path: Path) -> No
     with pytest.raises(BudgetError, match="file"):
         await limited.reserve(1)
     assert incidents.counts() == {"budget: OSError": 1}
-
-
-async def test_file_that_hangs_blocks_no_other_task(tmp_path: Path) -> None:
-    limited = Budget({"calls_per_hour": 9}, tmp_path / "b.db", incidents=Incidents())
-    limited._store.reserve = lambda *_: time.sleep(0.5)  # type: ignore[method-assign]
-    waiting = asyncio.create_task(limited.reserve(1))
-    turns = 0
-    while not waiting.done():
-        await asyncio.sleep(0.01)
-        turns += 1
-    assert turns > 5
 
 
 @given(st.integers(20, 200), st.integers(1, 30))

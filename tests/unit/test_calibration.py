@@ -35,7 +35,6 @@ from tests.support.judge_task import JudgeTask
 def drawn(
     rng: random.Random, count: int, slope: float, shift: float
 ) -> tuple[list[float], list[bool]]:
-    """Probabilities of a judge that is too sure or leans to a side, and what is true."""
     odds = [rng.gauss(0, 2) for _ in range(count)]
     truths = [rng.random() < 1 / (1 + math.exp(-(slope * x + shift))) for x in odds]
     return [1 / (1 + math.exp(-x)) for x in odds], truths
@@ -78,7 +77,6 @@ def test_verdicts_by_other_folds_do_not_see_their_own_labels(
 
 
 def written(folder: Path, probabilities: list[float], truths: list[bool]) -> list[str]:
-    """A results file and a labels file, and the command over them."""
     results, labels = folder / "results.jsonl", folder / "labels.jsonl"
     lines, told = [], []
     for number, (probability, truth) in enumerate(zip(probabilities, truths, strict=True)):

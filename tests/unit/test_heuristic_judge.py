@@ -62,7 +62,6 @@ def support(claim: str, *chunks: str, question: str = "what?") -> Support:
 
 @st.composite
 def facts(draw: st.DrawFn) -> tuple[str, str, str, int]:
-    """Draw a form of sentence, two names and a value."""
     a, b = draw(st.lists(NAMES, min_size=2, max_size=2, unique=True))
     return draw(st.sampled_from(SENTENCES)), a, b, draw(NUMBERS)
 
@@ -71,118 +70,76 @@ def passage(sentence: str) -> str:
     return f"{FILLER} {sentence} {FILLER}"
 
 
-@given(facts())
-def test_support_of_a_quoted_sentence_is_supported(fact: tuple[str, str, str, int]) -> None:
-    form, a, b, n = fact
-    sentence = form.format(a=a, b=b, n=n)
-    verdict = support(sentence, FILLER, passage(sentence))
-    assert verdict.by_chunk == (False, True)
-    assert verdict.quote == sentence
-
-
-@given(
-    facts(),
-    st.sampled_from(
-        (
-            "{}, says the handbook.",
-            "The handbook says {}.",
-            "According to the handbook, {}.",
-            "{}, the handbook reports.",
-            "In spring {} but the harbor master retired.",
-            "{} and closes early on holidays.",
-        )
+FEE = "{a} does pay {b} a fee of {n} pounds."
+NO_FEE = FEE.replace("does", "does not")
+LONG = "The council of {a} %s the plan to build a %s bridge to {b} for {n} million euros."
+SUPPORTED, CONTRADICTED, NOT_STATED = map(ClaimVerdict, ("supported", "contradicted", "not_stated"))
+PAIRS = [
+    ("{sentence}", "{sentence}", SUPPORTED),
+    ("{sentence}", "{bare}, says the handbook.", SUPPORTED),
+    ("{sentence}", "The handbook says {bare}.", SUPPORTED),
+    ("{sentence}", "According to the handbook, {bare}.", SUPPORTED),
+    ("{sentence}", "{bare}, the handbook reports.", SUPPORTED),
+    ("{sentence}", "In spring {bare} but the harbor master retired.", SUPPORTED),
+    ("{sentence}", "{bare} and closes early on holidays.", SUPPORTED),
+    (LONG % ("rejected", "new"), LONG % ("rejected", "new wooden foot"), SUPPORTED),
+    (LONG % ("withdrew", "wooden"), LONG % ("withdrew", "wooden"), SUPPORTED),
+    (LONG % ("welcomed", "wooden"), LONG % ("rejected", "wooden"), None),
+    (LONG % ("postponed", "wooden"), LONG % ("praised", "wooden"), None),
+    ("{other_value}", "{sentence}", CONTRADICTED),
+    (NO_FEE, FEE, CONTRADICTED),
+    (FEE, NO_FEE, CONTRADICTED),
+    *(
+        (NO_FEE.replace("not", f"n{mark}ot"), FEE, CONTRADICTED)
+        for mark in "\u200b\u00ad\u2060\ufeff"
     ),
-)
-def test_support_by_an_attributed_or_longer_sentence_is_supported(
-    fact: tuple[str, str, str, int], form: str
-) -> None:
-    sentence, a, b, n = fact
-    claim = sentence.format(a=a, b=b, n=n)
-    assert support(claim, passage(form.format(claim.rstrip(".")))).supported
+    ("{other_name}", "{sentence}", NOT_STATED),
+    ("{exchanged}", "{sentence}", None),
+    ("{sentence}", "If the council agrees, {sentence}", None),
+    ("{sentence}", "It is a myth that {sentence}", None),
+    ("{sentence}", "Critics claim that {sentence}", None),
+    ("{sentence}", "{bare} unless it rains.", None),
+    ("{sentence}", "Only in leap years {sentence}", None),
+    ("{sentence}", "Until 1950 {sentence}", None),
+]
+"""Claim, what a chunk states, and the verdict; None: any but supported."""
 
 
-LONG = "The council of {a} {did} the plan to build a {new} bridge to {b} for {n} million euros."
-WORDS = ("rejected", "welcomed", "postponed", "praised", "withdrew")
-
-
-@given(facts(), st.lists(st.sampled_from(WORDS), min_size=2, max_size=2, unique=True))
-def test_support_of_a_long_claim_with_another_verb_is_never_supported(
-    fact: tuple[str, str, str, int], verbs: list[str]
-) -> None:
-    _, a, b, n = fact
-    said, stated = (LONG.format(a=a, b=b, n=n, did=verb, new="wooden") for verb in verbs)
-    assert not support(said, passage(stated)).supported
-    assert support(stated, passage(stated)).supported
-
-
-@given(facts())
-def test_support_of_a_long_claim_in_nearly_the_same_words_is_supported(
+@pytest.mark.parametrize(("claim", "stated", "verdict"), PAIRS)
+@settings(max_examples=25)
+@given(facts(), NAMES, NUMBERS)
+def test_support_of_a_drawn_claim_is_what_its_chunk_states(
+    claim: str,
+    stated: str,
+    verdict: ClaimVerdict | None,
     fact: tuple[str, str, str, int],
-) -> None:
-    _, a, b, n = fact
-    stated = LONG.format(a=a, b=b, n=n, did="rejected", new="new wooden foot")
-    said = LONG.format(a=a, b=b, n=n, did="rejected", new="new")
-    assert support(said, passage(stated)).supported
-
-
-@given(facts(), NUMBERS)
-def test_support_with_another_value_is_contradicted(
-    fact: tuple[str, str, str, int], other: int
+    name: str,
+    other: int,
 ) -> None:
     form, a, b, n = fact
-    assume(other != n)
-    verdict = support(form.format(a=a, b=b, n=other), passage(form.format(a=a, b=b, n=n)))
-    assert verdict.verdict is ClaimVerdict.CONTRADICTED
-    assert str(n) in verdict.reason
-    assert (verdict.probability or 0.0) <= 0.1
-
-
-@given(facts())
-def test_support_with_exchanged_names_is_never_supported(fact: tuple[str, str, str, int]) -> None:
-    form, a, b, n = fact
-    assert not support(form.format(a=b, b=a, n=n), passage(form.format(a=a, b=b, n=n))).supported
-
-
-@given(facts(), NAMES)
-def test_support_of_a_name_in_no_chunk_is_not_stated(
-    fact: tuple[str, str, str, int], name: str
-) -> None:
-    form, a, b, n = fact
-    assume(name not in (a, b))
-    verdict = support(form.format(a=a, b=name, n=n), passage(form.format(a=a, b=b, n=n)))
-    assert verdict.verdict is ClaimVerdict.NOT_STATED
-    assert name in verdict.reason
-
-
-@given(
-    facts(),
-    st.sampled_from(
-        (
-            "If the council agrees, {}",
-            "It is a myth that {}",
-            "Critics claim that {}",
-            "{} unless it rains.",
-            "Only in leap years {}",
-            "Until 1950 {}",
-        )
-    ),
-)
-def test_support_by_a_limited_sentence_is_never_supported(
-    fact: tuple[str, str, str, int], limited: str
-) -> None:
-    form, a, b, n = fact
+    assume(name not in (a, b) and other != n)
     sentence = form.format(a=a, b=b, n=n)
-    stated = limited.format(sentence.rstrip(".") if limited.startswith("{") else sentence)
-    assert not support(sentence, passage(stated)).supported
-
-
-@given(facts())
-def test_support_of_a_denied_sentence_is_contradicted(fact: tuple[str, str, str, int]) -> None:
-    _, a, b, n = fact
-    denied = f"{a} does not pay {b} a fee of {n} pounds."
-    stated = f"{a} does pay {b} a fee of {n} pounds."
-    for claim, chunk in ((denied, stated), (stated, denied)):
-        assert support(claim, passage(chunk)).verdict is ClaimVerdict.CONTRADICTED
+    words = {
+        "a": a,
+        "b": b,
+        "n": n,
+        "sentence": sentence,
+        "bare": sentence.rstrip("."),
+        "other_value": form.format(a=a, b=b, n=other),
+        "other_name": form.format(a=a, b=name, n=n),
+        "exchanged": form.format(a=b, b=a, n=n),
+    }
+    found = support(claim.format(**words), FILLER, passage(stated.format(**words)))
+    if verdict is None:
+        assert not found.supported
+    else:
+        assert found.verdict is verdict
+        assert found.by_chunk == (False, verdict is SUPPORTED)
+    if claim == "{other_value}":
+        assert str(n) in found.reason
+        assert (found.probability or 0.0) <= 0.1
+    if claim == "{other_name}":
+        assert name in found.reason
 
 
 @given(facts(), st.sampled_from(TAGS), NUMBERS)
@@ -201,19 +158,6 @@ def test_support_of_exchanged_times_is_never_supported(opens: int, closes: int) 
     assert support(chunk, passage(chunk)).supported
     exchanged = f"The museum opens at {closes}:00 and closes at {opens}:00."
     assert not support(exchanged, passage(chunk)).supported
-
-
-@given(facts(), st.sampled_from("\u200b\u00ad\u2060\ufeff"), st.integers(1, 2))
-def test_support_of_a_denial_with_invisible_characters_is_read(
-    fact: tuple[str, str, str, int], mark: str, at: int
-) -> None:
-    _, a, b, n = fact
-    word = "not"[:at] + mark + "not"[at:]
-    verdict = support(
-        f"{a} does {word} pay {b} a fee of {n} pounds.",
-        f"{a} does pay {b} a fee of {n} pounds.",
-    )
-    assert verdict.verdict is ClaimVerdict.CONTRADICTED
 
 
 @pytest.mark.parametrize(

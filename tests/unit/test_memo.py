@@ -51,7 +51,6 @@ class CountingChat:
         return Completion(f"reply {number}", USED)
 
     async def asked(self, calls: int) -> None:
-        """Waits until so many calls have begun."""
         while len(self.prompts) < calls:
             await asyncio.sleep(0)
 

@@ -30,7 +30,6 @@ WITH_CONTEXTS = sorted(kind for kind, spec in SPECS.items() if Field.CONTEXTS in
 
 
 def prompts_of(kind: Finding, task: JudgeTask = FULL) -> list[Prompt]:
-    """The prompts for all items of one finding: of a grade, one for each template."""
     ask = replace(task, wanted=frozenset({kind})).ask()
     is_grade = SPECS[kind].unit is Unit.TEMPLATE
     parts = [{kind: (one,)} for one in TEMPLATES] if is_grade else [ask.items()]

@@ -40,7 +40,6 @@ def changed(name: str, position: int, **values: Any) -> dict[str, Any]:
 
 
 def grouped(ask: Ask, kind: Finding, group: object) -> Reading:
-    """Read the truth about all groups but one."""
     return read(ask, {**truth(ask), kind.value: group})
 
 
