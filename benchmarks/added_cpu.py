@@ -2,41 +2,37 @@
 
 Variants take turns, request by request, in random order, and every figure is the median of the
 differences to the plain request of the same round: what else runs on the machine adds to both.
+
+- CPU: of all threads of the process, after the background threads have finished their part (the
+  one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
+- its thread: CPU of the thread that made the request,
+- wall: of the request as its caller sees it.
+
+A table at the end puts the CPU of each beside the gates: how much a request may add that is
+sampled out.
 """
 
 from __future__ import annotations
 
+import importlib
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import Sample, Score
+from benchmarks.table import parser_of, written
+from rag_eval_hooks import Metric, RagEval, Sample, Score
 from rag_eval_hooks.testing import Findings
-
-__all__ = [
-    "CALL_GATE",
-    "EVALUATED",
-    "OPENINFERENCE",
-    "PLAIN",
-    "SAMPLED_OUT",
-    "STREAM_GATE",
-    "Cost",
-    "Row",
-    "Tracing",
-    "Variant",
-    "constant",
-    "flat",
-    "measure",
-    "summary",
-]
 
 PLAIN = "none"
 SAMPLED_OUT = "ours, sampled out"
@@ -56,59 +52,26 @@ class Tracing:
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
 
 
-def constant(_sample: Sample, _findings: Findings) -> Score:
-    """Return a constant score, so that only the way to it is measured."""
-    return Score(value=1.0, normalised=1.0)
-
-
 @dataclass
 class Variant:
-    """One way of watching.
+    """One way of watching."""
 
-    Attributes:
-        callbacks: What the request is given.
-        switch: Entered around each request, outside the measured time.
-        settle: Called after each request, inside the measured CPU of the process.
-        clear: Called after each request, outside the measured time.
-    """
-
-    callbacks: list[Any] = field(default_factory=list)
-    switch: Callable[[], AbstractContextManager[None]] = nullcontext
-    settle: Callable[[], object] = bool
-    clear: Callable[[], object] = bool
+    callbacks: list[Any] = field(default_factory=list)  # what the request is given
+    switch: Callable[[], AbstractContextManager[None]] = nullcontext  # entered, not measured
+    settle: Callable[[], object] = bool  # called after each request, measured
+    clear: Callable[[], object] = bool  # called after each request, not measured
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Milliseconds of one request, or the median of what a variant adds to it.
-
-    Attributes:
-        process: CPU of all threads, until the background has done its part.
-        thread: CPU of the thread that the request was made in.
-        wall: As its caller sees it.
-    """
+class Cost(NamedTuple):
+    """Milliseconds of one request, or the median of what a variant adds to it."""
 
     process: float
     thread: float
     wall: float
 
-    def __sub__(self, other: Cost) -> Cost:
-        """Return the difference of two costs."""
-        return Cost(
-            self.process - other.process, self.thread - other.thread, self.wall - other.wall
-        )
 
-
-@dataclass(frozen=True)
-class Row:
-    """Measurements of one request.
-
-    Attributes:
-        title: The shape, and how it is called.
-        gate: What share a request that is sampled out may add.
-        plain: The request unwatched.
-        added: By each other variant.
-    """
+class Row(NamedTuple):
+    """Measurements of one request."""
 
     title: str
     gate: float
@@ -116,8 +79,59 @@ class Row:
     added: dict[str, Cost]
 
     def share(self, variant: str) -> float | None:
-        """Added CPU of the process as a share of the plain request's; None if not measured."""
+        """Return the added CPU as a share of the plain request's, or None if not measured."""
         return self.added[variant].process / self.plain.process if variant in self.added else None
+
+
+def ours(
+    sample_rate: float,
+    callbacks: Callable[[RagEval], list[Any]] = lambda _: [],
+    enable: Callable[[RagEval], Any] | None = None,
+) -> Variant:
+    """Return a variant of ours, by callbacks or by what is enabled around each request."""
+
+    def constant(_sample: Sample, _findings: Findings) -> Score:
+        return Score(value=1.0, normalised=1.0)
+
+    tracing = Tracing()
+    evals = RagEval(
+        metrics=[Metric(id="bench.constant", score=constant, needs=frozenset())],
+        judge="local",
+        sample_rate=sample_rate,
+        tracer_provider=tracing.provider,
+    )
+
+    @contextmanager
+    def switch() -> Iterator[None]:
+        registration = enable(evals) if enable else None
+        yield
+        if registration is not None:
+            registration.disable()
+
+    return Variant(callbacks(evals), switch, evals.flush, tracing.exporter.clear)
+
+
+def openinference(framework: str, tracing: Tracing) -> Variant:
+    """Return OpenInference's instrumentor, switched on for one request at a time."""
+    module = importlib.import_module(f"openinference.instrumentation.{framework}")
+    names = {"langchain": "LangChainInstrumentor", "llama_index": "LlamaIndexInstrumentor"}
+    instrumentor = getattr(module, names[framework])()
+
+    @contextmanager
+    def switch() -> Iterator[None]:
+        instrumentor.instrument(tracer_provider=tracing.provider)
+        yield
+        instrumentor.uninstrument()
+
+    return Variant(switch=switch, clear=tracing.exporter.clear)
+
+
+def with_openinference(variants: dict[str, Variant], framework: str) -> dict[str, Variant]:
+    """Return the variants and OpenInference's, where it is installed."""
+    try:
+        return {**variants, OPENINFERENCE: openinference(framework, Tracing())}
+    except ImportError:
+        return variants
 
 
 def measure(
@@ -129,16 +143,7 @@ def measure(
     rounds: int,
     warm_up: int = 20,
 ) -> Row:
-    """Measure the cost of every variant for a request.
-
-    Args:
-        title: The shape, and how it is called.
-        request: Makes it with some callbacks.
-        variants: By name; one is `PLAIN`.
-        gate: What share a request that is sampled out may add.
-        rounds: Of one request a variant.
-        warm_up: Rounds before.
-    """
+    """Measure the cost of every variant, one of them `PLAIN`, for a request with callbacks."""
     costs: dict[str, list[Cost]] = {name: [] for name in variants}
     for number in range(rounds + warm_up):
         for name in random.sample(list(variants), len(variants)):
@@ -147,7 +152,7 @@ def measure(
                 costs[name].append(cost)
     plain = costs.pop(PLAIN)
     added = {
-        name: _median([cost - base for cost, base in zip(rows, plain, strict=True)])
+        name: _median([_difference(*pair) for pair in zip(rows, plain, strict=True)])
         for name, rows in costs.items()
     }
     return Row(title, gate, _median(plain), added)
@@ -165,41 +170,45 @@ def _once(request: Callable[[list[Any]], None], variant: Variant) -> Cost:
     return Cost(process * 1e3, thread * 1e3, wall * 1e3)
 
 
+def _difference(cost: Cost, base: Cost) -> Cost:
+    return Cost(*(one - other for one, other in zip(cost, base, strict=True)))
+
+
 def _median(costs: Sequence[Cost]) -> Cost:
-    return Cost(
-        statistics.median(cost.process for cost in costs),
-        statistics.median(cost.thread for cost in costs),
-        statistics.median(cost.wall for cost in costs),
-    )
+    return Cost(*map(statistics.median, zip(*costs, strict=True)))
 
 
-def flat(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Return what every variant adds to every request, in milliseconds."""
-    return [
+def overhead_parser(description: str | None) -> ArgumentParser:
+    """Return a parser with the options of both benchmarks, and keep warnings quiet.
+
+    OpenInference meets a deprecation in langchain-core once per span; printing it costs more than
+    its own work.
+    """
+    warnings.simplefilter("ignore")
+    parser = parser_of(description)
+    parser.add_argument("--rounds", type=int, default=200)
+    return parser
+
+
+def report(rows: Sequence[Row], file: Path | None) -> None:
+    """Print what every variant adds to every request in milliseconds, then the gates."""
+    flat: list[dict[str, object]] = [
         {"request": row.title, "plain": row.plain.process, "variant": name}
         | {"CPU": cost.process, "its thread": cost.thread, "wall": cost.wall}
-        | {"of plain": cost.process / row.plain.process}
+        | {"of plain": row.share(name)}
         for row in rows
         for name, cost in row.added.items()
     ]
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Return the shares of all requests in one table, with the gates."""
+    written(flat, file)
+    print(
+        "\nAdded CPU of the process as a share of the plain request's. The gate is for those that"
+    )
+    print("are sampled out; medians of few rounds, or on a busy machine, scatter around it.")
     names = (SAMPLED_OUT, EVALUATED, OPENINFERENCE)
-    head = "".join(f"{name:>20}" for name in names)
-    lines = [
-        "\nAdded CPU of the process as a share of the plain request's. The gate is for those that",
-        "are sampled out; medians of few rounds, or on a busy machine, scatter around it.",
-        f"{'request':<22}{'plain':>10}{head}{'gate':>16}",
+    gates: list[dict[str, object]] = [
+        {"request": row.title, "plain ms": row.plain.process}
+        | {name: row.share(name) for name in names}
+        | {"gate": row.gate, "": "met" if (row.share(SAMPLED_OUT) or 0) <= row.gate else "missed"}
+        for row in rows
     ]
-    for row in rows:
-        shares = "".join(f"{_written(row.share(name)):>20}" for name in names)
-        met = (row.share(SAMPLED_OUT) or 0.0) <= row.gate
-        verdict = f"{row.gate:.2f} {'met' if met else 'missed'}"
-        lines.append(f"{row.title:<22}{row.plain.process:>7.2f} ms{shares}{verdict:>16}")
-    return "\n".join(lines)
-
-
-def _written(share: float | None) -> str:
-    return "-" if share is None else f"{share:.2f}"
+    written(gates, None)

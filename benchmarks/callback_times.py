@@ -1,6 +1,6 @@
-"""Longest callback of the LangChain handler by payload, and the cost of a sampled-out request.
+"""CPU of single steps: callbacks by payload, a sampled-out request, and building a sample.
 
-    python benchmarks/callback_times.py
+    python -m benchmarks.callback_times
 
 CPU time of the thread that calls, not wall time.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.documents import Document
@@ -18,6 +18,8 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import Interaction, Recorder, RunKind, assemble
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 EVENTS = (
@@ -28,6 +30,8 @@ DICE = random.Random(3)
 WORDS = [f"word{number}" for number in range(4000)]
 MODEL = FakeListChatModel(responses=["It leaves at 07:40 from the north quay."])
 REQUESTS = 300
+SHAPES = ((1, 5, 60), (20, 10, 300), (20, 50, 12))
+"""Tool calls of an agent, documents of each, words of each document."""
 
 
 def passage(words: int) -> str:
@@ -41,7 +45,7 @@ class Lazy(Mapping[str, str]):
     def __getitem__(self, key: str) -> str:
         return passage(200)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter([f"key {number}" for number in range(200)])
 
     def __len__(self) -> int:
@@ -70,26 +74,30 @@ PAYLOADS: dict[str, Callable[[], Any]] = {
 }
 
 
-Spend = Callable[[str, float], None]
-
-
-def watch(handler: RagEvalCallbackHandler, spend: Spend) -> None:
-    """Report the milliseconds of each event of a handler."""
+def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, str]]:
+    """Return milliseconds and event of each callback of requests that are sampled out."""
+    times: list[tuple[float, str]] = []
+    evals = RagEval(sample_rate=0.0, sinks=[], **settings)
+    handler = RagEvalCallbackHandler(evals)
 
     def measured(name: str, call: Callable[..., None]) -> Callable[..., None]:
         def handle(*args: Any, **event: Any) -> None:
             start = time.thread_time_ns()
             call(*args, **event)
-            spend(name, (time.thread_time_ns() - start) / 1e6)
+            times.append(((time.thread_time_ns() - start) / 1e6, name))
 
         return handle
 
     for name in EVENTS:
         setattr(handler, name, measured(name, getattr(handler, name)))
+    for number in range(requests):
+        chain.invoke(f"question {number}?", {"callbacks": [handler]})
+    evals.shutdown()
+    return times
 
 
-def print_longest() -> None:
-    """Print the longest callback for each payload."""
+def print_callbacks() -> None:
+    """Print the longest callback for each payload, and the cost of a sampled-out request."""
     for title, make in PAYLOADS.items():
         payload = make()
 
@@ -100,33 +108,51 @@ def print_longest() -> None:
             return MODEL.invoke("question")
 
         chain = RunnableLambda[Any, Any](find) | RunnablePassthrough() | answer
-        evals = RagEval(sample_rate=0.0, sinks=[])
-        handler = RagEvalCallbackHandler(evals)
-        times: list[tuple[float, str]] = []
-        watch(handler, lambda name, spent, times=times: times.append((spent, name)))  # type: ignore[misc]
-        for number in range(3):
-            chain.invoke(f"question {number}?", {"callbacks": [handler]})
-        longest, event = max(times)
+        longest, event = max(callbacks(chain, 3))
         print(f"{title:24} {longest:7.2f} ms  {event}")
-        evals.shutdown()
-
-
-def print_left_out() -> None:
-    """Print what a request costs that is sampled out, by where that is decided."""
     for spans, where in (("auto", "end"), ("sampled", "start")):
-        settings: Any = {"spans": spans}
-        evals = RagEval(sample_rate=0.0, sinks=[], **settings)
-        handler = RagEvalCallbackHandler(evals)
-        times: list[float] = []
-        watch(handler, lambda _, spent, times=times: times.append(spent))  # type: ignore[misc]
-        chain = RunnablePassthrough[Any]() | RunnablePassthrough() | MODEL
-        for number in range(REQUESTS):
-            chain.invoke(f"question {number}?", {"callbacks": [handler]})
-        cost = sum(times) / REQUESTS * 1e3
+        plain: Any = RunnablePassthrough[Any]() | RunnablePassthrough() | MODEL
+        times = callbacks(plain, REQUESTS, spans=spans)
+        cost = sum(spent for spent, _ in times) / REQUESTS * 1e3
         print(f"sampled out at the {where} of a request of 4 runs: {cost:.0f} us")
-        evals.shutdown()
+
+
+def agent_request(calls: int, documents: int, words: int) -> Interaction:
+    """Return the ended request of an agent that is shown all documents so far at each call."""
+    ended: list[Interaction] = []
+    recorder = Recorder(ended.append, ttl=60, max_open=9)
+    root: Any = recorder.start("root", None, RunKind.CHAIN, "agent")
+    prompt = ["Which word comes first?"]
+    root.query = prompt[0]
+    for call in range(calls):
+        tool: Any = recorder.start(f"tool {call}", "root", RunKind.TOOL, "search")
+        model: Any = recorder.start(f"model {call}", "root", RunKind.MODEL, "model")
+        texts = [passage(words) for _ in range(documents)]
+        recorder.documents(tool, [Context(text=text, id=text[:9]) for text in texts])
+        recorder.end(tool)
+        prompt.append("\n".join(texts))
+        model.prompt = tuple(prompt)
+        root.text = model.text = f"The first word of call {call} is {texts[0][:8]}."
+        recorder.end(model)
+    recorder.end(root)
+    return ended[0]
+
+
+def print_sample_building() -> None:
+    """Print the best of five times by shape."""
+    for shape in SHAPES:
+        interaction = agent_request(*shape)
+        times = []
+        for _ in range(5):
+            start = time.thread_time()
+            assemble(
+                interaction, trace_id=None, span_id=None, max_contexts=50, max_text_chars=20_000
+            )
+            times.append(time.thread_time() - start)
+        calls, documents, words = shape
+        print(f"{calls} calls x {documents} documents of {words} words: {1000 * min(times):.1f} ms")
 
 
 if __name__ == "__main__":
-    print_longest()
-    print_left_out()
+    print_callbacks()
+    print_sample_building()

@@ -1,20 +1,9 @@
-"""CPU and time that a callback handler adds to one request of a RAG pipeline.
+"""CPU and time that a callback handler adds to one request of LangChain; see `added_cpu`.
 
-Five variants of the same pipeline take turns, request by request: no handler, a handler that does
-nothing, ours with the request sampled out, ours with the request evaluated, and OpenInference's
-instrumentor. Each retrieves five contexts of 1 kB and answers, with spans to an in-memory
-exporter: a chain that rewrites the question first, an agent with a retriever tool, and a graph of
-nodes to retrieve, grade and generate. The figures are medians of the differences to the plain
-request of the same round:
-
-- CPU: of all threads of the process, after the background threads have finished their part (the
-  one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
-- on its thread: CPU of the thread that made the request (the chain runs its parallel steps in
-  other threads when it is invoked, so this is compared with nothing),
-- wall: of the request as its caller sees it.
-
-A table at the end puts the CPU of each beside the gates: how much a request may add that is
-sampled out.
+Five variants of the same pipeline take turns: no handler, a handler that does nothing, ours with
+the request sampled out, ours with the request evaluated, and OpenInference's instrumentor. Each
+retrieves five contexts of 1 kB and answers: a chain that rewrites the question first, an agent with
+a retriever tool, and a graph of nodes to retrieve, grade and generate.
 
     python -m benchmarks.handler_overhead [--rounds 200] [--shape NAME] [--json FILE]
 """
@@ -24,12 +13,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
@@ -54,26 +39,18 @@ from langchain_core.tools import create_retriever_tool
 from benchmarks.added_cpu import (
     CALL_GATE,
     EVALUATED,
-    OPENINFERENCE,
     PLAIN,
     SAMPLED_OUT,
     STREAM_GATE,
-    Row,
-    Tracing,
     Variant,
-    constant,
-    flat,
     measure,
-    summary,
+    ours,
+    overhead_parser,
+    report,
+    with_openinference,
 )
-from benchmarks.table import parser_of, written
-from rag_eval_hooks import Metric, RagEval
+from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-
-try:
-    from openinference.instrumentation.langchain import LangChainInstrumentor
-except ImportError:  # the comparison is left out
-    LangChainInstrumentor = None
 
 QUESTION = "When does the ferry leave?"
 SENTENCE = "The ferry leaves the quay at twenty to eight on every working day of the year. "
@@ -205,14 +182,8 @@ def build_graph() -> Any:
     return graph.compile()
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A pipeline.
-
-    Attributes:
-        build: Makes it.
-        inputs: What it is asked.
-    """
+class Shape(NamedTuple):
+    """A pipeline and what it is asked."""
 
     build: Callable[[], Any]
     inputs: Any
@@ -225,31 +196,9 @@ SHAPES = {
 }
 
 
-def ours(sample_rate: float) -> Variant:
-    """Return our handler, with every request sampled out or every request evaluated."""
-    tracing = Tracing()
-    evals = RagEval(
-        metrics=[Metric(id="bench.constant", score=constant, needs=frozenset())],
-        judge="local",
-        sample_rate=sample_rate,
-        tracer_provider=tracing.provider,
-    )
-    return Variant(
-        [RagEvalCallbackHandler(evals)], settle=evals.flush, clear=tracing.exporter.clear
-    )
-
-
-def openinference(instrumentor: Any) -> Variant:
-    """Return OpenInference's instrumentor, switched on for one request at a time."""
-    tracing = Tracing()
-
-    @contextmanager
-    def switch() -> Iterator[None]:
-        instrumentor.instrument(tracer_provider=tracing.provider)
-        yield
-        instrumentor.uninstrument()
-
-    return Variant(switch=switch, clear=tracing.exporter.clear)
+def handler(evals: RagEval) -> list[Any]:
+    """Return our callbacks."""
+    return [RagEvalCallbackHandler(evals)]
 
 
 def invoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
@@ -281,44 +230,26 @@ WAYS = (
 )
 
 
-def measured(
-    shapes: Mapping[str, Shape], variants: dict[str, Variant], rounds: int
-) -> Iterator[Row]:
+def main() -> None:
     """Measure each shape in three ways of calling it."""
-    for name, shape in shapes.items():
-        chain = shape.build()
-        for title, way, gate in WAYS:
-            request = functools.partial(way, chain, shape.inputs)
-            yield measure(f"{name}, {title}", request, variants, gate=gate, rounds=rounds)
-
-
-def compare_handlers(shapes: Mapping[str, Shape], rounds: int, file: Path | None) -> None:
-    """Print the cost of each variant for each request, then the gates."""
+    parser = overhead_parser(__doc__)
+    parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
+    options = parser.parse_args()
     variants = {
         PLAIN: Variant(),
         "empty handler": Variant([Empty()]),
-        SAMPLED_OUT: ours(0.0),
-        EVALUATED: ours(1.0),
+        SAMPLED_OUT: ours(0.0, handler),
+        EVALUATED: ours(1.0, handler),
     }
-    if LangChainInstrumentor is not None:
-        variants[OPENINFERENCE] = openinference(LangChainInstrumentor())
-    rows = list(measured(shapes, variants, rounds))
-    written(flat(rows), file)
-    print(summary(rows))
-
-
-def main() -> None:
-    """Compare handlers."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
-    options = parser.parse_args()
-    # OpenInference meets a deprecation in langchain-core once per span; printing it costs more
-    # than its own work.
-    warnings.simplefilter("ignore")
-    all_shapes = options.shape == "all"
-    shapes = SHAPES if all_shapes else {options.shape: SHAPES[options.shape]}
-    compare_handlers(shapes, options.rounds, options.json)
+    variants = with_openinference(variants, "langchain")
+    rows = []
+    for name in SHAPES if options.shape == "all" else (options.shape,):
+        chain = SHAPES[name].build()
+        for title, way, gate in WAYS:
+            request = functools.partial(way, chain, SHAPES[name].inputs)
+            title = f"{name}, {title}"
+            rows.append(measure(title, request, variants, gate=gate, rounds=options.rounds))
+    report(rows, options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CPU that a peer's handler adds to a request, .
+"""CPU that a peer's handler adds to a request.
 
 Runs within the environment of the peer, with our own source beside it: plain requests, ours and
 the peer's take turns in one process.
@@ -15,16 +15,24 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from opentelemetry import metrics
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter
 
-from benchmarks.added_cpu import EVALUATED, PLAIN, SAMPLED_OUT, Tracing, Variant, measure
-from benchmarks.handler_overhead import QUESTION, build_chain, invoke, ours
+from benchmarks.added_cpu import (
+    EVALUATED,
+    PLAIN,
+    SAMPLED_OUT,
+    Tracing,
+    Variant,
+    measure,
+    openinference,
+    ours,
+)
+from benchmarks.handler_overhead import QUESTION, build_chain, handler, invoke
 
 DEAD = "http://127.0.0.1:9"
 """Nothing listens there."""
@@ -70,20 +78,8 @@ def deepeval_variant() -> Variant:
     return Variant([handler], clear=clear)
 
 
-def instrumentor() -> Any:
-    """Return OpenInference's."""
-    module = importlib.import_module("openinference.instrumentation.langchain")
-    return module.LangChainInstrumentor()
-
-
 def variant(peer: str, tracing: Tracing) -> Variant:
     """Return a peer's way of watching, which exports to memory; it must leave spans."""
-
-    @contextmanager
-    def switch() -> Iterator[None]:
-        instrumentor().instrument(tracer_provider=tracing.provider)
-        yield
-        instrumentor().uninstrument()
 
     def clear() -> None:
         if not tracing.exporter.get_finished_spans():
@@ -93,12 +89,12 @@ def variant(peer: str, tracing: Tracing) -> Variant:
     if peer == "deepeval":
         return deepeval_variant()
     if peer == "openinference":
-        return Variant(switch=switch, clear=clear)
+        return replace(openinference("langchain", tracing), clear=clear)
     if peer == "traceloop":
         return Variant([traceloop_handler(tracing.provider)], clear=clear)
-    handler = langfuse_handler(tracing.provider, tracing.exporter)
+    callback = langfuse_handler(tracing.provider, tracing.exporter)
     client = importlib.import_module("langfuse").get_client(public_key="pk-bench")
-    return Variant([handler], settle=client.flush, clear=clear)
+    return Variant([callback], settle=client.flush, clear=clear)
 
 
 def compared(peer: str, rounds: int) -> dict[str, Any]:
@@ -111,8 +107,8 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
 
     variants = {
         PLAIN: Variant(clear=unseen),
-        SAMPLED_OUT: ours(0.0),
-        EVALUATED: ours(1.0),
+        SAMPLED_OUT: ours(0.0, handler),
+        EVALUATED: ours(1.0, handler),
         peer: variant(peer, tracing),
     }
     request = functools.partial(invoke, build_chain(), QUESTION)
