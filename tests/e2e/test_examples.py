@@ -19,7 +19,7 @@ from tests.support.command_line import run_command
 from tests.support.fleet import WorkerProcess
 from tests.support.scripts import run_script
 from tests.viewers.genai_tab import headline, problems
-from tests.viewers.jaeger import JaegerSpan, jaeger_spans, values, warnings_of
+from tests.viewers.jaeger import JaegerSpan, jaeger_spans, warnings_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXPECTED = {
@@ -75,10 +75,10 @@ def test_example(script: Path, tmp_path: Path) -> None:
     assert traces
     for trace in traces:
         assert warnings_of(trace) == []
-        assert [text for span in trace for text in problems(span.operation, values(span))] == []
+        assert [text for span in trace for text in problems(span.operation, span.tags)] == []
         (root,) = [span for span in trace if span.parent is None]
-        assert {"gen_ai.input.messages", "gen_ai.output.messages"} <= values(root).keys()
-        assert {"name", "score.value", "explanation"} <= headline(values(root)).keys()
+        assert {"gen_ai.input.messages", "gen_ai.output.messages"} <= root.tags.keys()
+        assert {"name", "score.value", "explanation"} <= headline(root.tags).keys()
 
 
 def test_a_judge_of_ones_own_is_asked(tmp_path: Path) -> None:

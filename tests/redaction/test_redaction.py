@@ -220,22 +220,6 @@ def test_a_pattern_that_runs_away_is_stopped() -> None:
         session.text("question", "a" * 200 + "!")
 
 
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
-        ({"redact": "emails"}, "redact"),
-        ({"redact": ["email", "names"]}, "redact"),
-        ({"redact": 5}, "redact"),
-        ({"redact_regions": ["Germany"]}, "redact_regions"),
-    ],
-)
-def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:
-    """A wrong setting is refused at start-up by its name."""
-    with pytest.raises(ConfigError) as caught:
-        RagEvalConfig(**settings)
-    assert caught.value.field == field
-
-
 @pytest.mark.parametrize("asked", ["nope", 5, Redactor, lambda a, b, c: a])
 def test_arguments_are_checked(asked: Any) -> None:
     with pytest.raises(ConfigError):
@@ -246,15 +230,6 @@ def test_arguments_are_checked(asked: Any) -> None:
 def test_patterns_are_checked(patterns: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         Patterns(patterns)
-
-
-def test_names_may_be_given_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names come from a variable too, separated by commas."""
-    monkeypatch.setenv("RAG_EVAL_REDACT", "email, ip")
-    config = RagEvalConfig()
-    text = choose_redactor(config, None).session().text("question", f"{MAIL} 10.0.0.1")
-    assert text == "<EMAIL_1> <IP_1>"
-    assert not choose_redactor(config, "none").rules[1:]
 
 
 def test_metadata_without_end_is_refused() -> None:

@@ -6,54 +6,13 @@ import ast
 import inspect
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import rag_eval_hooks
-from rag_eval_hooks import (
-    Cause,
-    Context,
-    NotScored,
-    Outcomes,
-    RagEval,
-    RagEvalConfig,
-    Sample,
-    Score,
-    Stats,
-)
+from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.config.keywords import ArgumentKeywords, SettingKeywords
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 
 WITH_AN_EXTRA = ("OpenAIEmbedder", "OpenAIJudge", "Patterns", "RagEvalSpanProcessor")
-
-
-def collect(sample: Sample, outcomes: Outcomes) -> None:
-    """A sink as a user writes it."""
-    for name, outcome in outcomes.items():
-        told: float | Cause = outcome.value if isinstance(outcome, Score) else outcome.cause
-        assert name
-        assert told is not None
-
-
-def test_an_application_types_without_ignores() -> None:
-    """Everything a user touches has the type that the documents promise."""
-    judge = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
-    sink = MemorySink()
-    evals: RagEval = RagEval(
-        metrics=["ragas.faithfulness"],
-        judge=judge,
-        sample_rate=1.0,
-        sinks=[sink, collect],
-        config=RagEvalConfig(queue_size=10),
-    )
-    sample = Sample(question="q", contexts=(Context(text="c"),), answer="a")
-    accepted: bool = evals.offer(sample)
-    idle: bool = evals.flush(5.0)
-    outcomes: Mapping[str, Score | NotScored] = evals.evaluate(sample)
-    stats: Stats = evals.stats()
-    assert (accepted, idle, stats.scored, len(sink.results)) == (True, True, 1, 1)
-    assert isinstance(outcomes["ragas.faithfulness"], Score)
-    evals.shutdown()
 
 
 def test_every_public_name_is_typed() -> None:
