@@ -7,59 +7,34 @@ import uuid
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from opentelemetry.context import get_current
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.lcel import plain
+from tests.matrix.langchain.trouble import Failing
+from tests.support.otel import Spans
 from tests.support.variation import Variation, seeds
 
 MANY = 60
 
 
-class Retriever(BaseRetriever):
-    """Finds one passage, or raises."""
-
-    told: str
-
-    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
-        if "broken" in query:
-            raise LookupError(query)
-        return [Document(self.told)]
-
-
-def pipeline(drawn: Variation) -> Any:
-    told = drawn.passage()
-    retriever, model = Retriever(told=told), FakeListChatModel(responses=[told])
-
-    def ask(asked: dict[str, str]) -> str:
-        return asked["question"]
-
-    def write(found: list[Document]) -> str:
-        return "\n".join(one.page_content for one in found)
-
-    return RunnableLambda(ask) | retriever | write | model
-
-
 class World:
-    """A provider that keeps spans, and an evaluator."""
+    """A provider that keeps spans, and an evaluator that a chain is captured by."""
 
     def __init__(self, **settings: Any) -> None:
-        self.spans = InMemorySpanExporter()
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.evals = RagEval(sinks=[], tracer_provider=provider, **settings)
+        self.spans = Spans()
+        self.evals = RagEval(sinks=[], tracer_provider=self.spans.provider, **settings)
         self.handler = RagEvalCallbackHandler(self.evals)
 
-    def ask(self, chain: Any, question: str, **config: Any) -> None:
-        chain.invoke({"question": question}, {"callbacks": [self.handler], **config})
+    def ask(self, question: str, **config: Any) -> None:
+        told: Any = {"callbacks": [self.handler], **config}
+        plain().invoke(question, told)
+
+    def roots(self) -> int:
+        return sum(span.parent is None for span in self.spans.all())
 
     def stats(self) -> Any:
         assert self.evals.flush(60)
@@ -73,21 +48,19 @@ class World:
 def test_requests_sampled_out_at_start_are_counted_and_write_no_span(seed: int, spans: str) -> None:
     drawn = Variation(seed)
     world = World(sample_rate=random.Random(seed).choice([0.0, 0.2, 0.5]), spans=spans)
-    chain = pipeline(drawn)
     for number in range(MANY):
-        world.ask(chain, f"{drawn.question()} {number}")
+        world.ask(f"{drawn.question()} {number}")
     stats = world.stats()
     assert stats.offered == MANY
     assert stats.sampled_out + stats.scored == MANY
-    roots = [span for span in world.spans.get_finished_spans() if span.parent is None]
-    assert len(roots) == (stats.scored if spans == "sampled" else 0)
+    assert world.roots() == (stats.scored if spans == "sampled" else 0)
     world.evals.shutdown()
 
 
 def test_failed_request_that_is_left_out_is_dropped_as_failed() -> None:
     world = World(sample_rate=0.0, spans="sampled")
     with pytest.raises(LookupError):
-        world.ask(pipeline(Variation(1)), "broken")
+        (Failing() | RunnableLambda(str)).invoke("broken", {"callbacks": [world.handler]})
     stats = world.stats()
     assert (stats.offered, stats.dropped) == (1, {"error": 1})
     world.evals.shutdown()
@@ -102,11 +75,10 @@ def test_rules_on_tags_and_metadata_decide_at_start(seed: int) -> None:
         {"metadata": {"user_id": user}, "rate": 1.0},
     ]
     world = World(sample_rate=0.0, rules=rules, spans="sampled")
-    chain = pipeline(drawn)
-    world.ask(chain, drawn.question(), tags=[tag], metadata={"user_id": "another"})
-    world.ask(chain, drawn.question(), metadata={"user_id": user})
-    world.ask(chain, drawn.question(), metadata={"user_id": "another"})
-    world.ask(chain, drawn.question())
+    world.ask(drawn.question(), tags=[tag], metadata={"user_id": "another"})
+    world.ask(drawn.question(), metadata={"user_id": user})
+    world.ask(drawn.question(), metadata={"user_id": "another"})
+    world.ask(drawn.question())
     stats = world.stats()
     assert (stats.offered, stats.scored, stats.sampled_out) == (4, 2, 2)
     world.evals.shutdown()
@@ -115,13 +87,12 @@ def test_rules_on_tags_and_metadata_decide_at_start(seed: int) -> None:
 def test_requests_of_a_conversation_are_sampled_alike() -> None:
     """One that is interrupted goes on in another request of its thread."""
     world = World(sample_rate=0.5, spans="none")
-    chain = pipeline(Variation(2))
     scored = []
     for _ in range(12):
         before = world.stats().scored
         thread = str(uuid.uuid4())
         for number in range(3):
-            world.ask(chain, f"question {number}", metadata={"thread_id": thread})
+            world.ask(f"question {number}", metadata={"thread_id": thread})
         scored.append(world.stats().scored - before)
     assert set(scored) == {0, 3}
     world.evals.shutdown()
@@ -129,15 +100,13 @@ def test_requests_of_a_conversation_are_sampled_alike() -> None:
 
 def test_block_by_hand_is_sampled_with_all_that_runs_in_it() -> None:
     world = World(sample_rate=0.5, spans="sampled")
-    chain = pipeline(Variation(3))
     for number in range(20):
         with world.evals.interaction(f"question {number}", metadata={"thread_id": f"t{number}"}):
-            world.ask(chain, f"question {number}")
+            world.ask(f"question {number}")
     stats = world.stats()
     assert stats.offered == 20
     assert 0 < stats.scored < 20
-    roots = [span for span in world.spans.get_finished_spans() if span.parent is None]
-    assert len(roots) == stats.scored
+    assert world.roots() == stats.scored
     world.evals.shutdown()
 
 
@@ -154,6 +123,6 @@ def test_what_needs_the_end_of_a_request_is_decided_there(settings: dict[str, An
     otel = get_current()
     key = world.evals.recorder.left_out.key_of(1, RunKind.CHAIN, otel, {"thread_id": "t"})
     assert key is None
-    world.ask(pipeline(Variation(4)), "A question")
+    world.ask("A question")
     assert world.stats().offered == 1
     world.evals.shutdown()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import logging
 from dataclasses import dataclass
@@ -18,15 +17,6 @@ from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.documents import document_lists
-
-
-def test_handler_copied_deeply_is_the_same_handler() -> None:
-    """Applications copy their configs."""
-    evals = RagEval(sinks=[])
-    handler = RagEvalCallbackHandler(evals)
-    assert copy.deepcopy({"callbacks": [handler]})["callbacks"] == [handler]
-    assert copy.copy(handler) is handler
-    evals.shutdown()
 
 
 def test_looking_at_the_handler_class_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:

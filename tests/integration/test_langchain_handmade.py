@@ -115,22 +115,6 @@ def ask_once(world: World, search: BaseTool, drawn: Variation, answer: str) -> N
 
 
 @varied
-def test_a_tool_that_gives_several_texts_gives_several_contexts(world: World, seed: int) -> None:
-    """A list of texts, which LangChain makes the blocks of a message."""
-    drawn = Variation(seed)
-    passages, answer = drawn.passages(3), said(drawn)
-
-    @tool
-    def search(wanted: str) -> list[str]:
-        """Search the notes."""
-        return passages
-
-    ask_once(world, search, drawn, answer)
-    sample = only(world)
-    assert (sample.answer, texts(sample)) == (answer, passages)
-
-
-@varied
 def test_the_text_of_a_tool_whose_retriever_found_nothing_is_marked(
     world: World, seed: int
 ) -> None:

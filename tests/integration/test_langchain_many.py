@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, prompt_text
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, random_request
+from tests.support.langchain_requests import line
 from tests.support.size import size
 from tests.support.variation import seeds
 
@@ -86,8 +87,6 @@ class Desk:
         return look
 
     def _graph(self) -> Any:
-        made = pytest.importorskip("langgraph.graph").StateGraph(dict)
-
         async def retrieve(state: dict[str, Any]) -> dict[str, Any]:
             return {**state, "found": await self.finding.ainvoke(state["asked"])}
 
@@ -95,62 +94,30 @@ class Desk:
             prompt = f"Use {_joined(state['found'])}\n\nQuestion: {state['asked']}"
             return {**state, "said": (await self.model.ainvoke(prompt)).content}
 
-        made.add_node("one", retrieve)
-        made.add_node("two", answer)
-        made.add_edge("__start__", "one")
-        made.add_edge("one", "two")
-        made.add_edge("two", "__end__")
-        return made.compile()
+        return line(dict, [retrieve, answer])
 
 
 def _joined(documents: Sequence[Document]) -> str:
     return "\n".join(document.page_content for document in documents)
 
 
-async def invoked(desk: Desk, one: Request, config: Any) -> None:
-    await desk.chain.ainvoke(one.question, config)
+async def call(chain: Any, way: str, given: Any, config: Any) -> None:
+    if way == "in a thread":
+        await asyncio.to_thread(chain.invoke, given, config)
+    elif way.startswith("astream"):
+        more = {"version": "v2"} if way == "astream_events" else {}
+        async for _ in getattr(chain, way)(given, config, **more):
+            pass
+    else:
+        await getattr(chain, way)([given] if way == "abatch" else given, config)
 
 
-async def streamed(desk: Desk, one: Request, config: Any) -> None:
-    async for _ in desk.chain.astream(one.question, config):
-        pass
-
-
-async def batched(desk: Desk, one: Request, config: Any) -> None:
-    await desk.chain.abatch([one.question], config)
-
-
-async def by_events(desk: Desk, one: Request, config: Any) -> None:
-    async for _ in desk.chain.astream_events(one.question, config, version="v2"):
-        pass
-
-
-async def in_a_thread(desk: Desk, one: Request, config: Any) -> None:
-    await asyncio.to_thread(desk.chain.invoke, one.question, config)
-
-
-async def by_agent(desk: Desk, one: Request, config: Any) -> None:
-    await desk.agent.ainvoke({"messages": [("user", one.question)]}, config)
-
-
-async def by_streamed_agent(desk: Desk, one: Request, config: Any) -> None:
-    async for _ in desk.agent.astream({"messages": [("user", one.question)]}, config):
-        pass
-
-
-async def by_graph(desk: Desk, one: Request, config: Any) -> None:
-    await desk.graph.ainvoke({"asked": one.question}, config)
-
-
-async def bare_model(desk: Desk, one: Request, config: Any) -> None:
-    await desk.model.ainvoke(one.question, config)
-
-
-Kind = Callable[[Desk, Request, Any], Any]
-KINDS: Sequence[Kind] = (
-    invoked, streamed, batched, by_events, in_a_thread, by_agent, by_streamed_agent, by_graph,
-    bare_model,
-)  # fmt: skip
+KINDS = (
+    *(("chain", way) for way in ("ainvoke", "astream", "abatch", "astream_events", "in a thread")),
+    *(("agent", way) for way in ("ainvoke", "astream")),
+    ("graph", "ainvoke"),
+    ("model", "ainvoke"),
+)
 
 
 @pytest.mark.parametrize("seed", seeds(size(1, 3)))
@@ -164,10 +131,14 @@ def test_requests_at_once_are_never_mixed_however_many_are_cancelled(seed: int) 
     finished: set[str] = set()
 
     async def ask(number: int, one: Request) -> None:
-        kind = KINDS[number % len(KINDS)]
+        kind, way = KINDS[number % len(KINDS)]
+        given: Any = {
+            "agent": {"messages": [("user", one.question)]},
+            "graph": {"asked": one.question},
+        }.get(kind, one.question)
         config = {"callbacks": [handler], "metadata": {"user_id": one.question}}
-        await kind(desk, one, config)
-        if kind is not bare_model:
+        await call(getattr(desk, kind), way, given, config)
+        if kind != "model":
             finished.add(one.question)
 
     async def all_at_once() -> None:

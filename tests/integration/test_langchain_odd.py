@@ -23,11 +23,8 @@ from tests.matrix.langchain.kit import (
     FOUND,
     QUESTION,
     SAID,
-    TRIES,
-    WORDS,
     Chat,
     joined,
-    store,
     top,
 )
 from tests.matrix.world import World
@@ -43,27 +40,9 @@ def config(world: World, **more: Any) -> Any:
     return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
 
 
-class Table:
-    """Like a data frame: nobody may ask whether it is true or equal."""
-
-    def __bool__(self) -> bool:
-        raise ValueError("ambiguous")
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError("ambiguous")
-
-    __hash__ = None  # type: ignore[assignment]
-
-
 @dataclass
 class Holder:
     held: Any
-
-
-@tool(response_format="content_and_artifact")
-def rows(query: str) -> tuple[str, Any]:
-    """Asks a data base."""
-    return "departure | time\nSkarn | 07:40\nMainland | 18:15", Table()
 
 
 @tool
@@ -86,13 +65,16 @@ def run_agent(world: World, *tools: BaseTool, says: str = REPLY) -> Sample:
     return seen.sample
 
 
-@needs_agents
-def test_an_artifact_that_cannot_be_asked_is_no_incident(world: World) -> None:
-    """The text of a tool counts beside a table, whose truth value raises."""
-    sample = run_agent(world, rows)
-    assert texts(sample) == [rows.invoke({"query": QUESTION})]
-    assert sample.answer == REPLY
-    assert not world.evals.stats().incidents
+class Table:
+    """Like a data frame: nobody may ask whether it is true or equal."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("seed", seeds(6))
@@ -184,30 +166,6 @@ def test_one_user_goes_on_with_nothing_of_another(world: World) -> None:
         user: (Status.OK, [f"The tariff of the tenant {user} is known to nobody else."])
         for user in "AB"
     }
-
-
-@needs_graphs
-def test_documents_that_the_caller_hands_on_unused_are_no_retrieval(world: World) -> None:
-    """A small client gives back the whole state of the last turn; this turn asks for nothing."""
-
-    def retrieve(state: Any) -> dict[str, Any]:
-        if WORDS("ferry") not in state[ASKED]:
-            return {TRIES: 1}
-        return {FOUND: store().similarity_search(state[ASKED], k=2)}
-
-    def answer(state: Any) -> dict[str, Any]:
-        shown = state[FOUND] if WORDS("ferry") in state[ASKED] else []
-        prompt = f"{joined(shown)}\n{state[ASKED]}"
-        return {SAID: Chat(reply=lambda messages: REPLY).invoke(prompt).content}
-
-    made = graphs.graph()
-    made.add_node("retrieve", retrieve)
-    made.add_node("generate", answer)
-    graph = graphs.chained(made, "retrieve", "generate").compile()
-    state = graph.invoke({ASKED: QUESTION}, config(world))
-    graph.invoke({**state, ASKED: "Thank you very much!"}, config(world))
-    (seen,) = world.seen()
-    assert (seen.sample.question, texts(seen.sample)) == (QUESTION, top())
 
 
 def looking(steps: int) -> tuple[Chat, BaseTool, list[str]]:

@@ -34,7 +34,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
-from tests.support.langchain_requests import config, texts
+from tests.support.langchain_requests import config, line, texts
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_middleware = pytest.mark.skipif(
@@ -174,27 +174,20 @@ def test_what_is_no_evaluator_is_refused(evals: Any, shown: str) -> None:
         assert "RagEval" in caught.value.wants
 
 
+@needs_graphs
 def test_a_named_question_is_read_in_the_state_too(world: World) -> None:
     """A graph that goes on in another process has its question under the name that was given."""
-    if GRAPHS_MISSING is not None:
-        pytest.skip(GRAPHS_MISSING)
-
-    def node(state: Any) -> dict[str, Any]:
-        import_module("langgraph.types").interrupt("May I?")
-        return {}
-
-    made = import_module("langgraph.graph").StateGraph(dict)
-    made.add_node("find", lambda s: {**s, FOUND: store().similarity_search(s["topic"], k=2)})
-    made.add_node("ok", lambda s: {**s, **node(s)})
-    made.add_node("tell", lambda s: {**s, **graphs.generate({**s, ASKED: s["topic"]})})
+    steps: list[Any] = [
+        lambda s: {**s, FOUND: store().similarity_search(s["topic"], k=2)},
+        lambda s: {**s, **graphs.generate({**s, ASKED: s["topic"]})},
+    ]
     saver = import_module("langgraph.checkpoint.memory").MemorySaver()
-    app = graphs.chained(made, "find", "ok", "tell").compile(checkpointer=saver)
+    app = line(dict, steps, checkpointer=saver, interrupt_before=["step1"])
     elsewhere = World()
     app.invoke({"topic": QUESTION, "tone": "kind"}, in_thread(elsewhere))
     elsewhere.close()
     handler = RagEvalCallbackHandler(world.evals, question="topic")
-    resume = import_module("langgraph.types").Command(resume=True)
-    app.invoke(resume, {**in_thread(world), "callbacks": [handler]})
+    app.invoke(None, {**in_thread(world), "callbacks": [handler]})
     (sample,) = samples(world)
     assert (sample.question, texts(sample)) == (QUESTION, top())
 

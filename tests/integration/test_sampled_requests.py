@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,26 +10,17 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Score
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.testing import MemorySink
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.servers.judge_server import JudgeServer
+from tests.support.langchain_requests import Fixed
+from tests.support.otel import Spans
 
 FACT = "The quay opened in 1931."
-
-
-class Store(BaseRetriever):
-    """One document for any question."""
-
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return [Document(FACT)]
 
 
 def chain(answer: str = FACT, error: bool = False) -> Runnable[Any, str]:
@@ -40,44 +30,29 @@ def chain(answer: str = FACT, error: bool = False) -> Runnable[Any, str]:
         return text
 
     prompt = ChatPromptTemplate.from_template("{context}\n{question}")
-    inputs = {"context": Store(), "question": RunnablePassthrough()}
+    inputs = {"context": Fixed(documents=[Document(FACT)]), "question": RunnablePassthrough()}
     model = FakeListChatModel(responses=[answer])
     return inputs | prompt | model | StrOutputParser() | RunnableLambda(finish)
 
 
 @pytest.fixture
-def exporter() -> InMemorySpanExporter:
-    return InMemorySpanExporter()
+def spans() -> Spans:
+    return Spans()
 
 
-@pytest.fixture
-def provider(exporter: InMemorySpanExporter) -> Iterator[TracerProvider]:
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    yield provider
-    provider.shutdown()
-
-
-def rag_spans(exporter: InMemorySpanExporter) -> list[ReadableSpan]:
-    spans = exporter.get_finished_spans()
-    return [span for span in spans if span.name.startswith("invoke_workflow")]
-
-
-def test_the_span_tells_rate_and_reason(
-    exporter: InMemorySpanExporter, provider: TracerProvider
-) -> None:
+def test_the_span_tells_rate_and_reason(spans: Spans) -> None:
     """A RAG span carries the sample's probability, its reason, and rates that differ from it."""
     config = RagEvalConfig(
         metric_rates={"lexical": 1.0, "ragas": 0.999_999},
         rules=[{"tags": ["beta"], "rate": 1.0, "name": "beta"}],
     )
     metrics = ["ragas.faithfulness", "lexical.source_citation"]
-    with RagEval(metrics, config=config, tracer_provider=provider) as evals:
+    with RagEval(metrics, config=config, tracer_provider=spans.provider) as evals:
         handler = RagEvalCallbackHandler(evals)
         for tags in ([], ["beta"]):
             chain().invoke("When?", config={"callbacks": [handler], "tags": tags})
         assert evals.flush(300)
-        plain, beta = (span.attributes or {} for span in rag_spans(exporter))
+        plain, beta = (span.attributes or {} for span in spans.named("invoke_workflow"))
     assert (plain["rag.eval.sample_rate"], plain["rag.eval.sampled_by"]) == (1.0, "ratio")
     assert plain["rag.eval.ragas.faithfulness.sample_rate"] == 0.999_999
     assert "rag.eval.lexical.source_citation.sample_rate" not in plain
@@ -85,7 +60,7 @@ def test_the_span_tells_rate_and_reason(
     assert "rag.eval.ragas.faithfulness.sample_rate" not in beta
 
 
-def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
+def test_rules_see_what_a_chain_tells(spans: Spans) -> None:
     """Question, answer and metadata of a real request decide, and its failure."""
     rules = [
         {"error": "Timeout", "rate": 1.0, "name": "failed"},
@@ -96,7 +71,7 @@ def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
     config = RagEvalConfig(sample_rate=0.0, rules=rules)
     memory = MemorySink()
     metrics = ["lexical.source_citation", "ragas.context_precision"]
-    with RagEval(metrics, sinks=[memory], config=config, tracer_provider=provider) as evals:
+    with RagEval(metrics, sinks=[memory], config=config, tracer_provider=spans.provider) as evals:
         told: Any = {"callbacks": [RagEvalCallbackHandler(evals)]}
         chain().invoke("hello", config=told)
         chain().invoke("My Refund?", config=told)
@@ -115,17 +90,15 @@ def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
     assert isinstance(failed.outcomes["ragas.context_precision"], Score)
 
 
-def test_feedback_finds_a_request_by_trace_and_by_run(
-    exporter: InMemorySpanExporter, provider: TracerProvider
-) -> None:
+def test_feedback_finds_a_request_by_trace_and_by_run(spans: Spans) -> None:
     """The trace's id and the framework's id of the root run name the same request."""
     memory = MemorySink()
     run_id = uuid.uuid4()
-    with RagEval("lexical", sinks=[memory], tracer_provider=provider) as evals:
+    with RagEval("lexical", sinks=[memory], tracer_provider=spans.provider) as evals:
         told: Any = {"callbacks": [RagEvalCallbackHandler(evals)], "run_id": run_id}
         chain().invoke("When?", config=told)
         assert evals.flush(300)
-        (span,) = rag_spans(exporter)
+        (span,) = spans.named("invoke_workflow")
         assert span.context is not None
         assert evals.feedback(f"{span.context.trace_id:032x}", score=1)
         assert evals.feedback(run_id, score=1)
@@ -137,9 +110,7 @@ def test_feedback_finds_a_request_by_trace_and_by_run(
     assert match.value == 1.0
 
 
-def test_the_span_tells_why_it_has_no_scores(
-    exporter: InMemorySpanExporter, provider: TracerProvider
-) -> None:
+def test_the_span_tells_why_it_has_no_scores(spans: Spans) -> None:
     """Sampled out by rate or by rule, refused by rate limit or budget: status and reason say so."""
     rules = [{"question": "ping", "rate": 0.0, "name": "probes"}, {"question": "b", "rate": 1.0}]
     config = RagEvalConfig(
@@ -151,15 +122,17 @@ def test_the_span_tells_why_it_has_no_scores(
     )
     with JudgeServer() as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")
-        with RagEval("ragas.faithfulness", judge, config=config, tracer_provider=provider) as evals:
+        with RagEval(
+            "ragas.faithfulness", judge, config=config, tracer_provider=spans.provider
+        ) as evals:
             told: Any = {"callbacks": [RagEvalCallbackHandler(evals)]}
             for question in ("hello", "ping", "bill?", "boat?"):
                 chain().invoke(question, config=told)
             assert evals.flush(300)
-    spans = [span.attributes or {} for span in rag_spans(exporter)]
+    seen = [span.attributes or {} for span in spans.named("invoke_workflow")]
     told = sorted(
         (str(a["rag.eval.status"]), str(a.get("rag.eval.reason") or a["rag.eval.sampled_by"]))
-        for a in spans
+        for a in seen
     )
     assert told == [
         ("dropped", "budget"),

@@ -9,6 +9,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.request import Request
@@ -28,14 +29,17 @@ class World:
     """An evaluator with one metric that costs nothing, and an in-memory exporter.
 
     Args:
+        sampler: Of the application's traces.
         captures: Whether shapes of LlamaIndex report to it.
         **config: Of the evaluator.
     """
 
-    def __init__(self, *, captures: bool = True, **config: Any) -> None:
+    def __init__(
+        self, sampler: Sampler = ALWAYS_ON, *, captures: bool = True, **config: Any
+    ) -> None:
         self.captures = captures
         self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.provider = TracerProvider(sampler, shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.memory = MemorySink()
         with small_limits(config):

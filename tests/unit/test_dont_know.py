@@ -107,12 +107,6 @@ def test_every_text_is_judged(answer: str) -> None:
     assert words is None or words in fold(answer)
 
 
-@pytest.mark.parametrize("piece", ["i cannot, but ", "based on the ", "the answer to ", "no "])
-def test_a_long_text_is_judged_in_no_time(piece: str) -> None:
-    """A million characters take linear time: in quadratic time this test would not end."""
-    dont_know_phrase(piece * (1_000_000 // len(piece)), DontKnow.REFUSAL)
-
-
 @pytest.mark.skipif(LABELLED is None, reason="labelled data: set LABELED_DATA")
 def test_on_labelled_answers() -> None:
     """On real answers around such phrases, `refusal` is right where `phrases` is not."""
