@@ -188,6 +188,7 @@ def test_what_turns_it_off_is_said(
     instrumentor.RagEvalInstrumentor()._instrument()
     monkeypatch.setitem(sys.modules, "openai", None)
     monkeypatch.setenv("RAG_EVAL_JUDGE", "openai:some-model")
+    monkeypatch.setenv("RAG_EVAL_JUDGE_API_KEY", "none")
     instrumentor.RagEvalInstrumentor()._instrument()
     assert "no framework" in caplog.messages[0]
     assert 'pip install "rag-eval-hooks[openai]"' in caplog.messages[1]
