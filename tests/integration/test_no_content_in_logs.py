@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,30 +39,6 @@ FULL = Sample(
     tags=(CANARY,),
     metadata={"m": CANARY},
 )
-
-
-class Everything(logging.Handler):
-    """Keeps every record as a formatter would write it, arguments and tracebacks included."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.getMessage()} {record.args!r} {record.__dict__!r}")
-        if record.exc_info and record.exc_info[1] is not None:
-            self.lines += traceback.format_exception(record.exc_info[1])
-
-
-@pytest.fixture
-def logged() -> Iterator[list[str]]:
-    handler, root = Everything(), logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    yield handler.lines
-    root.removeHandler(handler)
-    root.setLevel(level)
 
 
 def _judge(server: JudgeServer, **options: Any) -> OpenAIJudge:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from tests.integration.test_no_content_in_logs import Everything, leaks
+from tests.integration.test_no_content_in_logs import leaks
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
@@ -29,20 +29,6 @@ KEY = "sekrit-91c2"
 ASKED = Sample(question="q", contexts=("c",), answer="see page 1")  # type: ignore[arg-type]
 SHOWN = Sample(question="q", answer="see page 1", trace_id="a" * 32, span_id="b" * 16)
 METRIC = "lexical.source_citation"
-
-
-@pytest.fixture
-def logged() -> Iterator[list[str]]:
-    handler, root = Everything(), logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    client = logging.getLogger("httpx")
-    before, client.level = client.level, logging.INFO
-    yield handler.lines
-    client.level = before
-    root.removeHandler(handler)
-    root.setLevel(level)
 
 
 def everything(evals: RagEval) -> list[str]:
@@ -113,6 +99,10 @@ def test_reprs_and_dumps_are_masked() -> None:
         sink_keys={"phoenix": KEY, "langfuse": f"p:{KEY}"},
     )
     told = [repr(config), str(config), repr(config.model_dump()), config.model_dump_json()]
+    sinks = (f"phoenix:http://user:{KEY}@localhost", "jsonl:scores.jsonl")
+    shown = repr(RagEvalConfig(broker=f"redis://:{KEY}@host/0", sinks=sinks))
+    assert "jsonl:scores.jsonl" in shown
+    told.append(shown)
     told.append(repr(OpenAIJudge("m", base_url="http://host", api_key=KEY)))
     told.append(repr(ClientOptions(api_key=KEY, headers={"a": KEY})))
     told += map(repr, (PhoenixSink("http://h", api_key=KEY), MlflowSink("http://h", token=KEY)))

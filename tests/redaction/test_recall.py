@@ -70,30 +70,7 @@ def _account(country: str) -> st.SearchStrategy[str]:
 
 
 IBANS = st.tuples(
-    st.sampled_from(
-        [
-            "DE",
-            "GB",
-            "FR",
-            "ES",
-            "IT",
-            "NL",
-            "BE",
-            "AT",
-            "CH",
-            "PL",
-            "SE",
-            "NO",
-            "FI",
-            "PT",
-            "SA",
-            "TR",
-            "UA",
-            "BR",
-            "MT",
-            "LC",
-        ]
-    ).flatmap(_account),
+    st.sampled_from(_COUNTRIES).flatmap(_account),
     st.sampled_from(["", " "]),
 ).map(lambda i: i[1].join(i[0][n : n + 4] for n in range(0, len(i[0]), 4)))
 
@@ -104,7 +81,6 @@ def _example(region: str, kind: int, form: int) -> str:
     return str(phonenumbers.format_number(number, form))
 
 
-_FORM = phonenumbers.PhoneNumberFormat
 _KINDS = st.sampled_from(
     [phonenumbers.PhoneNumberType.MOBILE, phonenumbers.PhoneNumberType.FIXED_LINE]
 )

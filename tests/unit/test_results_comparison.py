@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, Outcome, Sample
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results import Change, FailCondition, ResultRow, compare, regressed
+from rag_eval_hooks.results import Change, ResultRow, compare, regressed
 from rag_eval_hooks.results.compare import Trend
 from rag_eval_hooks.score import UNIT, Cause, Scale, Score
 from tests.support.command_line import run_command
@@ -148,10 +148,9 @@ def test_pairs_count_by_inverse_probability() -> None:
     assert only(base, new).gain == pytest.approx(-0.5 * 100 / 110)
 
 
-@pytest.mark.parametrize("metrics", [1, 7])
-def test_gates_over_many_differences_rarely_fail_unchanged_runs(metrics: int) -> None:
+def test_gates_over_many_differences_rarely_fail_unchanged_runs() -> None:
     """Of builds in which nothing changed, about one in twenty fails, over metrics and groups."""
-    chance = random.Random(SEED + metrics)
+    chance, metrics = random.Random(SEED), 7
 
     def build() -> list[ResultRow]:
         return [
@@ -240,8 +239,9 @@ def written(path: Path, made: list[ResultRow]) -> str:
         (("--fail-on", f"{FAITHFUL}<0.99"), 1),
         (("--fail-on", f"{FAITHFUL}<0.6"), 0),
         (("--fail-on-point", f"{FAITHFUL}<0.6"), 1),
-        (("--fail-on", f"{FAITHFUL} >= 0.1"), 1),
-        (("--fail-on-regression", "0.05"), 0),
+        (("--fail-on", f" {FAITHFUL} >= 0.1 "), 1),
+        (("--fail-on", f"{FAITHFUL}>-1"), 1),
+        (("--fail-on", f"{FAITHFUL} == 1"), 2),
         (("--fail-on-regression", "0.02", "--by", "kind"), 1),
         (("--fail-on-regression", "0.05", "--by", "kind"), 0),
         (("--fail-on-regression", "5"), 2),
@@ -281,11 +281,3 @@ def test_metric_without_a_score_is_no_success(tmp_path: Path) -> None:
     assert (done.code, "no sample has a score" in done.out) == (1, True)
     done = run_command(tmp_path, "compare", name, name, variables={})
     assert (done.code, "Without a score in one of the runs: m" in done.out) == (3, True)
-
-
-def test_conditions_are_read() -> None:
-    assert FailCondition.of(" a.b <= 0.5 ").is_met_by(0.5)
-    assert not FailCondition.of("a.b<0.5").is_met_by(0.5)
-    assert FailCondition.of("a.b>-1").is_met_by(0)
-    with pytest.raises(ConfigError, match="fail-on"):
-        FailCondition.of("a.b == 1")
