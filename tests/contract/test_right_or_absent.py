@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from rag_eval_hooks import NotScored, RagEval, Sample, Score
-from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ChunkRelevance, ClaimVerdict, Findings, Questions, Support
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context, Field
@@ -193,8 +192,3 @@ def test_one_score_of_the_judge_makes_a_sample_scored() -> None:
             evals.offer(SAMPLE)
             assert evals.flush(300)
             assert (evals.stats().scored, evals.stats().failed) == (1, {})
-    down = ScriptedJudge(error=JudgeError("down"))
-    with RagEval(["lexical", "ragas.faithfulness"], judge=down, embedder="none") as evals:
-        evals.offer(SAMPLE)
-        assert evals.flush(300)
-        assert evals.stats().failed == {"partial": 1}

@@ -10,8 +10,6 @@ from rag_eval_hooks.metrics import ALL_METRICS, Metric
 from rag_eval_hooks.prompts import with_bases
 from rag_eval_hooks.score import Cause, Unavailable
 
-__all__ = ["BY_ID", "asked", "measure", "support", "value"]
-
 BY_ID = {metric.id: metric for metric in ALL_METRICS}
 
 

@@ -66,19 +66,3 @@ def test_two_invalid_ratings_are_a_failure(
     outcome = measure(metric, EINSTEIN, graded(field, pair))
     assert isinstance(outcome, NotScored)
     assert outcome.cause is Cause.JUDGE_FAILED
-
-
-@pytest.mark.parametrize(
-    ("metric", "lacking"),
-    [
-        ("nvidia.answer_accuracy", "reference"),
-        ("nvidia.context_relevance", "contexts"),
-        ("nvidia.response_groundedness", "answer"),
-    ],
-)
-def test_a_missing_field_is_named(metric: str, lacking: str) -> None:
-    fields = EINSTEIN.to_dict()
-    del fields[lacking]
-    outcome = measure(metric, Sample.from_dict(fields))
-    assert isinstance(outcome, NotScored)
-    assert (outcome.cause, lacking in outcome.detail) == (Cause.MISSING_INPUT, True)

@@ -116,7 +116,7 @@ def test_empty_retrieval_supports_nothing(
     assert (outcome.value if isinstance(outcome, Score) else outcome.cause) == expected
 
 
-@pytest.mark.parametrize("metric", [one for one in BY_ID if one.startswith("ragas.")])
+@pytest.mark.parametrize("metric", [one for one in BY_ID if one.startswith(("ragas.", "nvidia."))])
 def test_missing_field_is_named(metric: str) -> None:
     for lacking in BY_ID[metric].needs - {"question"}:
         sample = replace(SAMPLE, **{lacking.value: None})  # type: ignore[arg-type]

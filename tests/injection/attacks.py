@@ -14,8 +14,6 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ATTACKS", "NAMES", "Attack"]
-
 NAMES = "names"
 """A place: ids, tags and metadata of the sample and of its contexts."""
 _PLACES = ("question", "context", "answer", "reference")

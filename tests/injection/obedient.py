@@ -22,8 +22,6 @@ from rag_eval_hooks.prompts.prompt import data_block
 from tests.injection.attacks import NAMES, Attack
 from tests.servers.brain import truthful_reply
 
-__all__ = ["mount", "mount_embedded"]
-
 _MEANT = re.compile(r"<\s*(/?)\s*data\s*(?:\w+=)?\s*([0-9a-f]{12})\s*/?\s*>", re.IGNORECASE)
 _BRACKETS = str.maketrans("\u2039\u203a\u27e8\u27e9\u3008\u3009\u2044", "<><><>/")
 _OPEN = re.compile(r"<data ([0-9a-f]{12})>")

@@ -48,14 +48,10 @@ def _prompt(secret: bytes) -> Prompt:
     return ask.prompt(ask.items()).sealed(secret)
 
 
-def test_no_attack_gets_through() -> None:
-    """A judge that obeys whatever stands outside the delimiters finds nothing to obey."""
-    results = mount(MOUNTED)
-    assert [result.attack for result in results if result.obeyed or result.raised] == []
-
-
-def test_no_attack_gets_through_to_a_judge_that_reads_kindly() -> None:
-    results = mount(MOUNTED, lenient=True)
+@pytest.mark.parametrize("lenient", [False, True])
+def test_no_attack_gets_through(lenient: bool) -> None:
+    """Nor does one where whatever looks like a closing delimiter, with the right token, is one."""
+    results = mount(MOUNTED, lenient=lenient)
     assert [result.attack for result in results if result.obeyed or result.raised] == []
 
 

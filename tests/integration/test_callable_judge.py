@@ -96,22 +96,8 @@ async def test_what_a_function_raises_is_not_passed_on() -> None:
     assert SECRET not in finding.detail
 
 
-async def test_a_function_that_replies_nonsense_is_asked_again() -> None:
-    asked: list[str] = []
-
-    async def ask(messages: Messages) -> str:
-        asked.append(messages[1]["content"])
-        return told(messages) if len(asked) > 1 else "All of them, I think."
-
-    findings = await verified(ask)
-    assert found(findings) == TRUTH
-    assert "no JSON object" in asked[1]
-    assert spent(findings).calls == pytest.approx(2)
-
-
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_stuck_function_is_a_time_out(blocking: bool) -> None:
-    """No reply within the limit is `timeout`; so is every call while all threads hang."""
     release = threading.Event()
     returned: list[str] = []
 

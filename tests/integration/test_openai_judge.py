@@ -185,17 +185,6 @@ async def test_a_lasting_fault_never_gives_a_wrong_verdict(
     assert is_right_or_absent(findings)
 
 
-@pytest.mark.parametrize("limit", [300, 700, 1500])
-async def test_a_judge_that_cuts_its_replies_is_asked_for_less(limit: int) -> None:
-    with JudgeServer(replies=lambda body: json.dumps(truthful_reply(body))[:limit]) as server:
-        findings = found(await verified(server))
-    assert is_right_or_absent(findings)
-    asked = [json.dumps(call.body) for call in server.calls()]
-    assert len(set(asked)) == len(asked)
-    if limit >= 700:
-        assert findings == TRUTH
-
-
 async def test_many_claims_are_judged_though_replies_are_short() -> None:
     claims = tuple(f"Boat {number} left the harbour at noon" for number in range(60))
     chunks = tuple(". ".join(claims[start::10]) for start in range(10))

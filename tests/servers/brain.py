@@ -26,8 +26,6 @@ from tests.servers.rules import (
     shared_words,
 )
 
-__all__ = ["asked_groups", "embedding", "prompt_data", "truthful_reply"]
-
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
 _ASKED = re.compile(r"^- (\w+): (?!only for )", re.MULTILINE)
 _ONLY = re.compile(r"^- (\w+): only for (.*)\.$", re.MULTILINE)

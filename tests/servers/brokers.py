@@ -21,8 +21,6 @@ from typing import Any, Final, Self
 from tests.support.ports import free_port
 from tests.waiting import PATIENCE, until
 
-__all__ = ["RABBITMQ", "REDIS", "RabbitServer", "RedisServer"]
-
 REDIS: Final = shutil.which("redis-server")
 RABBITMQ: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Not Debian's script of that name, which runs as another user."""

@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["HARMLESS", "KINDS", "corrupted"]
-
 Form: TypeAlias = Callable[[Any, random.Random], str]
 Place: TypeAlias = tuple[Any, Any]
 """A container and a key or position in it."""

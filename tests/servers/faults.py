@@ -11,8 +11,6 @@ from typing import Any
 
 from tests.servers.corruptions import corrupted
 
-__all__ = ["HTTP_FAULTS", "Fault", "FaultKind", "spoiled", "spoiled_vectors"]
-
 
 class FaultKind(StrEnum):
     """Every fault that the server can show."""

@@ -29,8 +29,6 @@ from tests.servers.brain import embedding, truthful_reply
 from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled, spoiled_vectors
 from tests.servers.prefix_cache import PrefixCache
 
-__all__ = ["JudgeServer", "Recorded"]
-
 CHAT = "/v1/chat/completions"
 EMBEDDINGS = "/v1/embeddings"
 

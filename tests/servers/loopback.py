@@ -6,8 +6,6 @@ import sys
 from http.server import ThreadingHTTPServer
 from typing import Any
 
-__all__ = ["LoopbackServer"]
-
 
 class LoopbackServer(ThreadingHTTPServer):
     """HTTP server that says nothing of a client that is gone; other errors are printed."""

@@ -18,8 +18,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.servers.loopback import LoopbackServer
 
-__all__ = ["OtlpCollector"]
-
 
 class OtlpCollector:
     """Takes spans and metrics, or refuses them."""

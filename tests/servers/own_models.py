@@ -31,8 +31,6 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 from rag_eval_hooks.judges.model_child import Run
 
-__all__ = ["OwnEmbedder", "load", "load_badly"]
-
 
 def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

@@ -12,8 +12,6 @@ from typing import Any, Self
 
 from tests.servers.loopback import LoopbackServer
 
-__all__ = ["Answer", "PlatformServer", "Request", "well"]
-
 
 @dataclass(frozen=True)
 class Request:

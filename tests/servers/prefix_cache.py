@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PrefixCache"]
-
 _BLOCK = 64
 
 

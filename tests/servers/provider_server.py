@@ -18,8 +18,6 @@ from starlette.responses import JSONResponse, Response
 from tests.servers.faults import FaultKind
 from tests.servers.judge_server import JudgeServer
 
-__all__ = ["AZURE", "ProviderServer"]
-
 AZURE = "/openai/v1/chat/completions"
 Body: TypeAlias = Mapping[str, Any]
 
@@ -47,9 +45,13 @@ class ProviderServer(JudgeServer):
         schema = body.get("output_config", {}).get("format", {}).get("schema")
         fault = self._fault(recorded)
         if fault is not None and fault.kind is FaultKind.RATE_LIMIT:
-            return _error(529, "overloaded_error")
+            return _error(529, "overloaded_error", "Too many requests, please wait.")
         if schema is not None and not self._takes_schema:
-            return _error(400, "invalid_request_error")
+            return _error(
+                400,
+                "invalid_request_error",
+                "This model does not support output format JSON schema",
+            )
         tool: dict[str, Any] = next(iter(body.get("tools") or ()), {})
         schema = schema or tool.get("input_schema")
         chat: dict[str, Any] = {"messages": _chat_messages(body)}
@@ -88,6 +90,6 @@ def _message(chat: Body, text: str, tool: str | None) -> Body:
     }
 
 
-def _error(status: int, kind: str) -> Response:
-    error = {"type": "error", "error": {"type": kind, "message": "The request was refused."}}
+def _error(status: int, kind: str, text: str) -> Response:
+    error = {"type": "error", "error": {"type": kind, "message": text}}
     return JSONResponse(error, status, headers={"retry-after": "0"})

@@ -7,17 +7,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = [
-    "ENTITY",
-    "evasive",
-    "holds",
-    "indistinct",
-    "question_forms",
-    "sentences",
-    "share_held",
-    "shared_words",
-]
-
 ENTITY = re.compile(
     r"(?<![A-Za-z\d])(?:[A-ZÄÖÜ][a-zäöüß]+(?: [A-ZÄÖÜ][a-zäöüß]+)*|\d[\d.,]*\d|\d)"
     r"(?![A-Za-zäöüß\d])|(?<=「).+?(?=」)"

@@ -10,24 +10,6 @@ from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage
 from tests.support.judge_task import JudgeTask
 
-__all__ = [
-    "AGREEMENTS",
-    "DECOMPOSE",
-    "GRADE",
-    "LONG_VERIFY",
-    "ONE",
-    "PARTS",
-    "RATE",
-    "TRUTH",
-    "VERIFY",
-    "VERIFY_PARTS",
-    "WHOLE_VERIFY",
-    "found",
-    "is_right_or_absent",
-    "spent",
-    "verdicts",
-]
-
 DECOMPOSE = JudgeTask(
     wanted=frozenset(
         {
