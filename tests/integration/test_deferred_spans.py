@@ -36,6 +36,21 @@ class World(telemetry_world.World):
         recorder.end(root)
 
 
+def held(rate: float) -> tuple[World, threading.Event]:
+    """Return an application whose redactor waits at its first request, and what lets it go on."""
+    started, go_on = threading.Event(), threading.Event()
+
+    def redact(text: str) -> str:
+        started.set()
+        assert go_on.wait(600)
+        return text
+
+    world = World(redact=redact, sample_rate=rate)
+    world.ask()
+    assert started.wait(PATIENCE)
+    return world, go_on
+
+
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 def test_redaction_of_content_costs_the_request_nothing(rate: float) -> None:
     """No redactor runs in the thread of a request, sampled out or evaluated."""
@@ -79,16 +94,7 @@ def test_a_flush_leaves_no_span_unwritten(rate: float) -> None:
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 def test_a_redactor_that_hangs_holds_no_flush(rate: float) -> None:
     """A flush and a shutdown with a time limit return though content is still being redacted."""
-    started, go_on = threading.Event(), threading.Event()
-
-    def redact(text: str) -> str:
-        started.set()
-        assert go_on.wait(600)
-        return text
-
-    world = World(redact=redact, sample_rate=rate)
-    world.ask()
-    assert started.wait(PATIENCE)
+    world, go_on = held(rate)
     # Both would wait for ever.
     assert not world.evals.flush(0.5)
     assert world.evals.stats().offered == 1
@@ -109,16 +115,7 @@ def test_a_request_after_shutdown_has_its_spans() -> None:
 
 def test_requests_beyond_the_limit_lose_content_and_are_counted() -> None:
     """More text than may wait is left off the spans, which are written; each loss is counted."""
-    started, go_on = threading.Event(), threading.Event()
-
-    def redact(text: str) -> str:
-        started.set()
-        assert go_on.wait(600)
-        return text
-
-    world = World(redact=redact, sample_rate=0.0)
-    world.ask()
-    assert started.wait(PATIENCE)
+    world, go_on = held(0.0)
     long = "word " * 3900
     for number in range(1, 160):
         world.ask(number, long)

@@ -13,12 +13,11 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
-from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import Chat, store
 from tests.matrix.world import World
-from tests.support.langchain_requests import line
+from tests.support.langchain_requests import config, line, texts
 from tests.support.variation import Variation, seeds
 
 pytestmark = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
@@ -34,19 +33,10 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def config(world: World, **more: Any) -> Any:
-    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
-
-
 def only(world: World) -> tuple[str, list[str] | None, str | None]:
     (seen,) = world.seen()
     assert not world.evals.stats().incidents
-    return parts(seen.sample)
-
-
-def parts(sample: Sample) -> tuple[str, list[str] | None, str | None]:
-    contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
-    return sample.question, contexts, sample.answer
+    return seen.sample.question, texts(seen.sample), seen.sample.answer
 
 
 def say(text: str, *shown: str) -> str:
@@ -155,9 +145,12 @@ def test_texts_shown_to_a_model_that_did_not_answer_are_no_contexts(
         return str(Chat(reply=lambda _: answer).invoke(asked, {"callbacks": []}).content)
 
     chain: Any = RunnableLambda(ask)
-    chain.invoke(question, config(world))
+    run_id = uuid4()
+    chain.invoke(question, {**config(world), "run_id": run_id})
     stats = world.evals.stats()
     assert (world.seen(), stats.offered, stats.without_retrieval) == ([], 0, 1)
+    (why,) = world.evals.explain(run_id)
+    assert why.reason == "without_retrieval"
 
 
 @varied

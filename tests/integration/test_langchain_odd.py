@@ -14,7 +14,6 @@ from langchain_core.tools import BaseTool, tool
 
 from rag_eval_hooks import Sample, Status
 from rag_eval_hooks.config import limits
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import graphs
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
@@ -28,16 +27,12 @@ from tests.matrix.langchain.kit import (
     top,
 )
 from tests.matrix.world import World
-from tests.support.langchain_requests import texts
+from tests.support.langchain_requests import config, texts
 from tests.support.variation import Variation, seeds
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
 REPLY = "It leaves at 07:40, as it does on every working day."
-
-
-def config(world: World, **more: Any) -> Any:
-    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
 
 
 @dataclass
@@ -157,9 +152,9 @@ def test_one_user_goes_on_with_nothing_of_another(world: World) -> None:
     asked = {ASKED: QUESTION}
     resume = import_module("langgraph.types").Command(resume="yes")
     ours.invoke(asked, thread)
-    theirs.invoke(asked, config(world, **thread, metadata={"user_id": "B"}))
-    ours.invoke(resume, config(world, **thread, metadata={"user_id": "A"}))
-    theirs.invoke(resume, config(world, **thread, metadata={"user_id": "B"}))
+    theirs.invoke(asked, {**config(world), **thread, "metadata": {"user_id": "B"}})
+    ours.invoke(resume, {**config(world), **thread, "metadata": {"user_id": "A"}})
+    theirs.invoke(resume, {**config(world), **thread, "metadata": {"user_id": "B"}})
     seen = [found.sample for found in world.seen()]
     assert not [s for s in seen for other in "AB" if other != s.user_id and f"t {other} " in str(s)]
     assert {s.user_id: (s.status, texts(s)) for s in seen} == {
@@ -193,7 +188,7 @@ def test_a_long_history_is_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, look, found = looking(12)
     history = [HumanMessage("An earlier question. " * 50) for _ in range(40)]
     messages = {"messages": [*history, HumanMessage(QUESTION)]}
-    agent(model, [look]).invoke(messages, config(world, recursion_limit=60))
+    agent(model, [look]).invoke(messages, {**config(world), "recursion_limit": 60})
     (seen,) = world.seen()
     assert texts(seen.sample) == found
     assert seen.sample.truncated == ()

@@ -7,19 +7,18 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListLLM
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 
-from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat
 from tests.matrix.world import World
@@ -69,32 +68,6 @@ def test_a_node_may_call_what_it_found_as_it_likes(world: World, container: str,
     assert sample.context_source == "step"
 
 
-def run_agent(
-    world: World, tools: Sequence[BaseTool], calls: Sequence[Any], question: str, reply: str,
-    **options: Any,
-) -> Sample:  # fmt: skip
-    steps = iter(calls)
-
-    def say(messages: list[BaseMessage]) -> Any:
-        call = next(steps, None)
-        if call is None:
-            return reply
-        name, arguments = call
-        picked = {"name": name, "args": arguments, "id": f"c{len(messages)}"}
-        return AIMessage("", tool_calls=[picked])
-
-    made = agent(Chat(reply=say), list(tools))
-    made.invoke({"messages": [HumanMessage(question)]}, config(world, **options))
-    return only(world)
-
-
-def search_tool(name: str, found: Callable[[str], Any]) -> BaseTool:
-    def search(query: str) -> Any:
-        return found(query)
-
-    return StructuredTool.from_function(search, name=name, description="Searches.")
-
-
 @needs_agents
 @varied
 @pytest.mark.parametrize("named", [True, False])
@@ -102,17 +75,17 @@ def test_a_search_that_asks_a_model_first_is_a_search(world: World, named: bool,
     """A tool that rewrites its query gives retrieved text all the same."""
     drawn = Variation(seed)
     passage, name = drawn.passage(), drawn.name()
-    inner, query = Chat(reply=lambda _: drawn.sentence()), drawn.question()
+    steps = iter([pick((name, drawn.question())), AIMessage(drawn.short())])
 
-    def found(asked: str) -> str:
-        inner.invoke(f"Rewrite: {asked}")
+    def search(query: str) -> str:
+        Chat(reply=lambda _: drawn.sentence()).invoke(f"Rewrite: {query}")
         return passage
 
+    tool = StructuredTool.from_function(search, name=name, description="Searches.")
     options = {"retrieval_tools": [name]} if named else {}
-    calls = [(name, {"query": query})]
-    tools = [search_tool(name, found)]
-    sample = run_agent(world, tools, calls, drawn.question(), drawn.short(), **options)
-    assert texts(sample) == [passage]
+    made = agent(Chat(reply=lambda _: next(steps)), [tool])
+    made.invoke({"messages": [HumanMessage(drawn.question())]}, config(world, **options))
+    assert texts(only(world)) == [passage]
 
 
 @varied
@@ -239,19 +212,6 @@ def test_batches_cancelled_in_their_first_tick_leave_nothing_open(
     assert set(world.evals.stats().dropped) <= {"cancelled"}
 
 
-@varied
-def test_requests_without_retrieved_text_are_counted_and_explained(world: World, seed: int) -> None:
-    """A model that answered alone is no sample, and whoever asks for its run learns why."""
-    drawn = Variation(seed)
-    plain: Any = RunnableLambda(lambda q: f"Answer: {q}") | Chat(reply=lambda _: drawn.sentence())
-    run_id = uuid4()
-    plain.invoke(drawn.question(), {**config(world), "run_id": run_id})
-    stats = world.evals.stats()
-    assert (stats.offered, stats.without_retrieval) == (0, 1)
-    (why,) = world.evals.explain(run_id)
-    assert why.reason == "without_retrieval"
-
-
 QUESTIONS: dict[str, Callable[[Variation, str], Any]] = {
     "under a key of its own": lambda drawn, asked: {drawn.name(): asked},
     "beside ids": lambda drawn, asked: {
@@ -286,12 +246,3 @@ def test_the_question_is_the_text_of_the_input_that_was_used(
     line(dict, [answer]).invoke(QUESTIONS[form](drawn, asked), config(world))
     sample = only(world)
     assert (sample.question, texts(sample), sample.answer) == (asked, [passage], reply)
-
-
-def test_a_request_without_a_question_is_counted(world: World) -> None:
-    """Without any text that could be the question there is nothing to score."""
-    retriever = Fixed(documents=[Document("The ferry to Skarn leaves at 07:40 every day.")])
-    chain: Any = RunnableLambda(lambda _: retriever.invoke("")) | RunnableLambda(str)
-    (chain | Chat(reply=lambda _: "yes")).invoke(7, config(world))
-    stats = world.evals.stats()
-    assert (stats.offered, stats.dropped) == (1, {"no_question": 1})

@@ -25,7 +25,6 @@ varied = pytest.mark.parametrize("seed", seeds(6))
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
 C = "Dogs must be on a lead while they are on the car deck of the ship."
-FERRY, DOGS = "渡轮每天七点四十分从北码头开出。", "狗在汽车甲板上必须拴着绳子。"
 HEADING = "Handbook of the Skerrow Line, part three, on fares, dogs and luggage. "
 UNDER_HEADING = [f"{HEADING}{text} {text} and so on" for text in (A, B, C)]
 LONG = [f"{text} " * 9 for text in (A, B, C)]

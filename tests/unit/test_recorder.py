@@ -40,18 +40,6 @@ def log() -> Log:
     return Log()
 
 
-def test_root_with_retrieval_is_reported_once(log: Log) -> None:
-    """Also below a parent that was never seen, and where each event comes twice."""
-    root = log.start("root", parent="never seen")
-    assert log.recorder.start("root", "never seen", RunKind.CHAIN, "root") is None
-    log.retrieve("r", "root")
-    assert not log
-    log.recorder.end(root)
-    log.recorder.end(root)
-    assert [[run.id for run in it.runs] for it in log] == [["root", "r"]]
-    assert log[0].status is Status.OK
-
-
 def test_root_without_retrieval_or_model_is_no_interaction(log: Log) -> None:
     log.recorder.end(log.start("root"))
     retriever = log.start("alone", kind="retriever")
@@ -101,22 +89,6 @@ def test_late_step_after_many_requests_starts_no_request(monkeypatch: pytest.Mon
         log.recorder.end(log.start(f"more {number}"))
     assert log.recorder.is_unknown("early")
     assert not log.recorder.is_unknown("more 11999")
-
-
-def test_interrupted_request_is_reported_at_close(log: Log) -> None:
-    """An interrupted interaction that this process will not resume is counted, once."""
-    for thread in ("t1", "t2"):
-        root = log.recorder.start(thread, None, RunKind.CHAIN, "graph", {"thread_id": thread})
-        assert root is not None
-        root.interaction.interrupted = True
-        log.retrieve(f"r of {thread}", thread)
-        log.recorder.end(root)
-        assert not log or thread == "t2"
-        if thread == "t1":
-            log.recorder.close()
-    assert [it.status for it in log] == [Status.INTERRUPTED] * 2
-    log.recorder.close()
-    assert len(log) == 2
 
 
 def test_interrupted_request_is_reported_at_exit() -> None:
