@@ -1,4 +1,4 @@
-"""The way of one request through our code: files, functions, objects and depth of calls.
+"""The way of one request through our code: files, functions and objects.
 
     python -m benchmarks.call_path [--list]
 
@@ -25,26 +25,15 @@ import rag_eval_hooks
 import rag_eval_hooks_langchain
 from rag_eval_hooks import Context, Evaluation, RagEval, Sample
 
-__all__ = ["CallPath", "measure_captured", "measure_submitted"]
-
 _OWN = tuple(str(Path(p.__file__ or "").parent) for p in (rag_eval_hooks, rag_eval_hooks_langchain))
 
 
 @dataclass
 class CallPath:
-    """What was called while it was recorded.
-
-    Attributes:
-        calls: Calls by code object.
-        made: Objects by class.
-        depths: Most own frames on the stack at once, by thread id.
-        request_thread: Id of the thread that made the request.
-    """
+    """What was called while it was recorded."""
 
     calls: Counter[CodeType] = field(default_factory=Counter)
-    made: Counter[str] = field(default_factory=Counter)
-    depths: dict[int, int] = field(default_factory=dict)
-    request_thread: int = field(default_factory=threading.get_ident)
+    made: Counter[str] = field(default_factory=Counter)  # objects of our own classes
 
     @property
     def files(self) -> int:
@@ -56,32 +45,13 @@ class CallPath:
         """Own functions that were called, without comprehensions."""
         return sum(not code.co_name.startswith("<") for code in self.calls)
 
-    @property
-    def objects(self) -> int:
-        """Objects of our own classes that were made."""
-        return self.made.total()
-
-    @property
-    def request_depth(self) -> int:
-        """Deepest own frame in the request's thread."""
-        return self.depths.get(self.request_thread, 0)
-
-    @property
-    def evaluator_depth(self) -> int:
-        """Deepest own frame in any other thread."""
-        others = {key: depth for key, depth in self.depths.items() if key != self.request_thread}
-        return max(others.values(), default=0)
-
     def entered(self, frame: FrameType) -> None:
         """Count the call of one frame."""
         code = frame.f_code
         if code.co_name == "__init__":
             self._count_object(frame)
-        if not code.co_filename.startswith(_OWN):
-            return
-        self.calls[code] += 1
-        thread = threading.get_ident()
-        self.depths[thread] = max(self.depths.get(thread, 0), _own_depth(frame))
+        if code.co_filename.startswith(_OWN):
+            self.calls[code] += 1
 
     def _count_object(self, frame: FrameType) -> None:
         """Count an object once, also where its base class has a constructor of its own."""
@@ -90,14 +60,6 @@ class CallPath:
         inner = caller is not None and caller.f_locals.get("self") is made
         if type(made).__module__.startswith("rag_eval_hooks") and not inner:
             self.made[type(made).__qualname__] += 1
-
-
-def _own_depth(frame: FrameType | None) -> int:
-    depth = 0
-    while frame is not None:
-        depth += frame.f_code.co_filename.startswith(_OWN)
-        frame = frame.f_back
-    return depth
 
 
 class _Profile:
@@ -205,9 +167,7 @@ def main() -> None:
 
 def _print(name: str, path: CallPath, *, is_long: bool) -> None:
     print(f"{name}: {path.calls.total()} calls of {path.functions} functions in {path.files} files")
-    print(f"  {path.objects} objects of {len(path.made)} classes")
-    print(f"  own frames at once: {path.request_depth} in the request's thread, ", end="")
-    print(f"{path.evaluator_depth} in another")
+    print(f"  {path.made.total()} objects of {len(path.made)} classes")
     if is_long:
         for code, count in path.calls.most_common():
             file = code.co_filename.rpartition("rag_eval_hooks")[2]

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from tests.viewers.conftest import InPhoenix
 from tests.viewers.processes import ROOT
@@ -110,14 +108,6 @@ def test_content_is_sent_only_when_asked_for(in_phoenix: InPhoenix) -> None:
     assert '"supported": false' in told
     assert (one.failing_claim() or "") not in told
     redeliver(PhoenixSink(in_phoenix.server.url, content=True), one)
-
-
-def test_settings_name_the_sink(in_phoenix: InPhoenix) -> None:
-    """A sink is named in the settings as well, and an evaluator without spans sends nothing."""
-    config = RagEvalConfig(sinks=(f"phoenix:{in_phoenix.server.url}",))
-    with RagEval(metrics=["lexical"], config=config) as evals:
-        assert evals.flush(5)
-        assert evals.stats().incidents == {}
 
 
 def test_the_conditions_of_the_docs_are_understood(in_phoenix: InPhoenix) -> None:
