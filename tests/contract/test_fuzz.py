@@ -18,7 +18,7 @@ from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.metrics.options import GRAPHRAG_WEIGHTS, WHITEPAPER_WEIGHTS
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause, Score
-from tests.servers.brain import embedding, truthful_reply
+from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.servers.corruptions import HARMLESS, KINDS, corrupted
 from tests.servers.samples import AGREEMENTS, DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY
 from tests.support.judge_task import JudgeTask
@@ -84,18 +84,6 @@ class CorruptChat:
         if plan is None or plan.call not in (None, self.calls):
             return Completion(json.dumps(reply, ensure_ascii=False))
         return Completion(corrupted(plan.kind, reply, plan.draw))
-
-    async def aclose(self) -> None:
-        pass
-
-
-class WordEmbedder:
-    """Vectors of hashed words."""
-
-    name = "words"
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [embedding(text) for text in texts]
 
     async def aclose(self) -> None:
         pass

@@ -20,7 +20,7 @@ from rag_eval_hooks.metrics import ALL_METRICS, Metric
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Score
-from tests.servers.brain import embedding, truthful_reply
+from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.support.brain_chat import body
 
 WORDS = ("Varne", "Kell", "Lorne", "opened", "burned", "rye", "1841", "30", "not", "may")
@@ -74,18 +74,9 @@ def _swayed(node: Any, seed: bytes) -> Any:
     return turned | {key: changes[key] for key in turned.keys() & changes.keys()}
 
 
-class WordEmbedder:
-    name = "words"
-
-    async def embed(self, texts: list[str]) -> list[list[float]]:
-        return [embedding(text) for text in texts]
-
-    async def aclose(self) -> None: ...
-
-
 def evaluated(sample: Sample, metrics: tuple[Metric, ...]) -> tuple[Outcomes, set[str]]:
     chat = Suggestible()
-    sources = Sources(judge=LLMJudge(chat, stagger=False), embedder=WordEmbedder())  # type: ignore[arg-type]
+    sources = Sources(judge=LLMJudge(chat, stagger=False), embedder=WordEmbedder())
     scorer = Scorer(metrics, sources, 60.0, Incidents(), only_fed=False)
     return asyncio.run(scorer.score(sample)), chat.prompts
 

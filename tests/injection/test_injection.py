@@ -7,40 +7,20 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo, MemoChat
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
 from tests.injection.attacks import ATTACKS
 from tests.injection.obedient import mount, mount_embedded
-from tests.servers.brain import prompt_data, truthful_reply
+from tests.servers.brain import prompt_data
 from tests.servers.samples import VERIFY
+from tests.support.brain_chat import BrainChat, body
 from tests.support.size import size
 
 _A_SECRET, _ANOTHER = b"a" * 16, b"b" * 16
 MOUNTED = ATTACKS[:: size(3, 1)]
 """Attacks on whole evaluations; every kind and place is among every third."""
-
-
-class _Listening:
-    """A truthful model that keeps its prompts."""
-
-    name = "listening"
-
-    def __init__(self) -> None:
-        self.prompts: list[Prompt] = []
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        self.prompts.append(prompt)
-        return Completion(json.dumps(truthful_reply(_body(prompt))))
-
-    async def aclose(self) -> None: ...
-
-
-def _body(prompt: Prompt) -> dict[str, Any]:
-    schema = {"json_schema": {"schema": prompt.schema}}
-    return {"messages": [{"role": "user", "content": prompt.user}], "response_format": schema}
 
 
 def _prompt(secret: bytes) -> Prompt:
@@ -86,13 +66,13 @@ def test_attacks_are_judged_as_they_are(attack: Any) -> None:
 def test_delimiters_are_the_secret_s() -> None:
     first, again, other = _prompt(_A_SECRET), _prompt(_A_SECRET), _prompt(_ANOTHER)
     assert first.user == again.user != other.user
-    assert prompt_data(_body(first)) == prompt_data(_body(other))
+    assert prompt_data(body(first)) == prompt_data(body(other))
     assert first.asked == other.asked == _prompt(_A_SECRET).sealed(_ANOTHER).asked
     assert str(_A_SECRET) not in repr(first)
 
 
 async def test_a_memo_knows_a_prompt_under_any_secret() -> None:
-    memo, chat = Memo(), _Listening()
+    memo, chat = Memo(), BrainChat()
     for _ in range(2):
         await VERIFY.by(LLMJudge(MemoChat(chat, memo)))
     assert len(chat.prompts) == len(VERIFY.wanted)

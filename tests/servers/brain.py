@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.servers.rules import (
@@ -67,6 +67,17 @@ def embedding(text: str) -> list[float]:
         vector[hashlib.blake2b(word.encode(), digest_size=2).digest()[0] % _DIMENSIONS] += 1.0
     length = math.sqrt(sum(x * x for x in vector))
     return [x / length for x in vector] if length else [1.0, *vector[1:]]
+
+
+class WordEmbedder:
+    """Embedder of the vectors that the truthful judge's server gives."""
+
+    name = "words"
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [embedding(text) for text in texts]
+
+    async def aclose(self) -> None: ...
 
 
 def _user_text(body: Mapping[str, Any]) -> str:

@@ -43,14 +43,12 @@ class BrainChat:
     def __init__(self, steps: Sequence[Step] = (right,)) -> None:
         self._steps = list(steps)
         self.prompts: list[Prompt] = []
-        self.in_flight = self.peak = 0
-        self.closed = False
+        self.in_flight = 0
 
     async def complete(self, prompt: Prompt) -> Completion:
         self.prompts.append(prompt)
         step = self._steps[min(len(self.prompts), len(self._steps)) - 1]
         self.in_flight += 1
-        self.peak = max(self.peak, self.in_flight)
         await asyncio.sleep(0)
         self.in_flight -= 1
         if isinstance(step, Exception):
@@ -63,8 +61,7 @@ class BrainChat:
         """Groups of questions that each prompt asked for."""
         return [asked_groups(body(prompt)) for prompt in self.prompts]
 
-    async def aclose(self) -> None:
-        self.closed = True
+    async def aclose(self) -> None: ...
 
 
 def body(prompt: Prompt) -> dict[str, Any]:
