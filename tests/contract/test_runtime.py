@@ -16,7 +16,7 @@ import pytest
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import FAITHFUL, faithful_judge, record_request, sample, total
-from tests.support.scripts import environment
+from tests.support.scripts import environment, run_script
 from tests.waiting import PATIENCE, until
 
 Shut = Callable[[RagEval], RagEval]
@@ -145,13 +145,11 @@ def test_samples_wait_for_descriptors_and_need_no_further_sample(tmp_path: Path)
     assert len(done.stderr.splitlines()) <= 3, done.stderr
 
 
-def test_import_loads_at_most_ninety_modules() -> None:
+def test_import_loads_at_most_ninety_modules(tmp_path: Path) -> None:
     script = """
         import sys, rag_eval_hooks
         ours = [name for name in sys.modules if name.partition(".")[0] == "rag_eval_hooks"]
         rooms = {name.split(".")[1] for name in ours if "." in name}
         print(len(ours) <= 90, rooms & {"fleet", "distributed", "runtime", "capture"})
     """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
-    assert done.stdout == "True set()\n"
+    assert run_script(tmp_path, script) == "True set()\n"

@@ -179,12 +179,10 @@ async def _ask(_sample: Sample) -> Score:
     ("rule", "field"),
     [
         ({"then": ["all"], "metric": "my.own", "below": 0.5}, "tail[0].metric"),
-        ({"then": ["ragas"]}, "tail[0]"),
         ({"then": ["ragas"], "metric": WORDS}, "tail[0]"),
         ({"then": ["ragas"], "dont_know": True, "thumbs_down": True}, "tail[0]"),
         ({"then": ["ragas"], "dont_know": True, "below": 3}, "tail[0]"),
         ({"dont_know": True}, "tail[0].then"),
-        ({"then": [], "dont_know": True}, "tail[0].then"),
         ({"then": ["raggas"], "dont_know": True}, "tail[0].then"),
         ({"then": ["ragas"], "metric": "nvidia.answer_accuracy", "below": 1}, "tail[0].metric"),
         ({"then": ["ragas"], "metric": "lexical", "below": 1}, "tail[0].metric"),

@@ -54,15 +54,11 @@ STORY = """
 
 
 def test_writes_of_a_forked_child_are_kept(tmp_path: Path) -> None:
-    run(tmp_path, STORY)
-
-
-def run(folder: Path, code: str) -> str:
-    return run_script(folder, code, quiet=False)
+    run_script(tmp_path, STORY)
 
 
 def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> None:
-    told = run(
+    told = run_script(
         tmp_path,
         """
         import asyncio, os, threading, time
@@ -89,7 +85,7 @@ def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> Non
 
 
 def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
-    run(
+    run_script(
         tmp_path,
         """
         import os
@@ -118,7 +114,7 @@ def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
 
 
 def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
-    printed = run(
+    printed = run_script(
         tmp_path,
         """
         import os

@@ -25,13 +25,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 APP = """
 import os, time
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, setup_tracing
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.support.evaluation import faithful_judge
 
 evals = RagEval(
     metrics=["ragas.faithfulness"],
-    judge=ScriptedJudge(
-        Findings(answer_claims=("a",), answer_support=(Support((True,)),)), latency=0.3
-    ),
+    judge=faithful_judge(latency=0.3),
     sinks=["jsonl:results.jsonl"],
     # Long: on a busy machine a score may take its time, and is waited for all the same.
     config=RagEvalConfig(exit_timeout=60, hold_timeout=60),

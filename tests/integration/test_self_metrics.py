@@ -18,7 +18,7 @@ from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import Findings, ScriptedJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.support.evaluation import FAITHFUL, faithful_judge
+from tests.support.evaluation import FAITHFUL, faithful_judge, record_request
 from tests.support.limits import small_limits
 from tests.support.otel import Metrics
 from tests.waiting import until
@@ -123,19 +123,6 @@ def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None
         until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
 
 
-def open_interaction(evals: RagEval, number: int, *, end: bool) -> None:
-    recorder = evals.recorder
-    root = recorder.start((number, 0), None, RunKind.CHAIN, "help")
-    run = recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
-    assert root is not None
-    assert run is not None
-    root.query, root.text = "q", "a"
-    recorder.documents(run, [Context(text="ten chars.")])
-    recorder.end(run)
-    if end:
-        recorder.end(root)
-
-
 def test_what_waits_is_seen_with_its_limits(
     make: Make, metrics: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,19 +142,21 @@ def test_what_waits_is_seen_with_its_limits(
         SPOOL_BYTES=7_000_000,
     )
     for number in range(4):
-        open_interaction(evals, number, end=True)
-    open_interaction(evals, 9, end=False)
+        record_request(evals, f"{number}")
+    root = evals.recorder.start("open", None, RunKind.CHAIN, "help")
+    assert root is not None
+    evals.recorder.documents(root, [Context(text="ten chars.")])
     until(lambda: metrics.value("rag.eval.queue.size") == 3)
     until(lambda: metrics.points("rag.eval.spool.size") != [])
     until(lambda: metrics.value("rag.eval.spool.size") == 4)
     levels = {
         "queue.capacity": 50,
-        "queue.text": 3 * 12,
+        "queue.text": 3 * len("qaa chunk"),
         "held.size": 4,
         "held.capacity": 20,
         "interactions.size": 1,
         "interactions.capacity": 10_000,
-        "interactions.text": 12,
+        "interactions.text": 10,
         "spool.limit": 7_000_000,
     }
     assert {name: metrics.value(f"rag.eval.{name}") for name in levels} == levels

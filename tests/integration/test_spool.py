@@ -52,7 +52,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 def make(tmp_path: Path) -> Iterator[Make]:
     made: list[RagEval] = []
 
-    def build(judge: Any = None, sinks: Any = (), **config: Any) -> RagEval:
+    def build(judge: Any = None, sinks: Any = (), redact: Any = None, **config: Any) -> RagEval:
         config.setdefault("spool", str(tmp_path / "spool"))
         with small_limits(config):
             made.append(
@@ -60,6 +60,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
                     metrics=["ragas.faithfulness"],
                     judge=judge or ScriptedJudge(GOOD),
                     sinks=sinks,
+                    redact=redact,
                     config=RagEvalConfig(**config),
                 )
             )
@@ -408,7 +409,7 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
 
 
 def test_what_finds_no_room_is_not_taken_over_without_pause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Samples too long for the queue stay in the spool; looking for them takes no processor."""
     seen: Counter[str] = Counter()
@@ -417,34 +418,24 @@ def test_what_finds_no_room_is_not_taken_over_without_pause(
         seen[text] += 1
         return text
 
-    def make(redact: Any = None, **config: Any) -> RagEval:
-        return RagEval(
-            metrics=["ragas.faithfulness"],
-            judge=ScriptedJudge(GOOD, latency=60),
-            redact=redact,
-            config=RagEvalConfig(spool=str(tmp_path / "spool"), judge_concurrency=1, **config),
-        )
-
-    first = make()
+    first = make(ScriptedJudge(GOOD, latency=60), judge_concurrency=1)
     for number in range(40):
         assert first.offer(sample(number, contexts=("c" * 1000,)))
     first.shutdown(0.1)
     # It is asked once about each text of a sample whenever that is taken over.
     monkeypatch.setattr(limits, "QUEUE_CHARS", 3000)
-    second = make(count)
+    second = make(ScriptedJudge(GOOD, latency=60), redact=count, judge_concurrency=1)
     until(lambda: second.stats().recovered == 3)
     time.sleep(2)
     second.shutdown(0.1)
     assert seen["c" * 1000] < 200
 
 
-def left_behind(folder: Path, **settings: Any) -> None:
+def left_behind(make: Make, **settings: Any) -> None:
     """A sample that a process left in the spool."""
-    config = RagEvalConfig(spool=str(folder / "spool"), **settings)
-    judge = ScriptedJudge(GOOD, latency=600)
-    evals = RagEval(["ragas.faithfulness"], judge, config=config, redact=shouted)
+    evals = make(ScriptedJudge(GOOD, latency=600), redact=shouted, **settings)
     text = "Write to ada@example.com or <EMAIL_1>."
-    evals.offer(sample(question=text, answer="a", user_id="ada", contexts=(text,)))
+    evals.offer(sample(question=text, user_id="ada", contexts=(text,)))
     assert not evals.shutdown(0)
 
 
@@ -453,48 +444,42 @@ def shouted(text: str) -> str:
     return text + "!"
 
 
-def taken_over(folder: Path, redact: Any, **settings: Any) -> Sample:
+def taken_over(make: Make, redact: Any, **settings: Any) -> Sample:
     """Return the sample as the next process reads it."""
-    memory = MemorySink()
-    config = RagEvalConfig(spool=str(folder / "spool"), **settings)
-    judge = ScriptedJudge(GOOD)
-    with RagEval(["ragas.faithfulness"], judge, sinks=[memory], config=config, redact=redact) as by:
-        until(lambda: by.spooled()["pending"] == 0)
-        assert by.stats().recovered == 1
+    evals = make(sinks=[memory := MemorySink()], redact=redact, **settings)
+    until(lambda: memory.results)
+    assert evals.stats().recovered == 1
     return memory.results[0].sample
 
 
-def test_what_is_taken_over_is_redacted_as_the_settings_say_now(tmp_path: Path) -> None:
+def test_what_is_taken_over_is_redacted_as_the_settings_say_now(make: Make) -> None:
     """Settings that came after the sample hold for it; placeholders that stand in it stay."""
-    left_behind(tmp_path)
-    found = taken_over(tmp_path, ["email"])
+    left_behind(make)
+    found = taken_over(make, ["email"])
     assert found.question == "Write to <EMAIL_2> or <EMAIL_1>.!"
     assert found.contexts is not None
     assert found.contexts[0].text == found.question
 
 
-def test_what_is_taken_over_is_not_redacted_twice(tmp_path: Path) -> None:
-    left_behind(tmp_path, redact_ids_key="k")
-    found = taken_over(tmp_path, shouted, redact_ids_key="k")
+def test_what_is_taken_over_is_not_redacted_twice(make: Make) -> None:
+    left_behind(make, redact_ids_key="k")
+    found = taken_over(make, shouted, redact_ids_key="k")
     assert found.question.endswith(".!")
     assert found.user_id == hmac.new(b"k", b"ada", "sha256").hexdigest()[:16]
 
 
-def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
-
+def test_what_cannot_be_redacted_is_not_taken_over(make: Make) -> None:
     def fails(_text: str) -> str:
         raise ValueError
 
-    left_behind(tmp_path)
-    config = RagEvalConfig(spool=str(tmp_path / "spool"))
-    judge = ScriptedJudge(GOOD)
-    with RagEval(["ragas.faithfulness"], judge, config=config, redact=fails) as evals:
-        until(lambda: evals.spooled()["pending"] == 0)
-        assert evals.stats().dropped == {"redaction_failed": 1}
+    left_behind(make)
+    evals = make(judge := ScriptedJudge(GOOD), redact=fails)
+    until(lambda: evals.spooled()["pending"] == 0)
+    assert evals.stats().dropped == {"redaction_failed": 1}
     assert judge.calls == []
 
 
-def test_slow_redaction_holds_no_file(tmp_path: Path) -> None:
+def test_slow_redaction_holds_no_file(make: Make, tmp_path: Path) -> None:
     """Samples are built outside of the file's transaction: others can lock it meanwhile."""
     building, go_on = threading.Event(), threading.Event()
 
@@ -504,16 +489,15 @@ def test_slow_redaction_holds_no_file(tmp_path: Path) -> None:
             go_on.wait(120)
         return text
 
-    config = RagEvalConfig(spool=str(tmp_path / "spool"), evaluation_span="off")
-    with RagEval(["lexical"], ScriptedJudge(), redact=redact, config=config) as evals:
-        evals.offer(Sample(question="quick", answer="a", reference="a"))
-        assert evals.flush(300)
-        evals.offer(Sample(question="slow", answer="a", reference="a"))
-        assert building.wait(120)
-        path = own_file(tmp_path / "spool")
-        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            other.execute("ROLLBACK")
-        go_on.set()
-        assert evals.flush(300)
-        assert evals.stats().undurable == 0
+    evals = make(redact=redact)
+    evals.offer(sample(question="quick"))
+    assert evals.flush(300)
+    evals.offer(sample(question="slow"))
+    assert building.wait(120)
+    path = own_file(tmp_path / "spool")
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+    go_on.set()
+    assert evals.flush(300)
+    assert evals.stats().undurable == 0

@@ -21,7 +21,6 @@ def run_script(
     code: str,
     *,
     prelude: str = "",
-    quiet: bool = True,
     end: int = 0,
     **variables: str,
 ) -> str:
@@ -38,5 +37,5 @@ def run_script(
         env=environment(**variables),
     )
     assert done.returncode == end, done.stderr
-    assert not quiet or "Traceback" not in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     return done.stdout

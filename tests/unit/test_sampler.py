@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -35,14 +33,13 @@ def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
         assert decided(key, high).sampled
 
 
-def test_all_processes_agree() -> None:
-    script = (
-        "from rag_eval_hooks.sampling.sampler import position\n"
-        "print([position(str(n)) for n in range(50)])"
-    )
-    command = [sys.executable, "-c", script]
-    told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    assert told.strip() == str([position(str(n)) for n in range(50)])
+def test_position_is_the_same_in_all_processes_and_versions() -> None:
+    told = {
+        "": 5762768028554677700,
+        "request 7": 3895285006335787687,
+        "ab" * 16: 15428982914262747081,
+    }
+    assert {key: position(key) for key in told} == told
 
 
 def test_the_most_specific_rate_wins() -> None:
@@ -102,10 +99,6 @@ def test_the_first_rule_that_fits_counts() -> None:
         ({"metric_rates": {"ragas": 1.5}}, "metric_rates"),
         ({"metric_rates": {"ragas": True}}, "metric_rates"),
         ({"metric_rates": {"raggas": 0.5}}, "metric_rates"),
-        ({"rules": [{"tags": ["a"]}]}, "rules[0].rate"),
-        ({"rules": [{"rate": 2}]}, "rules[0].rate"),
-        ({"rules": [{"rate": 1}, {"rate": 1, "question": "("}]}, "rules[1].question"),
-        ({"rules": [{"rate": 1, "tag": ["a"]}]}, "rules[0].tag"),
         ({"rules": [{"rate": 1, "metrics": ["raggas"]}]}, "rules[0].metrics"),
         ({"rules": [{"rate": 1, "latency_above": "long"}]}, "rules[0].latency_above"),
         ({"rules": [{"rate": 1, "error": False}]}, "rules[0].error"),
