@@ -21,18 +21,7 @@ AGENT_WAYS: Final = ("invoke", "ainvoke", "astream", "enable")
 
 @dataclass(frozen=True)
 class Case:
-    """One question put to an application, and what is right by construction.
-
-    Attributes:
-        chain: The application; None where `ask` calls it.
-        given: Its input.
-        question: As the user asked it; None where no sample may come out.
-        contexts: Texts that the answering model is shown, in its order; or a function that gives
-            them once it was called.
-        answer: As the user gets it.
-        config: Further entries of the run's config.
-        ask: Calls the application with the run's config, in place of `chain`.
-    """
+    """One question put to an application, and what is right by construction."""
 
     chain: Any = None
     given: Any = None
@@ -50,15 +39,7 @@ def app(
     seed: int,
     ways: Sequence[str] = WAYS,
 ) -> Shape:
-    """Return an application as a shape, made anew for every call.
-
-    Args:
-        group: Class of shape.
-        name: Of package and pipeline.
-        make: Builds it over the sheets.
-        seed: Of the sheets.
-        ways: Of calling it; `enable` invokes it without a handler in its config.
-    """
+    """Return an application as a shape, made anew for every call."""
     done: dict[str, Case] = {}
 
     def run(world: World, way: str) -> None:
@@ -108,12 +89,7 @@ def model(*replies: tuple[str, str | AIMessage], default: str | AIMessage = "") 
 
 
 def steps(*calls: AIMessage | str, seen: list[str] | None = None) -> Chat:
-    """A model that says one thing after another, by the model messages since the last question.
-
-    Args:
-        *calls: What it says.
-        seen: Takes its prompts.
-    """
+    """A model that says one thing after another, by the model messages since the last question."""
 
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
         if seen is not None:

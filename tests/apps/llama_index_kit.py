@@ -18,14 +18,7 @@ from tests.matrix.world import World
 
 @dataclass(frozen=True)
 class Asked:
-    """An engine or agent, one question, and what is right by construction.
-
-    Attributes:
-        engine: What is asked; in a way of its own, a function.
-        question: As the user asks it; None where no sample may come out.
-        contexts: Texts that the answering models are shown, in their order.
-        answer: As the user gets it.
-    """
+    """An engine or agent, one question, and what is right by construction."""
 
     engine: Any
     question: str | None

@@ -20,11 +20,7 @@ THINGS: Final = (
 
 
 class Texts:
-    """Eight sheets about things that do not exist, and what can be asked about them.
-
-    Args:
-        seed: Sheets of one seed are always the same.
-    """
+    """Eight sheets about things that do not exist, and what can be asked about them."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

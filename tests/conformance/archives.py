@@ -19,14 +19,7 @@ CACHE: Final = ROOT / "build" / "conformance"
 
 @dataclass(frozen=True)
 class Suite:
-    """The unit tests in a framework's source archive.
-
-    Attributes:
-        name: Name of the package on PyPI.
-        version: Version at which the tests are compared.
-        tests: Folder of the unit tests within the archive.
-        sockets: False where its authors run the tests without sockets.
-    """
+    """The unit tests in a framework's source archive."""
 
     name: str
     version: str

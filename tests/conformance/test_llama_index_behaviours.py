@@ -11,6 +11,7 @@ import functools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -75,7 +76,8 @@ def observed(
         # Sync calls run async code in the thread's loop.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        result = SEEDED[name](seed)
+        # Generators that are left half-way leave their span in the context.
+        result = copy_context().run(SEEDED[name], seed)
         if asyncio.iscoroutine(result):
             result = loop.run_until_complete(result)
         seen.result = numbered(repr(plain(result)))

@@ -32,6 +32,7 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_llama_index import LlamaIndexJudge
+from tests.matrix.llama_index.scripted import Scripted
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import DECOMPOSE, ONE, TRUTH, found, spent
 from tests.support.variation import seeds
@@ -65,9 +66,10 @@ class Plain(CustomLLM):
         raise NotImplementedError
 
 
-class Caller(FunctionCallingLLM):
+class Caller(Scripted):
     """An LLM that calls functions, in one of the forms in which integrations give that."""
 
+    reply: Any = None
     form: str = FORMS[0]
     calls_functions: bool = True
     error: Any = None
@@ -90,11 +92,11 @@ class Caller(FunctionCallingLLM):
         if self.error is not None:
             raise self.error
         text = reply_to(messages[-1].content or "")[: self.limit]
-        message = self._message(text) if kwargs.get("tools") else ChatMessage(content=text)
+        message = self._called(text) if kwargs.get("tools") else ChatMessage(content=text)
         message.role = MessageRole.ASSISTANT
         return ChatResponse(message=message, raw=self.raw)
 
-    def _message(self, text: str) -> ChatMessage:
+    def _called(self, text: str) -> ChatMessage:
         name = "reply"
         if self.form == "block_text":
             return ChatMessage(blocks=[types.ToolCallBlock(tool_name=name, tool_kwargs=text)])
@@ -126,27 +128,6 @@ class Caller(FunctionCallingLLM):
     ) -> dict[str, Any]:
         described = [tool.metadata.to_openai_tool() for tool in tools]
         return {"messages": chat_history, "tools": described, "required": tool_required}
-
-    def chat(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def complete(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def stream_chat(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def stream_complete(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    async def acomplete(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    async def astream_chat(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    async def astream_complete(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
 
 
 async def verified(llm: Any, **options: Any) -> Findings:

@@ -13,14 +13,9 @@ from tests.matrix.world import World
 class Expected:
     """One interaction as it must be captured.
 
-    Attributes:
-        question: What the user asked.
-        contexts: Texts that the answering model saw, in its order; None without retrieval, ()
-            for an empty one.
-        answer: What the user got.
-        status: How it ended.
-        spans: The spans below the RAG span, `<operation> <subject>`, two spaces a level, those
-            of one parent sorted by name. None where they depend on chance.
+    `contexts` are None without retrieval and empty for an empty one. `spans` are those below the
+    RAG span as `<operation> <subject>`, two spaces a level, siblings sorted by name; None where
+    they depend on chance.
     """
 
     question: str
@@ -34,15 +29,8 @@ class Expected:
 class Shape:
     """A pipeline shape.
 
-    Attributes:
-        group: As in the specification's table.
-        name: Unique in its framework.
-        ways: Ways of calling that it has, such as `invoke`.
-        run: Builds the pipeline with the handler of the world's evaluator and runs it in a way.
-        expected: The interactions that must come out, for a way.
-        missing: Why it cannot run here, or None.
-        write: What the application writes so that it is captured; "" where nothing is needed.
-        incidents: What must be counted at an edge meanwhile.
+    `write` is what an application writes so that it is captured; `incidents` are those that
+    must be counted at an edge meanwhile.
     """
 
     group: str

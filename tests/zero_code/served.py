@@ -26,15 +26,7 @@ HERE = Path(__file__).parent
 
 
 class Server:
-    """A server under `opentelemetry-instrument`, and the collector to which it sends.
-
-    Args:
-        folder: Where it runs; the applications are copied there.
-        command: Name of the program, and its arguments.
-        port: Where it listens.
-        env: Further variables.
-        bin: The programs of the environment.
-    """
+    """A server under `opentelemetry-instrument`, and the collector to which it sends."""
 
     def __init__(
         self,

@@ -6,9 +6,7 @@ A behaviour is a function of what a seed draws that returns what its user gets.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from inspect import BoundArguments
 from typing import Any, Final
@@ -33,14 +31,7 @@ from tests.support.variation import Variation
 
 
 class Drawn:
-    """Texts and sizes of one seed.
-
-    Attributes:
-        passages: Of the corpus.
-        questions: Of the user, all different.
-        answer: Of the model.
-        count: Of what is repeated.
-    """
+    """Texts and sizes of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.text = Variation(seed)
@@ -284,17 +275,6 @@ def handed_to_another_process(drawn: Drawn) -> Any:
     return carried, restored, closed, after
 
 
-def queries(drawn: Drawn) -> Any:
-    """Queries one by one, at once, and in threads give the same responses."""
-    engine = drawn.engine()
-    one_by_one = [engine.query(question) for question in drawn.questions]
-    at_once = gathered([drawn.engine().aquery(question) for question in drawn.questions])
-    with ThreadPoolExecutor(drawn.count) as pool:
-        threads = list(pool.map(engine.query, drawn.questions))
-        own = [pool.submit(copy_context().run, engine.query, q) for q in drawn.questions]
-    return one_by_one, at_once, threads, [future.result() for future in own]
-
-
 def streamed_queries(drawn: Drawn) -> Any:
     """Streams that are read, left half-way, closed, or never read."""
     model = drawn.model()
@@ -346,23 +326,6 @@ def own_streams(drawn: Drawn) -> Any:
     return list(tokens), list(tokens), next(half), half.close()
 
 
-def failures(drawn: Drawn) -> Any:
-    """Exceptions of retriever and model reach the caller as they are, sync and async."""
-
-    class Broken(BaseNodePostprocessor):
-        def _postprocess_nodes(
-            self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-        ) -> list[NodeWithScore]:
-            raise PermissionError(drawn.answer)
-
-    processed = drawn.engine(node_postprocessors=[Broken()])
-    model = drawn.engine(drawn.broken())
-    question = drawn.questions[0]
-    calls = [functools.partial(engine.query, question) for engine in (processed, model)]
-    at_once = gathered([processed.aquery(question), model.aquery(question)])
-    return [outcome(call) for call in calls], at_once
-
-
 def changed_nodes(drawn: Drawn) -> Any:
     """A postprocessor that changes nodes in place changes what the caller gets."""
 
@@ -404,11 +367,9 @@ BEHAVIOURS: Final[tuple[Behaviour, ...]] = (
     handlers_with_context,
     handlers_that_change,
     handed_to_another_process,
-    queries,
     streamed_queries,
     broken_streams,
     own_streams,
-    failures,
     changed_nodes,
     older_callbacks,
 )

@@ -25,7 +25,8 @@ from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from pydantic import BaseModel, PrivateAttr
 
-_IDENTITY = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|0x[0-9a-f]{6,}")
+_IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{1,27}|0x[0-9a-f]{6,}|[0-9a-f-]+\.\.\.")
+"""Of an identity that LlamaIndex cuts off in an event, the beginning counts."""
 _DIFFERENT_EACH_TIME = {
     "timestamp",
     "id_",
@@ -120,14 +121,7 @@ class OtherEvents(WritesNotes, BaseEventHandler):
 
 
 class Observed(BaseModel):
-    """Everything that anybody else can see of a behaviour.
-
-    Attributes:
-        result: Of the behaviour itself.
-        notes: Of the handlers.
-        open_spans: Spans that the span handler still holds open.
-        logged: Records of anybody but us, with the Python warnings.
-    """
+    """Everything that anybody else can see of a behaviour."""
 
     result: str = ""
     notes: list[str] = []

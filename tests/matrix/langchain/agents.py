@@ -92,7 +92,7 @@ def artifact() -> Any:
 
 
 def retriever_tool() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     return agent(searching(), [create_retriever_tool(retriever, kit.SEARCH, "Searches.")])
 
 
@@ -172,7 +172,7 @@ def supervisor() -> Any:
 
 
 def executor() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     tools = [create_retriever_tool(retriever, kit.SEARCH, "Searches.")]
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Help."), ("human", "{input}"), MessagesPlaceholder("agent_scratchpad")]
@@ -184,7 +184,7 @@ def executor() -> Any:
 def agentic() -> Any:
     """A graph whose model picks a tool node, and whose last node answers from the tool's text."""
     prebuilt, graph = import_module("langgraph.prebuilt"), import_module("langgraph.graph")
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     tools = [create_retriever_tool(retriever, kit.SEARCH, "Searches.")]
 
     def generate(state: Any) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def on_a_sub_chain(world: World, way: str) -> None:
 def in_constructors(world: World, way: str) -> None:
     """Retriever and model each carry the handler; the application says what belongs together."""
     handler = RagEvalCallbackHandler(world.evals)
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2}).with_config(callbacks=[handler])
+    retriever = kit.base().with_config(callbacks=[handler])
     model = kit.reader(callbacks=[handler])
 
     async def ask() -> None:

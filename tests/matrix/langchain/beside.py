@@ -64,7 +64,7 @@ def in_a_chain(one: StepText, said: str) -> Callable[[], Any]:
     """A mapping of steps before a prompt, which writes a value as `str` does."""
 
     def build() -> Any:
-        found = kit.store().as_retriever(search_kwargs={"k": 2}) | kit.joined
+        found = kit.base() | kit.joined
         inputs: Any = {
             kit.FOUND: found,
             kit.SHOWN: RunnableLambda(lambda _: one.value),

@@ -24,10 +24,6 @@ ONE_CALL = ("chat scripted", "retrieval InMemoryVectorStore")
 TWO_CALLS = ("chat scripted", *ONE_CALL)
 
 
-def retriever() -> Any:
-    return kit.store().as_retriever(search_kwargs={"k": 2})
-
-
 def condenser() -> kit.Chat:
     return kit.Chat(reply=lambda messages: CONDENSED)
 
@@ -39,13 +35,13 @@ def stuffed(model: Any = None) -> Any:
 
 
 def retrieval_chain() -> Any:
-    return classic("chains.create_retrieval_chain")(retriever(), stuffed())
+    return classic("chains.create_retrieval_chain")(kit.base(), stuffed())
 
 
 def retrieval_qa() -> Any:
     prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
     return classic("chains.RetrievalQA").from_chain_type(
-        kit.reader(), retriever=retriever(), chain_type_kwargs={"prompt": prompt}
+        kit.reader(), retriever=kit.base(), chain_type_kwargs={"prompt": prompt}
     )
 
 
@@ -57,7 +53,7 @@ def retrieval_qa_refine() -> Any:
     return classic("chains.RetrievalQA").from_chain_type(
         kit.reader(),
         chain_type="refine",
-        retriever=retriever(),
+        retriever=kit.base(),
         return_source_documents=True,
         chain_type_kwargs={
             "question_prompt": first,
@@ -71,7 +67,7 @@ def conversational() -> Any:
     prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
     return classic("chains.ConversationalRetrievalChain").from_llm(
         kit.reader(),
-        retriever(),
+        kit.base(),
         condense_question_llm=condenser(),
         combine_docs_chain_kwargs={"prompt": prompt},
         return_source_documents=True,
@@ -83,7 +79,7 @@ def history_aware() -> Any:
         [("system", "Rewrite."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
     )
     make = classic("chains.create_history_aware_retriever")
-    aware = make(condenser(), retriever(), prompt)
+    aware = make(condenser(), kit.base(), prompt)
     return classic("chains.create_retrieval_chain")(aware, stuffed())
 
 
@@ -108,7 +104,7 @@ def message_history() -> Any:
             ("human", "Question: {input}"),
         ]
     )
-    context: Any = (lambda given: given["input"]) | RunnablePassthrough() | retriever() | kit.joined
+    context: Any = (lambda given: given["input"]) | RunnablePassthrough() | kit.base() | kit.joined
     chain = RunnablePassthrough.assign(context=context) | prompt | kit.Chat(reply=reply)
     return RunnableWithMessageHistory(
         chain,

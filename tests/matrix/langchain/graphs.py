@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import operator
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any, TypedDict
 
@@ -44,6 +45,14 @@ def chained(made: Any, *names: str) -> Any:
     return made
 
 
+def line(nodes: Mapping[str, Any], **keys: Any) -> Any:
+    """Nodes one after another."""
+    made = graph(**keys)
+    for name, node in nodes.items():
+        made.add_node(name, node)
+    return chained(made, *nodes)
+
+
 def generate(state: Any) -> dict[str, Any]:
     chain = kit.PROMPT | kit.reader() | StrOutputParser()
     context = kit.joined(state[kit.FOUND])
@@ -51,11 +60,13 @@ def generate(state: Any) -> dict[str, Any]:
 
 
 def with_retriever() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
-    made = graph()
-    made.add_node("retrieve", lambda state: {kit.FOUND: retriever.invoke(state[kit.ASKED])})
-    made.add_node("generate", generate)
-    return chained(made, "retrieve", "generate").compile()
+    retriever = kit.base()
+    return line(
+        {
+            "retrieve": lambda state: {kit.FOUND: retriever.invoke(state[kit.ASKED])},
+            "generate": generate,
+        }
+    ).compile()
 
 
 def searched(state: Any) -> dict[str, Any]:
@@ -63,10 +74,7 @@ def searched(state: Any) -> dict[str, Any]:
 
 
 def direct(node: Any = searched) -> Any:
-    made = graph()
-    made.add_node("retrieve", node)
-    made.add_node("generate", generate)
-    return chained(made, "retrieve", "generate").compile()
+    return line({"retrieve": node, "generate": generate}).compile()
 
 
 def texts_in_state() -> Any:
@@ -80,10 +88,7 @@ def texts_in_state() -> Any:
         context = "\n\n".join(state[kit.FOUND])
         return {kit.SAID: chain.invoke({kit.SHOWN: context, kit.ASKED: state[kit.ASKED]})}
 
-    made = graph()
-    made.add_node("retrieve", retrieve)
-    made.add_node("generate", answer)
-    return chained(made, "retrieve", "generate").compile()
+    return line({"retrieve": retrieve, "generate": answer}).compile()
 
 
 def said(model: kit.Chat, prompt: str) -> str:
@@ -105,13 +110,15 @@ def graded() -> Any:
         kit.Chat(reply=grade).invoke(f"Is this grounded? {state[kit.SAID]}")
         return {kit.TRIES: 1}
 
-    retriever = kit.store().as_retriever(search_kwargs={"k": 3})
-    made = graph()
-    made.add_node("retrieve", lambda state: {kit.FOUND: retriever.invoke(state[kit.ASKED])})
-    made.add_node("grade", keep)
-    made.add_node("generate", generate)
-    made.add_node("approve", approve)
-    return chained(made, "retrieve", "grade", "generate", "approve").compile()
+    retriever = kit.base(3)
+    return line(
+        {
+            "retrieve": lambda state: {kit.FOUND: retriever.invoke(state[kit.ASKED])},
+            "grade": keep,
+            "generate": generate,
+            "approve": approve,
+        }
+    ).compile()
 
 
 def graded_texts(question: str) -> list[str]:
@@ -120,7 +127,7 @@ def graded_texts(question: str) -> list[str]:
 
 def corrective() -> Any:
     """Finds the first documents wanting, rewrites the question, retrieves again."""
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
 
     def retrieve(state: Any) -> dict[str, Any]:
         asked = BETTER if state.get(kit.TRIES) else state[kit.ASKED]
@@ -144,11 +151,9 @@ def corrective() -> Any:
 
 
 def filtered_out() -> Any:
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("grade", lambda state: {kit.FOUND: []})
-    made.add_node("generate", generate)
-    return chained(made, "retrieve", "grade", "generate").compile()
+    return line(
+        {"retrieve": searched, "grade": lambda state: {kit.FOUND: []}, "generate": generate}
+    ).compile()
 
 
 def fan_out() -> Any:
@@ -174,10 +179,8 @@ def fanned(_question: str) -> list[str]:
 
 
 def subgraph() -> Any:
-    inner = graph()
-    inner.add_node("retrieve", searched)
     made = graph()
-    made.add_node("find", chained(inner, "retrieve").compile())
+    made.add_node("find", line({"retrieve": searched}).compile())
     made.add_node("generate", generate)
     return chained(made, "find", "generate").compile()
 

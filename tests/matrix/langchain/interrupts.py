@@ -10,7 +10,7 @@ from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import GRAPHS_MISSING, has
-from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
+from tests.matrix.langchain.graphs import GROUP, due, generate, line, searched
 from tests.matrix.langchain.kit import (
     ASKED,
     QUESTION,
@@ -21,11 +21,8 @@ from tests.matrix.world import World
 
 
 def stopping() -> Any:
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("generate", generate)
     saver = import_module("langgraph.checkpoint.memory").MemorySaver()
-    chain = chained(made, "retrieve", "generate")
+    chain = line({"retrieve": searched, "generate": generate})
     return chain.compile(checkpointer=saver, interrupt_before=["generate"])
 
 
@@ -36,12 +33,10 @@ def approving() -> Any:
         interrupt("May I answer?")
         return {TRIES: 1}
 
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("approve", approve)
-    made.add_node("generate", generate)
     saver = import_module("langgraph.checkpoint.memory").MemorySaver()
-    return chained(made, "retrieve", "approve", "generate").compile(checkpointer=saver)
+    return line({"retrieve": searched, "approve": approve, "generate": generate}).compile(
+        checkpointer=saver
+    )
 
 
 def interrupted(

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from rag_eval_hooks.capture.copied import content_text
@@ -84,14 +84,7 @@ Reply = Callable[[list[BaseMessage]], AIMessage | str]
 
 
 class Chat(BaseChatModel):
-    """A chat model whose reply is a function of its prompt; streams word by word.
-
-    Attributes:
-        reply: From the messages to the reply. What it raises is the model's failure.
-        model: The name on spans.
-        delay: Seconds before each word, in async streams.
-        begun: Async calls, streamed or not, so far.
-    """
+    """A chat model whose reply is a function of its prompt; streams word by word."""
 
     reply: Reply
     model: str = "scripted"
@@ -218,6 +211,18 @@ def ask(question: str, documents: Sequence[Document]) -> str:
     return chain.invoke({SHOWN: joined(documents), ASKED: question})
 
 
+def base(k: int = 2) -> Any:
+    """A retriever over the passages."""
+    return store().as_retriever(search_kwargs={"k": k})
+
+
+def answering(retriever: Any, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
+    """Retriever, prompt, model, parser."""
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
+    chain: Runnable[Any, str] = inputs | PROMPT | (model or reader()) | StrOutputParser()
+    return chain
+
+
 SYNC_WAYS = ("invoke", "batch", "stream")
 CHAIN_WAYS = (*SYNC_WAYS, "ainvoke", "abatch", "astream", "astream_events")
 try:
@@ -278,22 +283,7 @@ def shape(
     missing: str | None = None,
     write: str = "",
 ) -> Shape:
-    """A shape that is one runnable, called for some questions, one interaction each.
-
-    Args:
-        group: As in the specification's table.
-        name: Of the shape.
-        build: Makes the runnable.
-        contexts: Texts that the model saw, by question; by default the best two passages.
-        answer: What comes out, by question; by default what `reader` answers.
-        spans: Below the RAG span.
-        ways: Of calling it.
-        inputs: From the question to the runnable's input.
-        config: Further entries of the run's config, by way.
-        questions: What is asked.
-        missing: Why it cannot run here.
-        write: What the application writes so that it is captured.
-    """
+    """A shape that is one runnable, called for some questions, one interaction each."""
     seen = contexts or (lambda question: top(question))
     told = answer or (lambda question: answer_to(question, seen(question) or ()))
 

@@ -27,10 +27,7 @@ MODEL_ONLY = ("chat scripted",)
 
 
 def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
-    retriever = kit.store().as_retriever(search_kwargs={"k": k})
-    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
-    chain: Runnable[Any, str] = inputs | kit.PROMPT | (model or kit.reader()) | StrOutputParser()
-    return chain
+    return kit.answering(kit.base(k), model)
 
 
 def upper() -> Any:
@@ -62,13 +59,13 @@ def structured() -> Any:
         call = {"name": "Reply", "args": {kit.SAID: text, "certain": True}, "id": "c1"}
         return AIMessage(content="", tool_calls=[{**call, "type": "tool_call"}])
 
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
     return inputs | kit.PROMPT | kit.Chat(reply=reply).with_structured_output(Reply)
 
 
 def from_dict() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     inputs: Any = {
         kit.SHOWN: itemgetter(kit.ASKED) | retriever | kit.joined,
         kit.ASKED: itemgetter(kit.ASKED),
@@ -82,7 +79,7 @@ def from_blocks() -> Any:
 
 
 def with_sources() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     answer: Any = kit.PROMPT | kit.reader() | StrOutputParser()
     inputs: Any = {kit.FOUND: retriever, kit.ASKED: RunnablePassthrough()}
     context = RunnablePassthrough.assign(**{kit.SHOWN: lambda found: kit.joined(found[kit.FOUND])})
@@ -117,7 +114,7 @@ def one_function() -> Any:
 
 
 def reranked() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 5})
+    retriever = kit.base(5)
     best: Any = RunnableLambda(lambda documents: [documents[3], documents[1]])
     inputs: Any = {kit.SHOWN: retriever | best | kit.joined, kit.ASKED: RunnablePassthrough()}
     return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
@@ -133,7 +130,7 @@ def summary(messages: list[BaseMessage]) -> str:
 
 
 def map_reduce() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 3})
+    retriever = kit.base(3)
     shorten: Any = RunnableLambda(lambda document: document.page_content) | kit.Chat(reply=summary)
     context = retriever | shorten.map() | (lambda found: "\n".join(m.content for m in found))
     inputs: Any = {kit.SHOWN: context, kit.ASKED: RunnablePassthrough()}
@@ -148,7 +145,7 @@ def counted(messages: list[BaseMessage]) -> str:
 
 
 def refine() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 3})
+    retriever = kit.base(3)
 
     def reply(messages: list[BaseMessage]) -> str:
         before, _, passage = kit.prompt_text(messages).partition("\nNow add: ")
@@ -212,13 +209,13 @@ def far_joined(documents: Any) -> str:
 
 
 def none_pass() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     given = {kit.SHOWN: retriever | far | kit.joined, kit.ASKED: RunnablePassthrough()}
     return given | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def none_written() -> Any:
-    retriever = kit.store().as_retriever(search_kwargs={"k": 2})
+    retriever = kit.base()
     given = {kit.SHOWN: retriever | far_joined, kit.ASKED: RunnablePassthrough()}
     return given | kit.PROMPT | kit.reader() | StrOutputParser()
 

@@ -22,7 +22,7 @@ from tests.matrix.langchain.agents import (
     stepping,
 )
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
-from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
+from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, line, searched
 from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph, stopping
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
@@ -76,10 +76,7 @@ def failing_once() -> Any:
             raise ConnectionError("the model is down")
         return generate(state)
 
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("generate", flaky)
-    return chained(made, "retrieve", "generate").compile(checkpointer=saver())
+    return line({"retrieve": searched, "generate": flaky}).compile(checkpointer=saver())
 
 
 def recovered(world: World, way: str) -> None:
@@ -116,11 +113,13 @@ def edited(build: Callable[[], Any]) -> Callable[[World, str], None]:
 
 
 def planning() -> Any:
-    made = graph()
-    made.add_node("plan", lambda state: {kit.TRIES: 1})
-    made.add_node("find", searched)
-    made.add_node("answer", lambda state: {kit.SAID: generate(state)[kit.SAID]})
-    chain = chained(made, "plan", "find", "answer")
+    chain = line(
+        {
+            "plan": lambda state: {kit.TRIES: 1},
+            "find": searched,
+            "answer": lambda state: {kit.SAID: generate(state)[kit.SAID]},
+        }
+    )
     return chain.compile(checkpointer=saver(), interrupt_before=["answer"])
 
 
@@ -158,11 +157,8 @@ def waiting_twice(world: World, way: str) -> None:
 
 
 def waiting_inside(world: World, way: str) -> None:
-    inner = graph()
-    inner.add_node("retrieve", searched)
-    inner.add_node("approve", approve)
     made = graph()
-    made.add_node("find", chained(inner, "retrieve", "approve").compile())
+    made.add_node("find", line({"retrieve": searched, "approve": approve}).compile())
     made.add_node("generate", generate)
     app = chained(made, "find", "generate").compile(checkpointer=saver())
     told = config(world)
@@ -172,10 +168,7 @@ def waiting_inside(world: World, way: str) -> None:
 
 def from_a_checkpoint(world: World, way: str) -> None:
     """A finished graph goes on once more from the middle of its history."""
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("generate", generate)
-    app = chained(made, "retrieve", "generate").compile(checkpointer=saver())
+    app = line({"retrieve": searched, "generate": generate}).compile(checkpointer=saver())
     told = config(world)
     call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
     where = {"configurable": told["configurable"]}
@@ -193,10 +186,10 @@ def cancelled(world: World, way: str) -> None:
             await asyncio.sleep(60)
         return generate(state)
 
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("generate", slow)
-    app, told = chained(made, "retrieve", "generate").compile(checkpointer=saver()), config(world)
+    app, told = (
+        line({"retrieve": searched, "generate": slow}).compile(checkpointer=saver()),
+        config(world),
+    )
 
     async def requests() -> None:
         task = asyncio.create_task(app.ainvoke({kit.ASKED: kit.QUESTION}, told))

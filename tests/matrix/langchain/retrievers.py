@@ -20,21 +20,12 @@ GROUP = "retrievers"
 MISSING = CLASSIC_MISSING
 
 
-def answering(retriever: Any) -> Any:
-    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
-
-
-def base(k: int = 2) -> Any:
-    return kit.store().as_retriever(search_kwargs={"k": k})
-
-
 def multi_query() -> Any:
     def rephrase(messages: list[BaseMessage]) -> str:
         return kit.WORDS("When does the ferry to Skarn leave?\nWhat does a season ticket cost?")
 
     kind = classic("retrievers.MultiQueryRetriever")
-    return answering(kind.from_llm(retriever=base(1), llm=kit.Chat(reply=rephrase)))
+    return kit.answering(kind.from_llm(retriever=kit.base(1), llm=kit.Chat(reply=rephrase)))
 
 
 def multi_query_texts(_question: str) -> list[str]:
@@ -48,7 +39,7 @@ def multi_query_texts(_question: str) -> list[str]:
 def ensemble() -> Any:
     other = kit.store(kit.PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
     kind = classic("retrievers.EnsembleRetriever")
-    return answering(kind(retrievers=[base(1), other], weights=[0.6, 0.4]))
+    return kit.answering(kind(retrievers=[kit.base(1), other], weights=[0.6, 0.4]))
 
 
 def ensemble_texts(question: str) -> list[str]:
@@ -69,7 +60,7 @@ class Reranker(BaseDocumentCompressor):
 
 def compression() -> Any:
     kind = classic("retrievers.ContextualCompressionRetriever")
-    return answering(kind(base_compressor=Reranker(), base_retriever=base(4)))
+    return kit.answering(kind(base_compressor=Reranker(), base_retriever=kit.base(4)))
 
 
 def extraction() -> Any:
@@ -80,7 +71,7 @@ def extraction() -> Any:
     kind = classic("retrievers.ContextualCompressionRetriever")
     path = "retrievers.document_compressors.LLMChainExtractor"
     extractor = classic(path).from_llm(kit.Chat(reply=extract))
-    return answering(kind(base_compressor=extractor, base_retriever=base()))
+    return kit.answering(kind(base_compressor=extractor, base_retriever=kit.base()))
 
 
 def parents() -> Any:
@@ -98,7 +89,7 @@ def parents() -> Any:
 
 
 def parent() -> Any:
-    return answering(parents())
+    return kit.answering(parents())
 
 
 def parent_texts(question: str) -> list[str]:
@@ -107,7 +98,7 @@ def parent_texts(question: str) -> list[str]:
 
 def parallel() -> Any:
     other = kit.store(kit.PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
-    both = RunnableParallel(one=base(1), two=other) | (
+    both = RunnableParallel(one=kit.base(1), two=other) | (
         lambda found: kit.joined([*found["one"], *found["two"]])
     )
     inputs: Any = {kit.SHOWN: both, kit.ASKED: RunnablePassthrough()}

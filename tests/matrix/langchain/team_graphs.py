@@ -31,27 +31,21 @@ from tests.matrix.langchain.graphs import (
     chained,
     generate,
     graph,
+    line,
     searched,
     state,
 )
-from tests.matrix.langchain.teams import GROUP, TWO, base, told
+from tests.matrix.langchain.teams import GROUP, TWO, told
 from tests.matrix.shape import Shape
 
 OTHER = kit.QUESTIONS[1]
 
 
 def deep() -> Any:
-    inner = graph()
-    inner.add_node("retrieve", searched)
-    app = chained(inner, "retrieve").compile()
+    app = line({"retrieve": searched}).compile()
     for _ in range(2):
-        outer = graph()
-        outer.add_node("inner", app)
-        app = chained(outer, "inner").compile()
-    made = graph()
-    made.add_node("find", app)
-    made.add_node("generate", generate)
-    return chained(made, "find", "generate").compile()
+        app = line({"inner": app}).compile()
+    return line({"find": app, "generate": generate}).compile()
 
 
 def narrow() -> Any:
@@ -105,10 +99,7 @@ def compressing() -> Any:
             kit.FOUND: [Document(kit.message_text(model.invoke(d.page_content))) for d in found]
         }
 
-    made = graph()
-    made.add_node("retrieve", compress)
-    made.add_node("generate", generate)
-    return chained(made, "retrieve", "generate").compile()
+    return line({"retrieve": compress, "generate": generate}).compile()
 
 
 def compressed(question: str) -> list[str]:
@@ -131,17 +122,16 @@ def with_fields() -> Any:
 def gathered() -> Any:
 
     async def find(state: Any) -> dict[str, Any]:
-        found = await asyncio.gather(base(1).ainvoke(state[kit.ASKED]), base(1).ainvoke(OTHER))
+        found = await asyncio.gather(
+            kit.base(1).ainvoke(state[kit.ASKED]), kit.base(1).ainvoke(OTHER)
+        )
         return {kit.FOUND: [document for documents in found for document in documents]}
 
     async def tell(state: Any) -> dict[str, Any]:
         inputs = {kit.SHOWN: kit.joined(state[kit.FOUND]), kit.ASKED: state[kit.ASKED]}
         return {kit.SAID: await told().ainvoke(inputs)}
 
-    made = graph()
-    made.add_node("find", find)
-    made.add_node("tell", tell)
-    return chained(made, "find", "tell").compile()
+    return line({"find": find, "tell": tell}).compile()
 
 
 def handed_over() -> Any:

@@ -25,7 +25,7 @@ from tests.matrix.langchain.compat import (
     GRAPHS_MISSING,
     classic,
 )
-from tests.matrix.langchain.graphs import ONE, chained, generate, graph, searched
+from tests.matrix.langchain.graphs import ONE, generate, line, searched
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
@@ -33,10 +33,6 @@ from tests.matrix.world import World
 GROUP = "as teams build them"
 OTHER = kit.QUESTIONS[1]
 TWO = ("chat scripted", "retrieval InMemoryVectorStore", "retrieval InMemoryVectorStore")
-
-
-def base(k: int = 2) -> Any:
-    return kit.store().as_retriever(search_kwargs={"k": k})
 
 
 def told() -> Any:
@@ -55,7 +51,7 @@ def function() -> Any:
 
     @as_chain
     def rag(question: str) -> dict[str, Any]:
-        documents = base().invoke(question)
+        documents = kit.base().invoke(question)
         return {kit.SAID: kit.ask(question, documents), kit.SHOWN: documents}
 
     return rag
@@ -111,7 +107,7 @@ def remembering(world: World, way: str) -> None:
         return kit.answer_to(kit.QUESTION, [text for text in kit.PASSAGES if text[:60] in prompt])
 
     made = classic("chains.ConversationalRetrievalChain").from_llm(
-        kit.Chat(reply=reply), base(), memory=memory, return_source_documents=True
+        kit.Chat(reply=reply), kit.base(), memory=memory, return_source_documents=True
     )
     for question in (kit.QUESTION, AND_ITS_PRICE):
         if way == "invoke":
@@ -163,10 +159,7 @@ def recorded(world: World, way: str) -> None:
 
 
 def lists_of_modes(world: World, way: str) -> None:
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("generate", generate)
-    app = chained(made, "retrieve", "generate").compile()
+    app = line({"retrieve": searched, "generate": generate}).compile()
     modes = ["values", "updates", "messages"]
     if way == "stream":
         list(
@@ -187,10 +180,7 @@ def too_slow(world: World, way: str) -> None:
         await asyncio.sleep(5)
         return {}
 
-    made = graph()
-    made.add_node("retrieve", searched)
-    made.add_node("slow", slow)
-    app = chained(made, "retrieve", "slow").compile()
+    app = line({"retrieve": searched, "slow": slow}).compile()
     app.step_timeout = 0.2
     with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
         asyncio.run(app.ainvoke({kit.ASKED: kit.QUESTION}, config(world)))

@@ -11,9 +11,8 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.output_parsers import StrOutputParser
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from pydantic import Field
 
 from rag_eval_hooks import Status
@@ -66,15 +65,6 @@ def down(messages: list[BaseMessage]) -> str:
     raise ConnectionError("the model is down")
 
 
-def answering(retriever: Any, model: Any = None) -> Any:
-    inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | (model or kit.reader()) | StrOutputParser()
-
-
-def base() -> Any:
-    return kit.store().as_retriever(search_kwargs={"k": 2})
-
-
 def trouble(
     name: str,
     build: Callable[[], Any],
@@ -110,15 +100,15 @@ def model_retry() -> Any:
         return down(messages) if len(tries) == 1 else str(kit.reader().reply(messages))
 
     model = kit.Chat(reply=reply).with_retry(wait_exponential_jitter=False)
-    return answering(base(), model)
+    return kit.answering(kit.base(), model)
 
 
 def model_fallback() -> Any:
-    return answering(base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
+    return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
 
 
 def retriever_retry() -> Any:
-    return answering(Flaky().with_retry(wait_exponential_jitter=False))
+    return kit.answering(Flaky().with_retry(wait_exponential_jitter=False))
 
 
 def answered_anyway() -> Any:
@@ -130,11 +120,11 @@ def answered_anyway() -> Any:
         except LookupError:
             return []
 
-    return answering(RunnableLambda(found))
+    return kit.answering(RunnableLambda(found))
 
 
 def chain_fallback() -> Any:
-    return answering(base(), kit.Chat(reply=down)).with_fallbacks([plain()])
+    return kit.answering(kit.base(), kit.Chat(reply=down)).with_fallbacks([plain()])
 
 
 def closed(world: World, way: str) -> None:
@@ -225,11 +215,13 @@ LONG = "The timetable of the line in full. " + "x" * 5_000_000
 
 def huge() -> Any:
     documents = [Document(LONG, metadata={"raw": LONG}) for _ in range(3)]
-    return answering(Finding(documents=documents), kit.Chat(reply=lambda messages: "It is long."))
+    return kit.answering(
+        Finding(documents=documents), kit.Chat(reply=lambda messages: "It is long.")
+    )
 
 
 def empty() -> Any:
-    return answering(Finding(documents=[]))
+    return kit.answering(Finding(documents=[]))
 
 
 UNFOUND = due(contexts=None, answer=None, status=Status.ERROR, spans=("retrieval Failing",))
@@ -247,7 +239,7 @@ EMPTY = due(
 
 
 SHAPES = (
-    trouble("retriever raises", lambda: answering(Failing()), [UNFOUND], LookupError),
+    trouble("retriever raises", lambda: kit.answering(Failing()), [UNFOUND], LookupError),
     trouble("retriever raises, answered anyway", answered_anyway, [ANYWAY]),
     trouble(
         "retry of a retriever",
@@ -256,7 +248,10 @@ SHAPES = (
         ways=("invoke", "ainvoke", "batch", "abatch"),
     ),
     trouble(
-        "model raises", lambda: answering(base(), kit.Chat(reply=down)), [FAILED], ConnectionError
+        "model raises",
+        lambda: kit.answering(kit.base(), kit.Chat(reply=down)),
+        [FAILED],
+        ConnectionError,
     ),
     trouble(
         "retry of a model",

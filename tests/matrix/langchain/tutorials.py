@@ -172,7 +172,7 @@ def in_blocks(blocks: Callable[[Sequence[str]], list[dict[str, Any]]]) -> Callab
             return [HumanMessage(content=[*blocks(texts), asked])]
 
         inputs: Any = {
-            FOUND: kit.store().as_retriever(search_kwargs={"k": 4}),
+            FOUND: kit.base(4),
             ASKED: RunnablePassthrough(),
         }
         return inputs | RunnableLambda(message) | knowing(cited) | RunnableLambda(kit.message_text)

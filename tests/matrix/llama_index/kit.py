@@ -243,20 +243,7 @@ def case(
     questions: Sequence[str] = (QUESTION,),
     missing: str | None = None,
 ) -> Shape:
-    """A shape of any body, sync or async, with one interaction for each question.
-
-    Args:
-        group: As in the specification's table.
-        name: Of the shape.
-        body: Is run in a world and a way.
-        contexts: Texts that the LLM saw, by question; by default the best two passages.
-        answer: What comes out, by question; by default what `reader` answers.
-        status: How each ended.
-        spans: Below the RAG span, or by way.
-        ways: Of calling it.
-        questions: What is asked.
-        missing: Why it cannot run here.
-    """
+    """A shape of any body, sync or async, with one interaction for each question."""
     told = answer or (lambda question: answer_to(question, contexts(question) or ()))
 
     async def finished(made: Any) -> None:
@@ -287,16 +274,7 @@ def shape(
     questions: Sequence[str] = QUESTIONS,
     **expected: Any,
 ) -> Shape:
-    """A shape that is one pipeline, asked some questions.
-
-    Args:
-        group: As in the specification's table.
-        name: Of the shape.
-        build: Makes the pipeline, streaming or not.
-        ways: Of calling it.
-        questions: What is asked.
-        **expected: As those of `case`.
-    """
+    """A shape that is one pipeline, asked some questions."""
 
     def body(world: World, way: str) -> None:
         call(way, lambda: build(way in ("stream", "astream")), questions)

@@ -39,13 +39,7 @@ REWRITES = (same_id, in_its_place, with_the_original, new_id)
 
 
 class Masking(BaseNodePostprocessor):
-    """Takes a secret out of every node, by a model or by itself.
-
-    Attributes:
-        secret: The text to take out.
-        rewrite: Makes the new node.
-        model: Asked for the masked text, or None.
-    """
+    """Takes a secret out of every node, by a model or by itself."""
 
     secret: str
     rewrite: Rewrite

@@ -36,12 +36,7 @@ def words(question: str) -> Iterator[str]:
 
 
 class Own(CustomQueryEngine):
-    """Retrieves, and streams what `make` does with the model's words.
-
-    Attributes:
-        make: From the model's words and the question to what is yielded.
-        late: Whether it retrieves only when the stream is read.
-    """
+    """Retrieves, and streams what `make` does with the model's words."""
 
     make: Make
     late: bool = False

@@ -28,15 +28,7 @@ Reply = Callable[[Sequence[ChatMessage]], "ChatMessage | str"]
 
 
 class Scripted(FunctionCallingLLM):
-    """An LLM whose reply is a function of its prompt; streams piece by piece.
-
-    Attributes:
-        reply: From the messages to the reply. What it raises is the LLM's failure.
-        model: The name on spans.
-        delay: Seconds before a reply, in async calls.
-        breaks_after: Pieces after which a stream breaks, or None.
-        begun: Calls of `achat` and `astream_chat` so far.
-    """
+    """An LLM whose reply is a function of its prompt; streams piece by piece."""
 
     reply: Reply
     model: str = "scripted"

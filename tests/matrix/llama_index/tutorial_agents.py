@@ -76,11 +76,7 @@ def own_agent(draw: Variation) -> Variant:
 
 
 class Reasoning:
-    """Writes and reads the text of a model that reasons, under labels of its own.
-
-    Args:
-        draw: The seed's draws.
-    """
+    """Writes and reads the text of a model that reasons, under labels of its own."""
 
     def __init__(self, draw: Variation) -> None:
         self._draw = draw

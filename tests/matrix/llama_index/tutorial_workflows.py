@@ -24,11 +24,7 @@ Step = Callable[[Any, Any], Awaitable[Any]]
 
 
 class Names:
-    """Names under which the steps of one workflow find question and nodes.
-
-    Args:
-        draw: The seed's draws.
-    """
+    """Names under which the steps of one workflow find question and nodes."""
 
     def __init__(self, draw: Variation) -> None:
         self._draw = draw

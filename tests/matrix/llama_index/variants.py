@@ -30,18 +30,7 @@ from tests.support.variation import Variation
 
 @dataclass
 class Variant:
-    """One drawn pipeline.
-
-    Attributes:
-        run: Asks it; a coroutine function is awaited.
-        question: What the user asked.
-        contexts: Texts that the answering model saw, in its order.
-        answer: What the user got.
-        interactions: Samples that must come out.
-        any_order: Whether the order of the contexts depends on chance.
-        options: Arguments of `enable`.
-        requests: Each of several that come out, where there are more than one.
-    """
+    """One drawn pipeline."""
 
     run: Callable[[], Any]
     question: str = ""
@@ -54,13 +43,7 @@ class Variant:
 
 
 class Corpus:
-    """Passages in an index, and the texts in which a model is shown them.
-
-    Args:
-        draw: The seed's draws.
-        count: Passages.
-        metadata: Whether the nodes have some that the model is shown.
-    """
+    """Passages in an index, and the texts in which a model is shown them."""
 
     def __init__(self, draw: Variation, count: int = 3, *, metadata: bool = False) -> None:
         self.question = draw.question()
