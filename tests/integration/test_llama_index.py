@@ -19,14 +19,14 @@ from pydantic import BaseModel, ConfigDict
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index import chats, kit
+from tests.matrix.llama_index import chats, fixtures, kit
 from tests.matrix.llama_index.agents import caller
 from tests.matrix.llama_index.combined import retry, sub_questions
 from tests.matrix.llama_index.flows import own_workflow
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.world import World
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, plain_world, world = fixtures.own_loop, fixtures.plain_world, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

@@ -16,6 +16,7 @@ from llama_index.core.schema import Document
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolMetadata
 
 from rag_eval_hooks.sample import Status
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.agents import NO_TOOL_THREADS
 from tests.matrix.llama_index.helpers import samples
 from tests.matrix.llama_index.kit import ASYNC, CALL, Scripted, until_asked
@@ -26,7 +27,7 @@ from tests.support.size import size
 from tests.support.variation import Variation, seeds
 from tests.waiting import until
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, world = fixtures.own_loop, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

@@ -19,6 +19,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.kit import Scripted, prompt_text
 from tests.matrix.llama_index.variants import Corpus, answered, says
 from tests.matrix.world import World
@@ -26,7 +27,7 @@ from tests.support.hand_requests import Request, as_request, random_request
 from tests.support.size import size
 from tests.support.variation import Variation, seeds
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+world = fixtures.world
 
 
 class Store(BaseRetriever):

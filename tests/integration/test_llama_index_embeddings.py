@@ -9,11 +9,12 @@ import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import TextNode
 
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.helpers import samples
 from tests.matrix.llama_index.kit import PASSAGES, QUESTION, Bags, Scripted, reader
 from tests.matrix.world import World
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, world = fixtures.own_loop, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

@@ -20,6 +20,7 @@ from llama_index.core.query_engine import CustomQueryEngine
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.agents import retriever_tool
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import FERRIES, Scripted, index, pick
@@ -27,7 +28,7 @@ from tests.matrix.world import World
 from tests.support.size import size
 from tests.support.variation import Variation
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop = fixtures.own_loop
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

@@ -20,13 +20,14 @@ from llama_index.core.query_engine import CustomQueryEngine
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.stream_readers import StreamReading
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION, QUESTIONS, answer_to, index, top
 from tests.matrix.llama_index.own_streams import Own, words
 from tests.matrix.llama_index.scripted import PIECE
 from tests.matrix.world import World
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, plain_world, world = fixtures.own_loop, fixtures.plain_world, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

@@ -12,13 +12,14 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.query_engine import NLSQLTableQueryEngine
 from llama_index.core.tools import FunctionTool
 
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.helpers import samples
 from tests.matrix.llama_index.kit import Scripted, pick
 from tests.matrix.world import World
 from tests.support.records import FINDS, NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
 from tests.support.variation import Variation, seeds
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, world = fixtures.own_loop, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

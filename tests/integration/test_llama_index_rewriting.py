@@ -13,13 +13,14 @@ from llama_index.core.schema import TextNode
 
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.kit import Bags, Scripted, prompt_text
 from tests.matrix.llama_index.masking import REWRITES, Masking
 from tests.matrix.world import World
 from tests.support.size import size
 from tests.support.variation import Variation, seeds
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, world = fixtures.own_loop, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

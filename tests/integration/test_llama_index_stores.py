@@ -11,6 +11,7 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent
 
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.kit import Bags
 from tests.matrix.llama_index.masking import Masking, same_id
 from tests.matrix.llama_index.variants import says
@@ -18,7 +19,7 @@ from tests.matrix.llama_index.workflows import event, flow, store
 from tests.matrix.world import World
 from tests.support.variation import Variation, seeds
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, world = fixtures.own_loop, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

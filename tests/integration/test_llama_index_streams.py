@@ -22,13 +22,13 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_eval_hooks import Status
-from tests.matrix.llama_index import kit
+from tests.matrix.llama_index import fixtures, kit
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.variants import Corpus, says
 from tests.matrix.world import World
 from tests.support.variation import Variation, seeds
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, world = fixtures.own_loop, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),

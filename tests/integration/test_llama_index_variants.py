@@ -17,6 +17,7 @@ from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_llama_index import SuiteEvaluator, enable
+from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.agents import NO_TOOL_THREADS
 from tests.matrix.llama_index.drawn import DRAWN, wrong_in
 from tests.matrix.llama_index.helpers import engine, samples
@@ -26,7 +27,7 @@ from tests.matrix.world import World
 from tests.support.size import size
 from tests.support.variation import Variation, seeds
 
-pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+own_loop, plain_world, world = fixtures.own_loop, fixtures.plain_world, fixtures.world
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),
