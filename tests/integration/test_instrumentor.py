@@ -187,6 +187,8 @@ def test_what_turns_it_off_is_said(
     monkeypatch.setattr(instrumentor, "_FRAMEWORKS", {})
     instrumentor.RagEvalInstrumentor()._instrument()
     monkeypatch.setitem(sys.modules, "openai", None)
+    for name in ("openai", "endpoint"):  # Another test may have loaded them.
+        monkeypatch.delitem(sys.modules, f"rag_eval_hooks.judges.{name}", raising=False)
     monkeypatch.setenv("RAG_EVAL_JUDGE", "openai:some-model")
     monkeypatch.setenv("RAG_EVAL_JUDGE_API_KEY", "none")
     instrumentor.RagEvalInstrumentor()._instrument()
