@@ -64,6 +64,12 @@ def long(session: nox.Session) -> None:
     run(session, "pytest", *QUICK, "--long", "-m", "long", *session.posargs)
 
 
+@nox.session(python=False)
+def attacks(session: nox.Session) -> None:
+    """Attack at full size: interruptions, hostile objects, corrupt replies, outlets of text."""
+    run(session, "pytest", "--long", "tests/attacks", *session.posargs)
+
+
 @nox.session(name="test-all", python=False)
 def everything(session: nox.Session) -> None:
     """Run all tests at full size, the drawn ones with more draws."""

@@ -21,7 +21,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from tests.integration.test_no_content_in_logs import leaks
+from tests.attacks.test_no_content_in_logs import leaks
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
