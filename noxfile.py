@@ -195,7 +195,7 @@ def dist(session: nox.Session) -> None:
     place = develop(session, "dist")
     shutil.rmtree("dist", ignore_errors=True)
     run(session, "python", "-m", "build", "--outdir", "dist", groups=["dist"])
-    built = sorted(map(str, Path("dist").iterdir()))
+    built = sorted(map(str, Path("dist").glob("*")))
     run(session, "twine", "check", "--strict", *built)
     run(session, "check-wheel-contents", *(name for name in built if name.endswith(".whl")))
     run(session, "pyright", "--pythonpath", f"{place}/bin/python", "tests/typing/api.py")
