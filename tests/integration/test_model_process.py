@@ -125,9 +125,9 @@ async def test_a_killed_process_is_replaced_and_nothing_lost(
 
 
 @pytest.mark.long
-async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
+async def test_a_process_that_always_dies_holds_nothing_up(make: Make, tmp_path: Path) -> None:
     model = make()
-    results = await model.run(["kill"] * 50)
+    results = await model.run([f"SIGKILL once {tmp_path / 'no' / str(n)}" for n in range(50)])
     assert all(isinstance(result, JudgeError) for result in results)
     with pytest.raises(JudgeError, match="keeps ending"):
         await model.run(["text"])

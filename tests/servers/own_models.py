@@ -14,6 +14,7 @@ if _CAME_WITH:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
+import contextlib
 import ctypes
 import logging
 import re
@@ -85,7 +86,9 @@ def load_badly(deed: str) -> Run[str, dict[str, Any]]:
 def _end_once(deed: str) -> None:
     name, _, path = deed.partition(" once ")
     if path and not Path(path).exists():
-        Path(path).touch()
+        # Where the folder is missing, it ends each time.
+        with contextlib.suppress(FileNotFoundError):
+            Path(path).touch()
         os.kill(os.getpid(), signal.Signals[name])
 
 
