@@ -14,7 +14,6 @@ if _CAME_WITH:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
-import contextlib
 import ctypes
 import logging
 import re
