@@ -88,7 +88,7 @@ def ours(
     callbacks: Callable[[RagEval], list[Any]] = lambda _: [],
     enable: Callable[[RagEval], Any] | None = None,
 ) -> Variant:
-    """Return a variant of ours, by callbacks or by what is enabled around each request."""
+    """Return our variant: a callback in each request, or capture enabled around it."""
 
     def constant(_sample: Sample, _findings: Findings) -> Score:
         return Score(value=1.0, normalised=1.0)

@@ -183,7 +183,7 @@ def build_graph() -> Any:
 
 
 class Shape(NamedTuple):
-    """A pipeline and what it is asked."""
+    """A pipeline and the input of its requests."""
 
     build: Callable[[], Any]
     inputs: Any

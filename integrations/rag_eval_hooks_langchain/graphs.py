@@ -51,7 +51,7 @@ class ChainState:
     given: Any = None
     # Its output is a state, which may hold entries of earlier runs.
     is_graph: bool = False
-    # It continues an interaction of which no start was seen yet.
+    # It continues an interaction whose start was not seen.
     is_resuming: bool = False
     # Its input continues an interaction.
     is_continuing: bool = False

@@ -53,7 +53,7 @@ class RagEvalCallbackHandler(RunHandler):
     Args:
         evals: Where interactions go.
         question: In the outermost run's input.
-        contexts: In any step's output, of which the last counts. The result is the contexts,
+        contexts: In the output of a step; the last such output counts. The result is the contexts,
             whatever the model saw. A function that fits no output is counted.
         answer: In the outermost run's output.
         root: Name of the run that is an interaction, where it is not the outermost one. All runs

@@ -271,7 +271,7 @@ def _message_of(output: Any) -> Any:
 
 
 def _lists_texts(content: Any) -> bool:
-    """Return whether a tool gave several texts, each of which can be recognized."""
+    """Return whether a tool gave several texts that a prompt can be searched for."""
     is_list = isinstance(content, list) and len(content) > 1
     return is_list and all(isinstance(one, str) and is_distinctive_text(one) for one in content)
 

@@ -45,7 +45,7 @@ class IgnoredClass:
 
 
 class InlineUnlessWithheld:
-    """Value of a handler's `run_inline`: true but for the one function that it would mislead.
+    """Value of a handler's `run_inline`: true except for the one function that true misleads.
 
     Inline handlers spare async runs a worker thread for each event. But `on_llm_start` of
     langchain-core's asynchronous manager (up to 1.7) calls inline handlers *instead of* all others

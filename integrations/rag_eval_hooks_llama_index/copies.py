@@ -50,7 +50,7 @@ _OPAQUE = Opaque()
 class NodeContext(Context):
     """Copy of a node."""
 
-    # A node of which a model is shown metadata, too, and its fields at the time.
+    # A node whose metadata a model sees, too, and its fields at the time.
     node: BaseNode | None = field(default=None, compare=False, repr=False)
     fields: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -96,7 +96,7 @@ def enable(
     Args:
         evals: Where interactions go.
         question: In the arguments of the outermost call.
-        contexts: In the result of any step, of which the last counts.
+        contexts: In the result of a step; the last such result counts.
         answer: In the result of the outermost call.
         root: Name of the class or function whose call is an interaction, if not the outermost.
         retrieval_tools: Names of the tools whose text counts as context, or None for every tool

@@ -36,7 +36,7 @@ class CaptureOptions:
 
     Attributes:
         question: In the outermost call's input.
-        contexts: In any step's output, of which the last counts.
+        contexts: In the output of a step; the last such output counts.
         answer: In the outermost call's output.
         root: Name of the call that is an interaction, where it is not the outermost one.
         retrieval_tools: Names of the tools whose text counts, or None for every tool.
