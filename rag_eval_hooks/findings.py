@@ -114,6 +114,7 @@ class Support:
         probability: Calibrated probability in [0, 1] that the claim is supported; None for a
             judge that gives none, such as a language model.
         warning: Reason not to trust the verdict blindly, or empty.
+        partly: Numbers of the chunks that state a part of the claim; not part of equality.
         judge: Name of the judge that gave it, where there are several; else empty.
         sent_on: Probability with which a cascade sends such a verdict on to its second judge.
 
@@ -130,6 +131,7 @@ class Support:
     warning: str = ""
     judge: str = ""
     sent_on: float | None = None
+    partly: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Derive a verdict that is not given, and refuse one that contradicts the flags."""
@@ -169,6 +171,7 @@ class Verdict:
     probability: float | None = None
     judge: str = ""
     sent_on: float | None = None
+    warning: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what is no probability."""

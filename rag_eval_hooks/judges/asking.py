@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,6 @@ from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.calls.context import (
     UsageMeter,
     call_context,
@@ -24,14 +23,14 @@ from rag_eval_hooks.judges.calls.context import (
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError
+from rag_eval_hooks.prompts import Ask, Prompt, Reading, ReplyError
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
 
 T = TypeVar("T")
 
-Request: TypeAlias = tuple[Ask, Items]
-"""Items to ask for in one prompt."""
+Request: TypeAlias = tuple[Ask, Sequence[str]]
+"""A finding and the keys of the items to ask for in one prompt."""
 _MOST_SENT = 256
 """Beginnings of prompts that are remembered as sent."""
 _LONGEST_LEAD = 5.0
@@ -40,57 +39,37 @@ _LONGEST_LEAD = 5.0
 
 @dataclass(slots=True)
 class Answers:
-    """Contents that a model gave, and the reasons for missing ones.
+    """Contents that a model gave for the items of one finding.
 
     Attributes:
         values: Valid contents by item.
-        flawed: Contents that are asked for once more, and taken if that does not mend them.
-        failures: Reasons why asking ended early, by finding.
-        problems: Problem of the last reply, without content, by finding.
+        flawed: Items whose content came with a warning once, and that are asked for once more.
+        failure: Reason why asking ended early, or None.
+        problem: Problem of the last reply, without content.
         usage: Usage of all calls, failed ones included.
     """
 
-    values: dict[Finding, dict[str, Any]] = field(default_factory=dict)
-    flawed: dict[Finding, dict[str, Any]] = field(default_factory=dict)
-    failures: dict[Finding, NotScored] = field(default_factory=dict)
-    problems: dict[Finding, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    flawed: set[str] = field(default_factory=set)
+    failure: NotScored | None = None
+    problem: str = ""
     usage: Usage = field(default_factory=Usage)
 
-    def open(self, items: Items) -> Items:
-        """Return the items that have no content yet."""
-        still = {
-            kind: tuple(key for key in keys if key not in self.values.get(kind, {}))
-            for kind, keys in items.items()
-        }
-        return {kind: keys for kind, keys in still.items() if keys}
+    def open(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the items that have no content yet, or one with a flaw that may be mended."""
+        return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
-    def take(self, reading: Reading) -> None:
-        """Take over valid contents, and flawed ones that had a flaw before."""
-        for kind, contents in reading.values.items():
-            self.values.setdefault(kind, {}).update(contents)
-        for kind, contents in reading.flawed.items():
-            before = self.flawed.setdefault(kind, {})
-            again = {key: content for key, content in contents.items() if key in before}
-            self.values.setdefault(kind, {}).update(again)
-            before.update(contents)
-
-    def take_flawed(self, items: Items) -> None:
-        """Take over the flawed contents of items that nothing better came for."""
-        for kind, keys in self.open(items).items():
-            flawed = self.flawed.get(kind, {})
-            found = {key: flawed[key] for key in keys if key in flawed}
-            self.values.setdefault(kind, {}).update(found)
-
-    def note(self, items: Items, problems: tuple[str, ...]) -> None:
-        """Keep the problem of each finding that has open items: its own, else one of the reply."""
-        for kind in items if problems else ():
-            own = [one for one in problems if one.startswith(f"{kind.value}: ")]
-            self.problems[kind] = (own or problems)[0]
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Take over valid contents; the flaw of one is mended or stays when it comes again."""
+        for key, content in values.items():
+            is_new = bool(getattr(content, "warning", "")) and key not in self.values
+            (self.flawed.add if is_new else self.flawed.discard)(key)
+            self.values[key] = content
 
     def absorb(self, other: Answers) -> None:
         """Take over what a further request gave, but for its contents."""
-        self.failures |= other.failures
-        self.problems |= other.problems
+        self.failure = other.failure or self.failure
+        self.problem = other.problem or self.problem
         self.usage += other.usage
 
 
@@ -158,46 +137,45 @@ class ItemLoop:
         self._secret = secrets.token_bytes(16)
 
     async def ask_all(self, calls: Iterable[Request]) -> Answers:
-        """Make all calls at the same time, and return their answers together.
+        """Make all calls about one finding at the same time, and return their answers together.
 
         An item is asked for again if its content was not valid. A content with a flaw is asked for
-        once more, and taken if that does not mend it. After a reply that was cut off, the rest is
+        once more, and kept if that does not mend it. After a reply that was cut off, the rest is
         asked for in halves.
         """
         answers = Answers()
-        await gathered(self._ask(ask, items, self._attempts, answers) for ask, items in calls)
+        await gathered(self._ask(ask, keys, self._attempts, answers) for ask, keys in calls)
         return answers
 
-    async def _ask(self, ask: Ask, items: Items, left: int, answers: Answers) -> None:
+    async def _ask(self, ask: Ask, keys: Sequence[str], left: int, answers: Answers) -> None:
         problems: tuple[str, ...] = ()
-        while left and (still := answers.open(items)):
+        while left and (still := answers.open(keys)):
             left -= 1
             try:
                 reading, used = await self._turn(ask, still, problems)
             except JudgeError as error:
-                answers.failures |= dict.fromkeys(still, NotScored(cause_of(error), str(error)))
+                answers.failure = NotScored(cause_of(error), str(error))
                 answers.usage += self._prices.priced(error.usage, self._chat.name)
                 break
-            items = {kind: keys for kind, keys in items.items() if kind not in ask.unwanted}
-            answers.take(reading)
+            answers.take(reading.values)
             answers.usage += self._prices.priced(used, self._chat.name)
-            still, problems = answers.open(items), reading.problems
-            answers.note(still, problems)
-            halves = _halves(still) if reading.cut else []
-            if left and len(halves) > 1:
+            still, problems = answers.open(keys), reading.problems
+            answers.problem = next(iter(problems), answers.problem)
+            if left and reading.cut and len(still) > 1:
+                middle = (len(still) + 1) // 2
+                halves = (still[:middle], still[middle:])
                 await asyncio.gather(*(self._ask(ask, half, left, answers) for half in halves))
                 break
-        answers.take_flawed(items)
 
     async def _turn(
-        self, ask: Ask, items: Items, problems: tuple[str, ...]
+        self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]
     ) -> tuple[Reading, Usage]:
         try:
-            completion = await self._completed(ask.prompt(items, problems).sealed(self._secret))
+            completion = await self._completed(ask.prompt(keys, problems).sealed(self._secret))
         except ReplyError as error:
             return Reading({}, (str(error),)), error.usage
         try:
-            reading = ask.read(items, completion.text)
+            reading = ask.read(keys, completion.text)
         except ReplyError as error:
             return Reading({}, (str(error),)), completion.usage
         if not reading.problems:
@@ -218,16 +196,3 @@ class ItemLoop:
                     return await self._stagger.run(prompt.prefix, complete)
         except TimeoutError:
             raise out_of_time(spent.usage) from None
-
-
-def _halves(items: Items) -> list[Items]:
-    """Divide items into two parts of equal size; one item is one part."""
-    pairs = [(kind, key) for kind, keys in items.items() for key in keys]
-    middle = (len(pairs) + 1) // 2
-    halves: list[Items] = []
-    for part in (pairs[:middle], pairs[middle:]):
-        half: dict[Finding, tuple[str, ...]] = {}
-        for kind, key in part:
-            half[kind] = (*half.get(kind, ()), key)
-        halves += [half] if half else []
-    return halves

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from rag_eval_hooks.errors import ConfigError
@@ -106,71 +105,50 @@ class LLMJudge:
         possible = {k for k in wanted & SPECS.keys() if not SPECS[k].needs & lacking}
         findings = Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE)
         findings = findings.merged(Findings.absent((wanted & SPECS.keys()) - possible, _NO_TEXT))
-        asks = [
-            Ask(kinds, sample, known, unwanted=frozenset(kinds) - wanted)
-            for kinds in _prompts(possible)
-        ]
+        asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
         for ask, answers in zip(asks, await gathered(map(self._asked, asks)), strict=True):
             findings = findings.merged(_findings_of(ask, answers))
         return findings
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
         """Return the calls that findings take if every reply can be read at once."""
-        prompts = _prompts(wanted & SPECS.keys())
-        return sum(len(TEMPLATES) if SPECS[kinds[0]].call is Call.GRADE else 1 for kinds in prompts)
+        calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]
+        return sum(len(TEMPLATES) if call is Call.GRADE else 1 for call in calls)
 
     async def aclose(self) -> None:
         """Close the model's connections."""
         await self._chat.aclose()
 
     async def _asked(self, ask: Ask) -> Answers:
-        call = SPECS[ask.kinds[0]].call
-        if call is Call.VERIFY:
+        if ask.spec.call is Call.VERIFY:
             return await verified(ask, self._loop, self._verify_tokens)
-        if call is Call.GRADE:
-            (kind,) = ask.kinds
-            return await self._loop.ask_all([(ask, {kind: (one,)}) for one in TEMPLATES])
-        return await self._loop.ask_all([(ask, ask.items())])
-
-
-def _prompts(kinds: Iterable[Finding]) -> list[tuple[Finding, ...]]:
-    """Return the findings that each prompt asks for, in the order of the calls.
-
-    A finding that shares a call with another is asked for with it even where that is not wanted:
-    what a prompt shows must not depend on the metrics that were chosen.
-    """
-    asked = {kind: {kind, SPECS[kind].asked_with} for kind in kinds}
-    prompts = (tuple(filter(asked[kind].__contains__, SPECS)) for kind in SPECS if kind in asked)
-    return list(dict.fromkeys(prompts))
+        keys = tuple(ask.items())
+        parts = [(key,) for key in keys] if ask.spec.call is Call.GRADE else [keys]
+        return await self._loop.ask_all([(ask, part) for part in parts])
 
 
 def _findings_of(ask: Ask, answers: Answers) -> Findings:
-    """Return the wanted findings, each with its content or the cause of its absence.
+    """Return the finding with its content or the cause of its absence.
 
     Where only some items of many have a content, the others are unsure: a metric decides whether
-    the rest is enough. The wanted findings bear the usage in equal parts.
+    the rest is enough.
     """
-    items = ask.items()
-    wanted = [kind for kind in ask.kinds if kind not in ask.unwanted]
-    contents: dict[str, Any] = {}
+    kind, asked = ask.kind, ask.items()
+    missing = sum(key not in answers.values for key in asked)
+    content: Any
     warnings: dict[Finding, tuple[str, ...]] = {}
-    for kind in wanted:
-        valid = answers.values.get(kind, {})
-        asked = items.get(kind, ())
-        missing = sum(key not in valid for key in asked)
-        if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
-            detail = f"the judge gave no valid reply for {missing} of {len(asked)} items"
-            if problem := answers.problems.get(kind):
-                detail += f"; last problem: {problem}"
-            failure = NotScored(Cause.JUDGE_FAILED, detail)
-            contents[kind.value] = answers.failures.get(kind, failure)
-            continue
-        if missing and SPECS[kind].unit is Unit.SENTENCE:
-            warnings[kind] = (f"claims of {missing} of {len(asked)} sentences could not be read",)
-        contents[kind.value] = ask.content(kind, valid)
-    share = answers.usage.share(len(wanted))
-    usage = dict.fromkeys(wanted, share) if answers.usage != Usage() else {}
-    return Findings(**contents, usage=usage, warnings=warnings)
+    if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
+        detail = f"the judge gave no valid reply for {missing} of {len(asked)} items"
+        if answers.problem:
+            detail += f"; last problem: {answers.problem}"
+        content = answers.failure or NotScored(Cause.JUDGE_FAILED, detail)
+    else:
+        content = ask.content(answers.values)
+        if missing and ask.spec.unit is Unit.SENTENCE:
+            note = f"claims of {missing} of {len(asked)} sentences could not be read"
+            warnings = {kind: (note,)}
+    usage = {kind: answers.usage} if answers.usage != Usage() else {}
+    return Findings(**{kind.value: content}, usage=usage, warnings=warnings)
 
 
 def _is_enough(kind: Finding, valid: int, asked: int) -> bool:

@@ -10,10 +10,9 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
-from rag_eval_hooks.findings import Finding, Verdict, made
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, Verdict
 from rag_eval_hooks.judges.asking import Answers, ItemLoop, Request, gathered
-from rag_eval_hooks.prompts import SPECS, Ask, Unit
-from rag_eval_hooks.prompts.elements import ChunkSupport
+from rag_eval_hooks.prompts import Ask, Unit
 from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.usage import tokens
 
@@ -23,6 +22,7 @@ _MOST_CLAIMS = 10
 _BEFORE = r"(?<![^\s(\"'\[])"
 _AFTER = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
+_RANK = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 
 
 async def verified(ask: Ask, loop: ItemLoop, budget: int) -> Answers:
@@ -38,38 +38,36 @@ async def verified(ask: Ask, loop: ItemLoop, budget: int) -> Answers:
         loop: Asks the model.
         budget: Tokens of contexts in one call.
     """
-    (kind,) = ask.kinds
-    known = _literal(ask) if kind is Finding.ENTITIES_FOUND else {}
-    keys = [key for key in ask.items().get(kind, ()) if key not in known]
+    known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
+    keys = [key for key in ask.items() if key not in known]
     groups = _parts(_chunks(ask), budget) if ask.has_contexts else []
     if len(groups) < 2:
         answers = await loop.ask_all(_requests(ask, keys))
-        answers.values.setdefault(kind, {}).update(known)
+        answers.values |= known
         return answers
     by_part = await gathered(loop.ask_all(_part_requests(ask, group, keys)) for group in groups)
     answers = Answers()
     for part in by_part:
         answers.absorb(part)
-    found = _added_up(kind, [part.values.get(kind, {}) for part in by_part])
+    found = _added_up(ask.kind, [part.values for part in by_part])
     scattered = {key: one for key, one in found.items() if _is_spread(one, groups)}
     joined = await loop.ask_all(_joint_requests(ask, scattered, budget))
     answers.absorb(joined)
     for key, before in scattered.items():
         del found[key]
-        if (joint := joined.values.get(kind, {}).get(key)) is not None:
-            together = joint.together or bool(joint.supporting)
-            found[key] = replace(joint, supporting=before.supporting, together=together)
-    answers.values[kind] = found | known
+        if (joint := joined.values.get(key)) is not None:
+            found[key] = replace(joint, by_chunk=before.by_chunk, together=joint.supported)
+    answers.values = found | known
     return answers
 
 
 def _part_requests(ask: Ask, group: tuple[int, ...], keys: Sequence[str]) -> list[Request]:
     part = replace(ask, shown=group, partial=True)
-    shown = part.items()[part.kinds[0]]
+    shown = part.items()
     return _requests(part, [key for key in keys if key in shown])
 
 
-def _joint_requests(ask: Ask, scattered: Mapping[str, ChunkSupport], budget: int) -> list[Request]:
+def _joint_requests(ask: Ask, scattered: Mapping[str, Support], budget: int) -> list[Request]:
     """Return requests about claims by the chunks that state parts of them, as few as possible."""
     chunks = _chunks(ask)
     joints: list[tuple[set[int], list[str]]] = []
@@ -88,11 +86,10 @@ def _joint_requests(ask: Ask, scattered: Mapping[str, ChunkSupport], budget: int
 
 def _requests(ask: Ask, keys: Sequence[str]) -> list[Request]:
     """Return requests with at most ten claims or entities each, about equal in size."""
-    (kind,) = ask.kinds
-    most = _MOST_CLAIMS if SPECS[kind].unit is Unit.ITEM else max(len(keys), 1)
+    most = _MOST_CLAIMS if ask.spec.unit is Unit.ITEM else max(len(keys), 1)
     count = -(-len(keys) // most)
     bounds = [at * len(keys) // count for at in range(count + 1)] if count else []
-    return [(ask, {kind: tuple(keys[low:high])}) for low, high in pairwise(bounds)]
+    return [(ask, keys[low:high]) for low, high in pairwise(bounds)]
 
 
 def _chunks(ask: Ask) -> dict[int, str]:
@@ -100,9 +97,9 @@ def _chunks(ask: Ask) -> dict[int, str]:
 
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    keys = ask.items().get(Finding.ENTITIES_FOUND, ())
-    hits = _stated(made(ask.known.entities) if keys else (), list(_chunks(ask).values()))
-    return {key: Verdict(True, _LITERALLY) for key, hit in zip(keys, hits, strict=True) if hit}
+    items = ask.items()
+    hits = _stated(list(items.values()), list(_chunks(ask).values()))
+    return {key: Verdict(True, _LITERALLY) for key, hit in zip(items, hits, strict=True) if hit}
 
 
 def _stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
@@ -141,7 +138,7 @@ def _added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any
     """Join the contents of all parts by item; items without a content in some part are left out."""
     if kind in _SUPPORTS:
         keys = [key for key in seen[0] if all(key in part for part in seen)]
-        return {key: reduce(operator.or_, [part[key] for part in seen]) for key in keys}
+        return {key: reduce(_union, [part[key] for part in seen]) for key in keys}
     if kind is not Finding.ENTITIES_FOUND:
         return {key: content for part in seen for key, content in part.items()}
     contents: dict[str, Any] = {}
@@ -153,8 +150,22 @@ def _added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any
     return contents
 
 
+def _union(one: Support, other: Support) -> Support:
+    """Return the union of verdicts by two parts of the chunks: support outranks the contrary."""
+    better, worse = sorted((one, other), key=lambda each: _RANK.index(each.verdict))
+    weighed = (better, worse) if better.verdict is worse.verdict else (better,)
+    by_chunk = tuple(map(operator.or_, one.by_chunk, other.by_chunk))
+    return replace(
+        better,
+        by_chunk=by_chunk,
+        together=(one.together or other.together) and not any(by_chunk),
+        reason=" ".join(dict.fromkeys(each.reason for each in weighed if each.reason)),
+        partly=one.partly | other.partly,
+    )
+
+
 def _is_spread(content: Any, groups: Sequence[Collection[int]]) -> bool:
     """Return whether a claim that no part supports is partly stated by chunks of several parts."""
-    if not isinstance(content, ChunkSupport) or content.supporting or content.together:
+    if not isinstance(content, Support) or content.supported:
         return False
     return sum(bool(content.partly & set(group)) for group in groups) > 1

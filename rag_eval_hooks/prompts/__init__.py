@@ -1,8 +1,7 @@
 """Prompts of an LLM judge, and the reading of its replies. Pure and versioned."""
 
-from rag_eval_hooks.prompts.ask import TEMPLATES, WHOLE, Ask
-from rag_eval_hooks.prompts.prompt import Items, Prompt, ReplyError, Values
-from rag_eval_hooks.prompts.reading import Reading
+from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
+from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
 from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Call, Spec, Unit, with_bases
 from rag_eval_hooks.prompts.wording import PROMPTS_VERSION
 
@@ -11,15 +10,12 @@ __all__ = [
     "PROMPTS_VERSION",
     "SPECS",
     "TEMPLATES",
-    "WHOLE",
     "Ask",
     "Call",
-    "Items",
     "Prompt",
     "Reading",
     "ReplyError",
     "Spec",
     "Unit",
-    "Values",
     "with_bases",
 ]

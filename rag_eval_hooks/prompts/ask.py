@@ -1,11 +1,11 @@
-"""Findings as questions to a language model: items, prompt, reading, content."""
+"""One finding as a question to a language model: items, prompt, reading, content."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, create_model
 
@@ -20,127 +20,157 @@ from rag_eval_hooks.findings import (
     Verdict,
 )
 from rag_eval_hooks.prompts.elements import (
-    ChunkSupport,
     RelevanceElement,
     ReplyElement,
+    SpoiledGroupError,
     SupportElement,
     View,
+    number_of,
+    parse,
 )
 from rag_eval_hooks.prompts.prompt import (
-    Items,
     Prompt,
+    ReplyError,
     data_block,
     example_of,
     numbered,
     schema_of,
 )
-from rag_eval_hooks.prompts.reading import (
-    Group,
-    Reading,
-    item_of,
-    parse,
-    read_group,
-    read_reply,
-)
+from rag_eval_hooks.prompts.reply_json import reply_json
 from rag_eval_hooks.prompts.specs import SPECS, Spec, Unit
 from rag_eval_hooks.prompts.wording import INSTRUCTIONS, LEADS, SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
 
-WHOLE: Final = "whole"
-"""The one key of a finding that is given as a whole or not at all."""
 TEMPLATES: Final = ("1", "2")
 """Keys of the two templates of a grade."""
+_WHOLE: Final = "whole"
 _MOST_PROBLEMS: Final = 6
+_WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
+"""All prompts with contexts share one schema: a provider may put it before the system text."""
+_Group: TypeAlias = dict[str, Any]
+"""The content of each item, or the `ReplyError` that leaves the item open."""
+
+
+class Reading(NamedTuple):
+    """Contents of one reply.
+
+    Attributes:
+        values: Valid contents by item; one with a warning is worth asking for once more.
+        problems: Problems for the judge, without content of the sample.
+        cut: True if the reply is cut off: less should be asked for at a time.
+    """
+
+    values: Mapping[str, Any]
+    problems: tuple[str, ...] = ()
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Findings of one sample as one question, of which any part can be asked for.
+    """One finding of one sample as a question, of which any part can be asked for.
 
-    Items are sentences by their numbers, `a1`... for answer claims, `r1`... for reference claims,
-    `e1`... for entities, and plain numbers for chunks, each counted from 1. A list or a rating is
-    one item, as half of it is none. A grade has an item for each of its two templates, and a
-    prompt is for one of them.
+    Items have keys: numbers of sentences and chunks, counted from 1; `a1`... for answer claims,
+    `r1`... for reference claims, `e1`... for entities; the names of texts. A list or a rating is
+    one item, as half of it is none. A grade has an item for each of its two templates, and a prompt
+    is for one of them.
 
     Attributes:
-        kinds: The findings, in the order of `SPECS`; findings that see the same fields.
-        sample: The sample, of which only the fields in the findings' rows are shown.
+        kind: The finding.
+        sample: The sample, of which only the fields in the finding's row are shown.
         known: Holds the items to judge.
         shown: Numbers of the chunks to show; all where it is None. They keep their numbers.
         partial: Whether the other chunks are shown elsewhere: then the judge also says which
             chunks state a part of a claim.
-        unwanted: Findings that share the prompt and are not asked for again.
     """
 
-    kinds: tuple[Finding, ...]
+    kind: Finding
     sample: Sample
     known: Findings
     shown: tuple[int, ...] | None = None
     partial: bool = False
-    unwanted: frozenset[Finding] = frozenset()
+
+    @property
+    def spec(self) -> Spec:
+        """The finding's row."""
+        return SPECS[self.kind]
 
     @property
     def has_contexts(self) -> bool:
         """Whether the prompt shows the contexts."""
-        return any(Field.CONTEXTS in SPECS[kind].shows for kind in self.kinds)
+        return Field.CONTEXTS in self.spec.shows
 
-    def items(self) -> Items:
-        """Return all items that a judge has to be asked for."""
-        every = {kind: tuple(self._keys(kind)) for kind in self.kinds}
-        return {kind: keys for kind, keys in every.items() if keys}
+    def items(self) -> Mapping[str, str]:
+        """Return the items that a judge has to be asked for: their texts by key."""
+        spec = self.spec
+        match spec.unit:
+            case Unit.WHOLE:
+                return {_WHOLE: ""}
+            case Unit.TEMPLATE:
+                return dict.fromkeys(TEMPLATES, "")
+            case Unit.CHUNK:
+                return self._chunks()
+            case Unit.SENTENCE:
+                return _sentences_of(self._text(spec.text) or "")
+            case Unit.TEXT:
+                texts = {name.value: self._text(name) or "" for name in (Field.ANSWER, spec.text)}
+                return {name: text for name, text in texts.items() if text.strip()}
+        assert spec.about is not None
+        found = getattr(self.known, spec.about)
+        return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
 
-    def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
+    def prompt(self, keys: Sequence[str], problems: Sequence[str] = ()) -> Prompt:
         """Make the prompt for a part of the items.
 
         Args:
-            items: A part of `items()`; of a grade, one template.
+            keys: Keys of `items()`; of a grade, one template.
             problems: Problems of the last reply.
         """
-        spec = SPECS[next(iter(items))]
+        kind, spec = self.kind, self.spec
         contexts = ""
         if self.has_contexts:
             # It stands first and is equal in every prompt with contexts.
             contexts = data_block({"question": self.sample.question, "chunks": self._chunks()})
-        document = self._document(items)
+        document = self._document(keys)
         lines = [contexts] if contexts else []
         lines += [data_block(document)] if document else []
-        lines += ["", LEADS[spec.call]]
-        lines += [f"- {kind.value}: {self._instruction(kind, items[kind])}" for kind in items]
-        lines += self._restrictions(items)
+        lines += ["", LEADS[spec.call], f"- {kind.value}: {self._instruction(keys)}"]
+        if len(keys) < len(self.items()) and spec.unit is not Unit.TEMPLATE:
+            lines.append(f"- {kind.value}: only for {', '.join(keys)}.")
         if problems:
             listed = "; ".join(problems[:_MOST_PROBLEMS])
-            lines += ["", f"Your last reply could not be used: {listed}. {_AGAIN}"]
-        model = _reply_model(_WITH_CONTEXTS if contexts else tuple(items))
-        example = example_of(schema_of(_reply_model(tuple(items))))
+            again = "Give all that is asked for above."
+            lines += ["", f"Your last reply could not be used: {listed}. {again}"]
+        model = _reply_model(_WITH_CONTEXTS if contexts else (kind,))
+        example = example_of(schema_of(_reply_model((kind,))))
         name = "verdicts" if contexts else spec.call.value
         system = SYSTEM_TEXTS[spec.system]
         return Prompt(system, "\n".join(lines), name, model, example, len(contexts))
 
-    def read(self, items: Items, reply: str) -> Reading:
-        """Read the contents that fit, by item.
+    def read(self, keys: Sequence[str], reply: str) -> Reading:
+        """Read the contents that fit, by item; a valid one is taken, nothing is guessed.
+
+        The last object of a reply counts. Where an earlier one, such as a draft or a quoted text,
+        says something else about an item, the item stays open.
 
         Raises:
             ReplyError: The reply holds no JSON object.
         """
-        inner = [name for kind in items for name in _inner_names(SPECS[kind].element)]
-        return read_reply(items, reply, self._group, inner)
+        objects, cut = reply_json(reply, self.kind.value)
+        drafts = [one for one in objects if self.kind in one] or objects[-1:]
+        *earlier, last = [self._group(one.get(self.kind), keys) for one in drafts]
+        found = {key: _unless_differing(key, last, earlier) for key in keys}
+        values = {key: one for key, one in found.items() if not isinstance(one, ReplyError)}
+        problems = [str(one) for one in found.values() if isinstance(one, ReplyError)]
+        flaws = {key: getattr(one, "warning", "") for key, one in values.items()}
+        problems += [f"{key}: {flaw}" for key, flaw in flaws.items() if flaw]
+        listed = tuple(f"{self.kind.value}: {one}" for one in dict.fromkeys(problems))
+        return Reading(values, ("it was cut off",) if cut else listed, cut)
 
-    def _group(self, kind: Finding, group: Any, asked: tuple[str, ...]) -> Group:
-        spec = SPECS[kind]
-        if spec.unit is Unit.TEMPLATE:
-            return dict.fromkeys(asked, item_of(parse(spec.element, group)))
-        view = self._view(spec)
-        if spec.unit.key is None:
-            return {WHOLE: item_of(parse(spec.element, group).content(view))}
-        return read_group(
-            group, spec.unit.key, asked, lambda one: parse(spec.element, one).content(view)
-        )
-
-    def content(self, kind: Finding, values: Mapping[str, Any]) -> Any:
+    def content(self, values: Mapping[str, Any]) -> Any:
         """Make the finding from the contents of its items; an item without one is unsure."""
-        spec = SPECS[kind]
+        spec = self.spec
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))
         if spec.unit is Unit.TEXT:
@@ -148,42 +178,56 @@ class Ask:
             names = (Field.ANSWER, spec.text)
             return Stance(*(bool(values.get(n, self._text(n) is not None)) for n in names))
         if spec.unit is Unit.SENTENCE:
-            claims = [claim for key in self._keys(kind) for claim in values.get(key, ())]
+            claims = [claim for key in self.items() for claim in values.get(key, ())]
             return tuple(dict.fromkeys(claims))
         if spec.unit is Unit.WHOLE:
-            return values[WHOLE]
-        return tuple(self._verdict(spec, values.get(key)) for key in self._keys(kind))
+            return values[_WHOLE]
+        return tuple(values.get(key, self._unread()) for key in self.items())
 
-    def _verdict(self, spec: Spec, content: Any) -> Support | Verdict | ChunkRelevance:
-        chunks = len(self.sample.contexts or ())
-        if isinstance(content, ChunkSupport):
-            return content.support(chunks)
-        if isinstance(content, Verdict | ChunkRelevance):
-            return content
-        if spec.element is SupportElement:
-            return Support((False,) * chunks, reason=UNREAD, verdict=ClaimVerdict.UNSURE)
-        if spec.element is RelevanceElement:
+    def _group(self, group: Any, keys: Sequence[str]) -> _Group:
+        """Read the finding's part of a reply.
+
+        An element that does not fit, is missing or stands twice leaves only its own item open. An
+        id that was not asked for spoils the whole group: the others may have been renumbered too.
+        """
+        view = self._view()
+        try:
+            if (id_key := self.spec.unit.key) is None:
+                return dict.fromkeys(keys, self._element(group, view))
+            if not isinstance(group, list):
+                raise ReplyError("it is missing or no list")
+            named: dict[str, list[Any]] = {key: [] for key in keys}
+            for element in group:
+                if isinstance(element, Mapping) and id_key in element:
+                    name = number_of(element[id_key])
+                    if isinstance(name, bool) or str(name) not in named:
+                        raise SpoiledGroupError("it has an id or number that was not asked for")
+                    named[str(name)].append(element)
+            return {name: self._one(name, elements, view) for name, elements in named.items()}
+        except ReplyError as error:
+            return dict.fromkeys(keys, error)
+
+    def _one(self, name: str, elements: list[Any], view: View) -> Any:
+        if len(elements) != 1:
+            return ReplyError(f"{name} {'stands twice' if elements else 'is missing'}")
+        try:
+            return self._element(elements[0], view)
+        except SpoiledGroupError:
+            raise
+        except ReplyError as error:
+            return ReplyError(f"{name}: {error}")
+
+    def _element(self, value: Any, view: View) -> Any:
+        element = parse(self.spec.element, value)
+        return element.content(view) if isinstance(element, ReplyElement) else element
+
+    def _unread(self) -> Support | Verdict | ChunkRelevance:
+        if self.spec.element is SupportElement:
+            none = (False,) * len(self.sample.contexts or ())
+            return Support(none, reason=UNREAD, verdict=ClaimVerdict.UNSURE)
+        if self.spec.element is RelevanceElement:
             return ChunkRelevance(False, 0.0, UNREAD, sure=False)
         return Verdict(False, UNREAD, sure=False)
-
-    def _keys(self, kind: Finding) -> Sequence[str]:
-        spec = SPECS[kind]
-        if spec.unit is Unit.SENTENCE:
-            return tuple(_sentences_of(self._text(spec.text) or ""))
-        if spec.unit is Unit.TEXT:
-            names = (Field.ANSWER, spec.text)
-            return tuple(name for name in names if (self._text(name) or "").strip())
-        if spec.unit is Unit.TEMPLATE:
-            return TEMPLATES
-        if spec.unit is Unit.WHOLE:
-            return (WHOLE,)
-        return tuple(self._chunks() if spec.unit is Unit.CHUNK else self._items(spec))
-
-    def _items(self, spec: Spec) -> Mapping[str, str]:
-        """Return the items that a finding judges, by their ids."""
-        assert spec.about is not None
-        found = getattr(self.known, spec.about)
-        return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
 
     def _chunks(self) -> dict[str, str]:
         """Return the chunks to show, by number."""
@@ -194,39 +238,35 @@ class Ask:
         text: str | None = getattr(self.sample, name)
         return text
 
-    def _view(self, spec: Spec) -> View:
+    def _view(self) -> View:
         """Return the texts that a verdict may quote."""
-        if Field.CONTEXTS in spec.shows:
-            return View({int(n): text for n, text in self._chunks().items()}, self.partial)
-        return View({1: self._text(spec.text) or ""} if spec.about else {})
+        if self.has_contexts:
+            texts = {int(number): text for number, text in self._chunks().items()}
+            return View(texts, len(self.sample.contexts or ()), self.partial)
+        return View({1: self._text(self.spec.text) or ""})
 
-    def _document(self, items: Items) -> dict[str, Any]:
+    def _document(self, keys: Sequence[str]) -> dict[str, Any]:
         """Return the texts that these items need, without the contexts and their question."""
-        document: dict[str, Any] = {}
-        apart = {Field.CONTEXTS, Field.QUESTION} if self.has_contexts else {Field.CONTEXTS}
-        for kind, keys in items.items():
-            spec = SPECS[kind]
-            for name in spec.shows:
-                is_open = spec.unit is not Unit.TEXT or name in (Field.QUESTION, *keys)
-                if name not in apart and is_open and (text := self._text(name)) is not None:
-                    document.setdefault(name.value, text)
-            if spec.unit is Unit.SENTENCE:
-                document[spec.text.value] = _sentences_of(self._text(spec.text) or "")
-            elif spec.about is not None:
-                shown = {key: text for key, text in self._items(spec).items() if key in keys}
-                document[spec.about.value] = document.get(spec.about.value, {}) | shown
-        if Finding.ACCURACY_RATINGS in items:
-            return self._anonymous(swapped=items[Finding.ACCURACY_RATINGS] == TEMPLATES[1:])
+        spec, items = self.spec, self.items()
+        names = [name for name in spec.shows if self._text(name) is not None]
+        if self.has_contexts:
+            names = [name for name in names if name not in (Field.CONTEXTS, Field.QUESTION)]
+        if spec.unit is Unit.TEXT:
+            names = [name for name in names if name in (Field.QUESTION, *keys)]
+        document: dict[str, Any] = {name.value: self._text(name) for name in names}
+        if spec.unit is Unit.SENTENCE:
+            document[spec.text.value] = items
+        elif spec.about is not None:
+            document[spec.about.value] = {key: items[key] for key in items if key in keys}
+        elif self.kind is Finding.ACCURACY_RATINGS:
+            # Neutral names, which the second template swaps.
+            question, *texts = document.values()
+            candidate, standard = reversed(texts) if keys[0] == TEMPLATES[1] else texts
+            return {"question": question, "candidate": candidate, "standard": standard}
         return document
 
-    def _anonymous(self, *, swapped: bool) -> dict[str, Any]:
-        """Name answer and reference neutrally; the second template swaps them."""
-        texts = [self.sample.answer, self.sample.reference]
-        candidate, standard = reversed(texts) if swapped else texts
-        return {"question": self.sample.question, "candidate": candidate, "standard": standard}
-
-    def _instruction(self, kind: Finding, keys: tuple[str, ...]) -> str:
-        spec, text = SPECS[kind], INSTRUCTIONS[kind]
+    def _instruction(self, keys: Sequence[str]) -> str:
+        spec, text = self.spec, INSTRUCTIONS[self.kind]
         if spec.unit is Unit.TEMPLATE:
             return str(text[TEMPLATES.index(keys[0])])
         if spec.unit is Unit.CHUNK:
@@ -236,18 +276,13 @@ class Ask:
         is_partial = self.partial and spec.element is SupportElement
         return f"{text} {INSTRUCTIONS['elsewhere']}" if is_partial else str(text)
 
-    def _restrictions(self, items: Items) -> list[str]:
-        """Make a line for each finding of which only some items are asked for."""
-        return [
-            f"- {kind.value}: only for {', '.join(keys)}."
-            for kind, keys in items.items()
-            if len(keys) < len(self._keys(kind)) and SPECS[kind].unit is not Unit.TEMPLATE
-        ]
 
-
-_AGAIN: Final = "Give all that is asked for above."
-_WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""All prompts with contexts share one schema: a provider may put it before the system text."""
+def _unless_differing(key: str, group: _Group, earlier: Iterable[_Group]) -> Any:
+    content = group[key]
+    said = [one for other in earlier if not isinstance(one := other[key], ReplyError)]
+    if isinstance(content, ReplyError) or all(one == content for one in said):
+        return content
+    return ReplyError(f"{key} is judged twice, differently")
 
 
 @lru_cache(maxsize=64)
@@ -260,12 +295,6 @@ def _reply_model(kinds: tuple[Finding, ...]) -> type[BaseModel]:
         is_optional = kinds == _WITH_CONTEXTS and not spec.unit.key
         fields[kind.value] = (kept | None if is_optional else kept, ...)
     return create_model("Reply", __base__=ReplyElement, **fields)
-
-
-def _inner_names(element: Any) -> frozenset[str]:
-    """Return the names of other findings that are also keys within an element."""
-    is_model = isinstance(element, type) and issubclass(element, BaseModel)
-    return frozenset(element.model_fields if is_model else ()) & {kind.value for kind in Finding}
 
 
 @lru_cache(maxsize=64)  # items, prompt and contents are all made by sentence

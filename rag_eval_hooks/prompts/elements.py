@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
+    ValidationError,
     WithJsonSchema,
 )
 
@@ -43,14 +45,7 @@ _QUARTERS: Final = (0, 0.25, 0.5, 0.75, 1)
 
 
 class SpoiledGroupError(ReplyError):
-    """An element that puts its whole group in doubt, such as a rating on another scale."""
-
-
-class Flawed(NamedTuple):
-    """A usable content that is worth asking for once more, with its flaw."""
-
-    content: Any
-    problem: str
+    """An element that puts its whole group in doubt: the model may have renumbered them all."""
 
 
 def number_of(value: Any) -> Any:
@@ -87,12 +82,18 @@ def _quarter(value: float) -> float:
     return value
 
 
+def _percent(value: float) -> float:
+    if 0 < value < 1:
+        raise SpoiledGroupError("it has a rating between 0 and 1, where 100 is the most")
+    return value
+
+
 WholeNumber: TypeAlias = Annotated[int, BeforeValidator(number_of)]
 Number: TypeAlias = Annotated[float, BeforeValidator(number_of), Field(allow_inf_nan=False)]
 Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag)]
 OptionalText: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
 NonEmptyText: TypeAlias = Annotated[str, AfterValidator(_one_line)]
-Percent: TypeAlias = Annotated[Number, Field(ge=0, le=100)]
+Percent: TypeAlias = Annotated[Number, Field(ge=0, le=100), AfterValidator(_percent)]
 VerdictWord: TypeAlias = Annotated[
     Literal["supported", "contradicted", "not_stated"], BeforeValidator(_word)
 ]
@@ -106,14 +107,16 @@ CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_step)]
 
 @dataclass(frozen=True)
 class View:
-    """The texts that a prompt showed, by number: what a verdict may quote.
+    """The texts that a prompt showed and a verdict may quote.
 
     Attributes:
         texts: Chunks by their numbers, or the one other text as 1.
-        partial: Whether more chunks exist than were shown.
+        chunks: Number of the sample's chunks.
+        partial: Whether the other chunks are shown in other prompts.
     """
 
     texts: Mapping[int, str]
+    chunks: int = 0
     partial: bool = False
 
     @cached_property
@@ -142,13 +145,17 @@ def _closed(schema: dict[str, Any]) -> None:
 
 
 class ReplyElement(BaseModel):
-    """Base of the elements. Unknown keys are ignored; the schema requires every key.
-
-    `content` returns the content of a valid element, maybe `Flawed`. It raises `ReplyError` for
-    one that contradicts itself.
-    """
+    """Base of the elements. Unknown keys are ignored; the schema requires every key."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, json_schema_extra=_closed)
+
+    def content(self, view: View) -> Any:
+        """Return what the element says of its item.
+
+        Raises:
+            ReplyError: The element contradicts itself.
+        """
+        raise NotImplementedError
 
 
 class SentenceElement(ReplyElement):
@@ -210,9 +217,8 @@ class AgreementElement(ReplyElement):
     verdict: VerdictWord
 
     def content(self, view: View) -> Any:
-        verdict = Verdict(self.verdict == "supported", self.reason)
         flaw = self._flaw(view.quoted(self.quote))
-        return Flawed(verdict, flaw) if flaw else verdict
+        return Verdict(self.verdict == "supported", self.reason, warning=flaw)
 
     def _flaw(self, quoted: frozenset[int]) -> str:
         if is_empty(self.quote):
@@ -230,7 +236,7 @@ class SupportElement(AgreementElement):
     partly: list[WholeNumber] = Field(default_factory=list)
     together: Flag = False
 
-    def content(self, view: View) -> Any:
+    def content(self, view: View) -> Support:
         if not {*self.chunks, *self.partly} <= view.texts.keys():
             raise SpoiledGroupError("it has a chunk number that does not exist")
         if view.partial and "partly" not in self.model_fields_set:
@@ -244,54 +250,14 @@ class SupportElement(AgreementElement):
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
             raise ReplyError("the quote stands in another chunk than it names")
-        flaw = self._flaw(quoted)
-        verdict = ClaimVerdict(self.verdict)
-        partly = frozenset(self.partly) - supporting
-        found = ChunkSupport(
-            supporting, partly, together, self.reason, verdict, self.quote, warning=flaw
-        )
-        return Flawed(found, flaw) if flaw else found
-
-
-_RANK: Final = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkSupport:
-    """Support of one claim by the chunks that were shown, by their numbers.
-
-    `partly` holds the chunks that state a part of the claim; a warning is a flaw that asking again
-    did not mend.
-    """
-
-    supporting: frozenset[int]
-    partly: frozenset[int]
-    together: bool
-    reason: str
-    verdict: ClaimVerdict
-    quote: str
-    warning: str = ""
-
-    def __or__(self, other: ChunkSupport) -> ChunkSupport:
-        """Return the union with the verdict by other chunks: support outranks the contrary."""
-        better, worse = sorted((self, other), key=lambda one: _RANK.index(one.verdict))
-        weighed = (better, worse) if better.verdict is worse.verdict else (better,)
-        return ChunkSupport(
-            self.supporting | other.supporting,
-            self.partly | other.partly,
-            self.together or other.together,
-            " ".join(dict.fromkeys(one.reason for one in weighed if one.reason)),
-            better.verdict,
-            better.quote,
-            better.warning,
-        )
-
-    def support(self, chunks: int) -> Support:
-        """Return the verdict over all chunks, given how many there are."""
-        by_chunk = tuple(number in self.supporting for number in range(1, chunks + 1))
-        together = self.together and not any(by_chunk)
         return Support(
-            by_chunk, together, self.reason, self.verdict, self.quote, warning=self.warning
+            tuple(number in supporting for number in range(1, view.chunks + 1)),
+            together,
+            self.reason,
+            ClaimVerdict(self.verdict),
+            self.quote,
+            warning=self._flaw(quoted),
+            partly=frozenset(self.partly) - supporting,
         )
 
 
@@ -304,8 +270,6 @@ class RelevanceElement(ReplyElement):
     rating: Percent
 
     def content(self, _view: View) -> ChunkRelevance:
-        if 0 < self.rating < 1:
-            raise SpoiledGroupError("it has a rating between 0 and 1, where 100 is the most")
         return ChunkRelevance(self.useful, self.rating, self.reason)
 
 
@@ -320,38 +284,38 @@ class EntityElement(ReplyElement):
         return Verdict(self.found, self.reason)
 
 
-class DirectnessElement(ReplyElement):
+class _Reasoned(ReplyElement):
+    reason: OptionalText = ""
+
+
+class DirectnessElement(_Reasoned):
     """How directly the answer addresses the question, in quarters."""
 
-    reason: OptionalText = ""
     value: Quarter
 
     def content(self, _view: View) -> float:
         return float(self.value)
 
 
-class StepElement(ReplyElement):
+class StepElement(_Reasoned):
     """A rating from 1 to 5."""
 
-    reason: OptionalText = ""
     value: OneToFive
 
     def content(self, _view: View) -> Rating:
         return Rating(float(self.value), self.reason)
 
 
-class ClassElement(ReplyElement):
+class ClassElement(_Reasoned):
     """Whether the answer is correct."""
 
-    reason: OptionalText = ""
     correct: Flag
 
     def content(self, _view: View) -> Verdict:
         return Verdict(self.correct, self.reason)
 
 
-class _Criterion(ReplyElement):
-    reason: OptionalText = ""
+class _Criterion(_Reasoned):
     score: Percent
 
 
@@ -364,8 +328,28 @@ class GEvalElement(ReplyElement):
 
     def content(self, _view: View) -> GEval:
         criteria = {name: getattr(self, name) for name in type(self).model_fields}
-        if any(0 < one.score < 1 for one in criteria.values()):
-            raise ReplyError("it has a score between 0 and 1, where 100 is the most")
         reasons = [f"{name}: {one.reason}" for name, one in criteria.items() if one.reason]
         scores = {name: one.score for name, one in criteria.items()}
         return GEval(**scores, reason="; ".join(reasons))
+
+
+@lru_cache(maxsize=64)
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
+
+
+def parse(model: Any, value: Any) -> Any:
+    """Validate a value by a model or an annotated type.
+
+    Raises:
+        ReplyError: It does not fit; says which fields, without their contents.
+    """
+    try:
+        return _adapter(model).validate_python(value, strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    if not isinstance(model, type):
+        raise ReplyError(f"{found[0]['msg'].lower()}, as a number")
+    names = {str((*misfit["loc"], "it")[0]) for misfit in found}
+    wrong = "missing, of the wrong type or out of range"
+    raise ReplyError(f"{', '.join(sorted(names))} {wrong}")

@@ -8,19 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pydantic import BaseModel
 
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts.wording import PROMPTS_VERSION
 from rag_eval_hooks.usage import Usage
-
-Items: TypeAlias = Mapping[Finding, tuple[str, ...]]
-"""The items of each finding by their keys, such as `a1`; a finding without items is left out."""
-Values: TypeAlias = Mapping[Finding, Mapping[str, Any]]
-"""The content of each item, by the same keys."""
 
 _DELIMITER: Final = re.compile(r"<(/?)data ([0-9a-f]{12})>")
 # What looks like a delimiter, and characters that a reader of the text does not see or that turn

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 from rag_eval_hooks.prompts.prompt import ReplyError
 
@@ -19,22 +18,16 @@ _DEEPEST: Final = 50
 _DIGITS: Final = 300  # more than any float has; Python refuses to read a few thousand
 
 
-class ReplyJson(NamedTuple):
-    """Objects of a reply, in the order of the text.
-
-    Of one that is cut off, `objects` holds the groups as far as their elements are complete.
-    """
-
-    objects: list[dict[str, Any]]
-    cut: bool = False
-
-
-def reply_json(text: str, names: Collection[str] = ()) -> ReplyJson:
+def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the JSON objects in a text; thoughts, prose and fences around them are ignored.
 
     Args:
         text: Text of a reply.
-        names: Keys with which a reply begins, and nothing within it.
+        name: Key with which a reply begins, and nothing within it.
+
+    Returns:
+        The objects in the order of the text, and whether the last one is cut off. That one holds
+        its groups as far as their elements are complete.
 
     Raises:
         ReplyError: There is none, or one of them is malformed or has duplicate keys, NaN or
@@ -42,24 +35,22 @@ def reply_json(text: str, names: Collection[str] = ()) -> ReplyJson:
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
-    at = 0
-    while (match := _NEXT.search(text, at)) is not None:
+    at: int | None = 0
+    while at is not None and (match := _NEXT.search(text, at)) is not None:
         if match[0] != "{":
             thought = _THOUGHT.search(text, match.end())
-            at = len(text) if thought is None else thought.end()
+            at = None if thought is None else thought.end()
             continue
-        start = match.start()
-        end, whole = _extent(text, start)
+        at, whole = _extent(text, match.start())
         value = _decoded(whole)
-        if end is None or set(names) & value.keys():
-            _refuse_second(text[start + 1 : end], names)
+        if at is None or name in value:
+            _refuse_second(text[match.start() + 1 : at], name)
         objects.append(value)
-        if end is None:
-            return ReplyJson(objects, cut=True)
-        at = end
+        if at is None:
+            return objects, True
     if not objects:
         raise ReplyError("it holds no JSON object")
-    return ReplyJson(objects)
+    return objects, False
 
 
 def _without_thoughts(text: str) -> str:
@@ -101,9 +92,9 @@ def _decoded(text: str) -> dict[str, Any]:
     return value
 
 
-def _refuse_second(text: str, names: Collection[str]) -> None:
+def _refuse_second(text: str, name: str) -> None:
     """Refuse an object that holds the beginning of another: what precedes it was taken back."""
-    if any(name in names for name in _FIRST_KEY.findall(text)):
+    if name in _FIRST_KEY.findall(text):
         raise ReplyError("it was broken off and begun again")
 
 

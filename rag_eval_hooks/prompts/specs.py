@@ -52,7 +52,6 @@ class Spec:
         unit: Subject of one element.
         about: The finding whose items it judges, one verdict each.
         system: Name of the system text.
-        asked_with: The finding that shares its call, always and whatever else is asked for.
     """
 
     call: Call
@@ -62,7 +61,6 @@ class Spec:
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
     system: str
-    asked_with: Finding | None = None
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -97,10 +95,8 @@ def _grade(element: Any, *shows: Field, system: str = "judging") -> Spec:
 
 SPECS: Final[Mapping[Finding, Spec]] = {
     Finding.ANSWER_CLAIMS: _decompose(elements.SentenceElement, _Q, _A, unit=Unit.SENTENCE),
-    Finding.REFERENCE_CLAIMS: _decompose(
-        elements.SentenceElement, _Q, _R, unit=Unit.SENTENCE, asked_with=Finding.ENTITIES
-    ),
-    Finding.ENTITIES: _decompose(elements.EntityList, _Q, _R, asked_with=Finding.REFERENCE_CLAIMS),
+    Finding.REFERENCE_CLAIMS: _decompose(elements.SentenceElement, _Q, _R, unit=Unit.SENTENCE),
+    Finding.ENTITIES: _decompose(elements.EntityList, _Q, _R),
     Finding.QUESTIONS: _decompose(elements.QuestionList, _A, system="questioning"),
     Finding.STANCE: _decompose(
         elements.StanceElement, _Q, _A, _R, optional=_IF_ANY, unit=Unit.TEXT, system="rating"

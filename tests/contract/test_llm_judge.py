@@ -30,9 +30,8 @@ ALL = JudgeTask(
 async def test_every_finding_has_calls_of_its_own() -> None:
     chat = BrainChat()
     findings = await ALL.by(LLMJudge(chat))
-    pair = ["reference_claims", "entities"]
-    expected = [[kind.value] for kind in ALL.wanted - GRADE.wanted if kind.value not in pair]
-    expected += [[kind.value] for kind in GRADE.wanted for _template in "12"] + [pair]
+    expected = [[kind.value] for kind in ALL.wanted - GRADE.wanted]
+    expected += [[kind.value] for kind in GRADE.wanted for _template in "12"]
     assert sorted(chat.groups) == sorted(expected)
     assert not any(isinstance(getattr(findings, kind), NotScored) for kind in ALL.wanted)
     assert findings.answer_claims == (*VERIFY.answer_claims[:1], "Its lamp burns oil")

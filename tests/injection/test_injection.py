@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo, MemoChat
 from rag_eval_hooks.prompts import Prompt
@@ -24,8 +25,8 @@ MOUNTED = ATTACKS[:: size(3, 1)]
 
 
 def _prompt(secret: bytes) -> Prompt:
-    ask = VERIFY.ask()
-    return ask.prompt(ask.items()).sealed(secret)
+    ask = VERIFY.ask(Finding.ANSWER_SUPPORT)
+    return ask.prompt(tuple(ask.items())).sealed(secret)
 
 
 @pytest.mark.parametrize("lenient", [False, True])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.base import Judge
-from rag_eval_hooks.prompts import SPECS, Ask
+from rag_eval_hooks.prompts import Ask
 from rag_eval_hooks.sample import Context, Sample
 
 
@@ -43,7 +43,5 @@ class JudgeTask:
     async def by(self, judge: Judge) -> Findings:
         return await judge.make(self.sample, self.wanted, self.known)
 
-    def ask(self) -> Ask:
-        """Return all of it as one question, for tests of reading."""
-        kinds = tuple(kind for kind in SPECS if kind in self.wanted)
-        return Ask(kinds, self.sample, self.known)
+    def ask(self, kind: Finding) -> Ask:
+        return Ask(kind, self.sample, self.known)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Prompt, Unit
+from rag_eval_hooks.prompts.elements import parse
 from rag_eval_hooks.prompts.prompt import data_block
-from rag_eval_hooks.prompts.reading import parse
 from rag_eval_hooks.prompts.wording import SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field
 from tests.servers.brain import prompt_data
@@ -30,10 +30,10 @@ WITH_CONTEXTS = sorted(kind for kind, spec in SPECS.items() if Field.CONTEXTS in
 
 
 def prompts_of(kind: Finding, task: JudgeTask = FULL) -> list[Prompt]:
-    ask = replace(task, wanted=frozenset({kind})).ask()
+    ask = task.ask(kind)
     is_grade = SPECS[kind].unit is Unit.TEMPLATE
-    parts = [{kind: (one,)} for one in TEMPLATES] if is_grade else [ask.items()]
-    return [ask.prompt(items) for items in parts]
+    parts = [(one,) for one in TEMPLATES] if is_grade else [tuple(ask.items())]
+    return [ask.prompt(keys) for keys in parts]
 
 
 def data_of(prompt: Prompt) -> dict[str, Any]:
@@ -89,12 +89,11 @@ def test_each_grade_has_two_templates(kind: Finding) -> None:
 
 def test_a_part_shows_its_chunks_under_their_own_numbers() -> None:
     for kind in (Finding.ANSWER_SUPPORT, Finding.RELEVANCE):
-        task = replace(FULL, wanted=frozenset({kind}))
-        ask = replace(task.ask(), shown=(1, 3), partial=True)
-        prompt = ask.prompt(ask.items())
+        ask = replace(FULL.ask(kind), shown=(1, 3), partial=True)
+        prompt = ask.prompt(tuple(ask.items()))
         assert data_of(prompt)["chunks"] == {"1": VERIFY.chunks[0], "3": VERIFY.chunks[2]}
         assert ("chunks not shown here" in prompt.user) is (kind is Finding.ANSWER_SUPPORT)
-    assert ask.items()[Finding.RELEVANCE] == ("1", "3")
+    assert tuple(ask.items()) == ("1", "3")
 
 
 @pytest.mark.parametrize(
