@@ -12,7 +12,7 @@ from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
+from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.question_checks import parse_checks
 from rag_eval_hooks.prompts import SPECS, Unit, with_bases
@@ -74,7 +74,7 @@ def _calls(metric: Metric) -> int:
 
 
 def _findings(metric: Metric) -> frozenset[Finding]:
-    return with_bases(metric.findings_for(SAMPLE, FINDINGS))
+    return with_bases(metric.findings_for(*example()))
 
 
 def _explained(metric: Metric) -> Iterator[str]:
@@ -96,16 +96,17 @@ def _explained(metric: Metric) -> Iterator[str]:
 
 def example_texts() -> Iterator[tuple[str, str]]:
     """Yield the names and texts of the example."""
-    yield "  question", SAMPLE.question
-    for number, context in enumerate(SAMPLE.contexts or (), start=1):
+    sample, _ = example()
+    yield "  question", sample.question
+    for number, context in enumerate(sample.contexts or (), start=1):
         yield f"  chunk {number}", context.text
-    yield "  answer", SAMPLE.answer or ""
-    yield "  reference", SAMPLE.reference or ""
+    yield "  answer", sample.answer or ""
+    yield "  reference", sample.reference or ""
 
 
 def worked(metric: Metric) -> Iterator[str]:
     """Yield the way from the example's findings to the metric's value."""
-    outcome = metric.score(SAMPLE, FINDINGS)
+    outcome = metric.score(*example())
     if isinstance(outcome, NotScored):
         yield f"  not scored: {outcome.line}"
     else:

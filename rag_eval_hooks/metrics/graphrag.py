@@ -1,15 +1,14 @@
 """The `graphrag` suite, 0 to 100: retrieval and answer, answer and reference, the answer's class.
 
-Source: GraphRAG Evaluation Metrics, and the decisions of the metric specification
-where it leaves a case open.
+Source: GraphRAG Evaluation Metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.metrics.composite import composite
@@ -17,57 +16,45 @@ from rag_eval_hooks.metrics.formulas import average_precision, grade, share
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, dont_know_phrase
 from rag_eval_hooks.metrics.shares import (
-    Whose,
-    chunk_rows,
     mean_similarity,
     require_sure,
     supported_share,
-    sure_ones,
-    unsure,
+    useful_share,
     within,
 )
 from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 
 CORRECT: Final = "CORRECT"
 WRONG: Final = "WRONG"
 DONT_KNOW: Final = "DON'T KNOW"
 
+_Formula: TypeAlias = Callable[[Sequence[bool]], float | None]
 _PERCENT: Final = Scale(0.0, 100.0)
 _RANK_AWARE: Final = "Rank-aware precision in percent: are the useful chunks the first ones."
 _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 
 
-def _supported(whose: Whose) -> Callable[[Sample, Findings], Outcome]:
-    def score(_sample: Sample, findings: Findings) -> Outcome:
-        found = supported_share(findings, whose, top=100.0)
-        if found.value is None:
-            return _PERCENT.score(100.0, warnings=(found.empty,), **found.details)
-        return _PERCENT.score(found.value, **found.details)
-
-    return score
+def _faithfulness(_sample: Sample, findings: Findings) -> Outcome:
+    return supported_share(findings, "answer", _PERCENT, top=100.0, empty=100.0)
 
 
-def _precision(*, rank_aware: bool) -> Callable[[Sample, Findings], Outcome]:
-    formula = average_precision if rank_aware else share
+def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
+    return supported_share(findings, "reference", _PERCENT, top=100.0, empty=100.0)
 
-    def score(_sample: Sample, findings: Findings) -> Outcome:
-        relevance = made(findings.relevance)
-        explanation = {"chunks": chunk_rows(relevance)}
-        value = formula([chunk.useful for chunk in sure_ones(relevance, explanation)])
-        # By the definition, retrieval that finds nothing has precision 0.
-        percent = 100 * (value or 0.0)
-        return _PERCENT.score(percent, warnings=unsure(relevance), explanation=explanation)
 
-    return score
+def _precision(_sample: Sample, findings: Findings, formula: _Formula) -> Outcome:
+    value, details = useful_share(made(findings.relevance), formula)
+    # By the definition, retrieval that finds nothing has precision 0.
+    return _PERCENT.score(100 * (value or 0.0), **details)
 
 
 def _answer_relevance(sample: Sample, findings: Findings) -> Outcome:
     if _is_blank(sample.answer):
         return _PERCENT.score(0.0, explanation={"by": "the answer is blank"})
     if _has_no_questions(findings):
-        degree = within(made(findings.direct_relevance), 0, 1)
+        degree = within(made(findings.direct_relevance), UNIT)
         return _PERCENT.score(degree * 100, explanation={"by": "direct relevance"})
     value, rows = mean_similarity(findings)
     explanation = {"by": "generated questions", "questions": rows}
@@ -95,7 +82,7 @@ def _has_no_questions(findings: Findings) -> bool:
 
 def _factual_accuracy(_sample: Sample, findings: Findings) -> Outcome:
     found = made(findings.geval)
-    parts = {name: within(getattr(found, name), 0, 100) for name in _WEIGHTS}
+    parts = {name: within(getattr(found, name), _PERCENT) for name in _WEIGHTS}
     # In tenths, so that whole ratings give an exact value at the grades' borders.
     value = sum(round(10 * weight) * parts[name] for name, weight in _WEIGHTS.items()) / 10
     explanation = {"weights": _WEIGHTS, "reason": found.reason}
@@ -121,27 +108,21 @@ def _bert_score(sample: Sample, findings: Findings) -> Outcome:
     return _PERCENT.score(value, parts=parts, warnings=warnings, explanation={"blank": False})
 
 
-def _answer_class(mode: DontKnow) -> Callable[[Sample, Findings], Outcome]:
-    def score(sample: Sample, findings: Findings) -> Outcome:
-        phrase = dont_know_phrase(sample.answer or "", mode)
-        if phrase is not None:
-            explanation = {"by": mode.value, "phrase": phrase}
-            return _PERCENT.score(0.0, label=DONT_KNOW, explanation=explanation)
-        verdict = made(findings.classification)
-        explanation = {"by": "judge", "reason": verdict.reason}
-        require_sure([verdict.sure], [verdict.reason], explanation)
-        label = CORRECT if verdict.holds else WRONG
-        return _PERCENT.score(100.0 * verdict.holds, label=label, explanation=explanation)
-
-    return score
+def _answer_class(sample: Sample, findings: Findings, mode: DontKnow) -> Outcome:
+    phrase = dont_know_phrase(sample.answer or "", mode)
+    if phrase is not None:
+        explanation = {"by": mode.value, "phrase": phrase}
+        return _PERCENT.score(0.0, label=DONT_KNOW, explanation=explanation)
+    verdict = made(findings.classification)
+    explanation = {"by": "judge", "reason": verdict.reason}
+    require_sure([verdict.sure], [verdict.reason], explanation)
+    label = CORRECT if verdict.holds else WRONG
+    return _PERCENT.score(100.0 * verdict.holds, label=label, explanation=explanation)
 
 
-def _class_reads(mode: DontKnow) -> Callable[[Sample, Findings], frozenset[Finding]]:
-    def reads(sample: Sample, _findings: Findings) -> frozenset[Finding]:
-        is_known = dont_know_phrase(sample.answer or "", mode) is not None
-        return frozenset() if is_known else frozenset({Finding.CLASSIFICATION})
-
-    return reads
+def _class_reads(sample: Sample, _findings: Findings, mode: DontKnow) -> frozenset[Finding]:
+    is_known = dont_know_phrase(sample.answer or "", mode) is not None
+    return frozenset() if is_known else frozenset({Finding.CLASSIFICATION})
 
 
 def _is_blank(text: str | None) -> bool:
@@ -153,10 +134,14 @@ _metric = partial(metric, "graphrag")
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
     """Return the suite."""
+    formula: _Formula = average_precision if options.graphrag_rank_aware else share
+    precision = _metric("ragas_context_precision", partial(_precision, formula=formula))
+    if options.graphrag_rank_aware:
+        precision = replace(precision, summary=_RANK_AWARE)
     parts = {
-        "faithfulness": _metric("ragas_faithfulness", _supported("answer")),
-        "context_precision": _context_precision(rank_aware=options.graphrag_rank_aware),
-        "context_recall": _metric("ragas_context_recall", _supported("reference")),
+        "faithfulness": _metric("ragas_faithfulness", _faithfulness),
+        "context_precision": precision,
+        "context_recall": _metric("ragas_context_recall", _context_recall),
         "answer_relevance": _metric(
             "ragas_answer_relevance", _answer_relevance, _answer_relevance_reads
         ),
@@ -168,10 +153,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         _metric("factual_accuracy_percentage", _factual_accuracy),
         _metric("semantic_similarity_percentage", _semantic_similarity),
         _metric("bert_score_f1", _bert_score),
-        _metric("answer_class", _answer_class(mode), _class_reads(mode)),
+        _metric(
+            "answer_class", partial(_answer_class, mode=mode), partial(_class_reads, mode=mode)
+        ),
     )
-
-
-def _context_precision(*, rank_aware: bool) -> Metric:
-    made_of = _metric("ragas_context_precision", _precision(rank_aware=rank_aware))
-    return replace(made_of, summary=_RANK_AWARE) if rank_aware else made_of

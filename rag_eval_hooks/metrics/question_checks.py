@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -38,6 +38,18 @@ _SOURCE: Final = "Evaluation Metrics Documentation, question-specific metrics"
 _HYPHENS: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"))
 _EMPHASIS: Final = re.compile(r"[*_`]{1,3}")
 _ITEM_NAME: Final = re.compile(r"(?:\s[-\u2013\u2014]\s|:\s|:$)")
+_EXPECTED: Final[Mapping[str, str]] = {
+    "missing": "set",
+    "extra_forbidden": "left out: there is no such key",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "too_short": "not empty",
+    "pattern_regex": "a regular expression",
+    "string_pattern_mismatch": "letters, digits, '_', '-' and '.'",
+    "union_tag_not_found": "one of list, facts, calculation",
+    "union_tag_invalid": "one of list, facts, calculation",
+}
 
 
 def _text(value: object) -> str:
@@ -48,27 +60,23 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _words(text: str) -> str:
-    if not tokens(text):
-        raise ValueError("words with a letter or digit")
-    return text
+def _required(holds: Callable[[str], object], expected: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not holds(text):
+            raise ValueError(expected)
+        return text
 
-
-def _number(text: str) -> str:
-    if len(numbers(text)) != 1:
-        raise ValueError("one number, such as '604', '$1,000' or '-0.133%'")
-    return text
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"a regular expression; {error}") from None
-    return text
+    return AfterValidator(check)
 
 
 _Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+_Words: TypeAlias = Annotated[_Text, _required(tokens, "words with a letter or digit")]
+_Number: TypeAlias = Annotated[
+    _Text,
+    _required(
+        lambda text: len(numbers(text)) == 1, "one number, such as '604', '$1,000' or '-0.133%'"
+    ),
+]
 
 
 class _Table(BaseModel):
@@ -84,8 +92,8 @@ class Evidence(_Table):
         signs: Signs of arithmetic, found between two operands.
     """
 
-    words: list[Annotated[_Text, AfterValidator(_words)]] = []
-    numbers: list[Annotated[_Text, AfterValidator(_number)]] = []
+    words: list[_Words] = []
+    numbers: list[_Number] = []
     signs: list[_Text] = []
 
     @model_validator(mode="after")
@@ -115,7 +123,7 @@ class _Check(_Table):
         def score(sample: Sample, _findings: Findings) -> Outcome:
             if sample.question_id != self.question_id:
                 return NotScored(Cause.MISSING_INPUT, "the check is for another question")
-            return self._of(sample)
+            return self._outcome(sample.answer or "", sample.reference or "")
 
         return Metric(
             id=f"lexical.{self.question_id}.{self.value}",
@@ -125,7 +133,7 @@ class _Check(_Table):
             source=_SOURCE,
         )
 
-    def _of(self, sample: Sample) -> Outcome:
+    def _outcome(self, answer: str, reference: str) -> Outcome:
         raise NotImplementedError
 
 
@@ -144,28 +152,38 @@ class ListCheck(_Check):
     summary = "Share of the reference's list items that the answer to {} lists."
     needs = frozenset({SampleField.ANSWER, SampleField.REFERENCE})
     kind: Literal["list"]
-    patterns: list[Annotated[_Text, AfterValidator(_pattern)]] = []
+    patterns: list[re.Pattern[str]] = []
 
-    def _of(self, sample: Sample) -> Outcome:
-        expected = _items(sample.reference or "", self.patterns)
+    def _outcome(self, answer: str, reference: str) -> Outcome:
+        expected, listed = self._items(reference), self._items(answer)
         if not expected:
             return NotScored(Cause.UNDEFINED, "the reference lists nothing")
-        listed = _items(sample.answer or "", self.patterns)
         found = [item for item in expected if item in listed]
-        value = len(found) / len(expected)
+        coverage = len(found) / len(expected)
+        counts = {"rules_found": float(len(found)), "total_rules": float(len(expected))}
         return UNIT.score(
-            value,
-            parts={
-                "rules_found": float(len(found)),
-                "total_rules": float(len(expected)),
-                "rules_coverage": value,
-            },
+            coverage,
+            parts={**counts, "rules_coverage": coverage},
             explanation={
                 "found": found,
                 "missing": [item for item in expected if item not in listed],
                 "unexpected": [item for item in listed if item not in expected],
             },
         )
+
+    def _items(self, text: str) -> list[str]:
+        """Return distinct list items and pattern matches of a text, folded, in order."""
+        # Asterisks of bullets look like emphasis.
+        text = re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
+        found: list[str] = []
+        for line in _EMPHASIS.sub("", text).translate(_HYPHENS).splitlines():
+            matches = [
+                fold(match[0])
+                for pattern in self.patterns
+                for match in re.finditer(pattern.pattern, line, re.IGNORECASE)
+            ]
+            found += matches or _listed(line.strip())
+        return list(dict.fromkeys(found))
 
 
 class FactsCheck(_Check):
@@ -176,10 +194,9 @@ class FactsCheck(_Check):
     kind: Literal["facts"]
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
 
-    def _of(self, sample: Sample) -> Outcome:
-        facts = _facts(self.facts, sample)
-        value = share(list(facts.values())) or 0.0
-        return UNIT.score(value, **_shown({**facts, "fact_score": value}))
+    def _outcome(self, answer: str, reference: str) -> Outcome:
+        held = {name: evidence.stands_in(answer) for name, evidence in self.facts.items()}
+        return _shown(held, fact_score=share(list(held.values())) or 0.0)
 
 
 class _Correct(_Table):
@@ -203,17 +220,15 @@ class CalculationCheck(_Check):
 
     @model_validator(mode="after")
     def _names_known(self) -> Self:
-        for name in (*self.correct.holds, *self.correct.lacks):
-            if name not in self.facts:
-                raise ValueError(f"facts in `correct` that are one of {', '.join(self.facts)}")
+        if not self.facts.keys() >= {*self.correct.holds, *self.correct.lacks}:
+            raise ValueError(f"facts in `correct` that are one of {', '.join(self.facts)}")
         return self
 
-    def _of(self, sample: Sample) -> Outcome:
-        facts = _facts(self.facts, sample)
-        correct = all(facts[name] for name in self.correct.holds)
-        correct = correct and not any(facts[name] for name in self.correct.lacks)
-        shown = _shown({**facts, "is_correct": correct})
-        return UNIT.score(float(correct), label=str(correct), **shown)
+    def _outcome(self, answer: str, reference: str) -> Outcome:
+        held = {name: evidence.stands_in(answer) for name, evidence in self.facts.items()}
+        correct = all(held[name] for name in self.correct.holds)
+        correct = correct and not any(held[name] for name in self.correct.lacks)
+        return _shown(held, label=str(correct), is_correct=correct)
 
 
 Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
@@ -240,26 +255,13 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
         if not isinstance(table, dict):
             raise ConfigError(f"{file}: {name}", table, "a table")
     rows = [{**table, "question_id": name} for name, table in tables.items()]
+    adapter: TypeAdapter[list[Check]] = TypeAdapter(
+        list[Annotated[Check, Field(discriminator="kind")]]
+    )
     try:
-        adapter: TypeAdapter[list[Check]] = TypeAdapter(
-            list[Annotated[Check, Field(discriminator="kind")]]
-        )
         return tuple(adapter.validate_python(rows))
     except ValidationError as error:
         raise _config_error(error.errors(include_url=False)[0], list(tables), file) from None
-
-
-_EXPECTED: Final[Mapping[str, str]] = {
-    "missing": "set",
-    "extra_forbidden": "left out: there is no such key",
-    "list_type": "a list",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "too_short": "not empty",
-    "string_pattern_mismatch": "letters, digits, '_', '-' and '.'",
-    "union_tag_not_found": "one of list, facts, calculation",
-    "union_tag_invalid": "one of list, facts, calculation",
-}
 
 
 def _config_error(problem: Mapping[str, Any], names: Sequence[str], file: str) -> ConfigError:
@@ -272,21 +274,6 @@ def _config_error(problem: Mapping[str, Any], names: Sequence[str], file: str) -
     return ConfigError(f"{file}: {'.'.join(map(str, [names[number], *path]))}", got, expected)
 
 
-def _items(text: str, patterns: Sequence[str]) -> list[str]:
-    """Return distinct list items and pattern matches of a text, folded, in order."""
-    # Asterisks of bullets look like emphasis.
-    text = re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
-    found: list[str] = []
-    for line in _EMPHASIS.sub("", text).translate(_HYPHENS).splitlines():
-        matches = [
-            fold(match[0])
-            for pattern in patterns
-            for match in re.finditer(pattern, line, re.IGNORECASE)
-        ]
-        found += matches or _listed(line.strip())
-    return list(dict.fromkeys(found))
-
-
 def _listed(line: str) -> list[str]:
     item = strip_marker(line)
     if item == line or line.startswith("#"):
@@ -295,14 +282,12 @@ def _listed(line: str) -> list[str]:
     return [name] if name else []
 
 
-def _facts(facts: Mapping[str, Evidence], sample: Sample) -> dict[str, bool]:
-    answer = sample.answer or ""
-    return {name: evidence.stands_in(answer) for name, evidence in facts.items()}
-
-
-def _shown(fields: Mapping[str, float | bool]) -> dict[str, Any]:
-    parts = {name: float(value) for name, value in fields.items()}
-    return {"parts": parts, "explanation": dict(fields)}
+def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -> Outcome:
+    """Return the score of the one value, with it and the facts as parts and explanation."""
+    (number,) = value.values()
+    fields = {**held, **value}
+    parts = {name: float(one) for name, one in fields.items()}
+    return UNIT.score(float(number), label=label, parts=parts, explanation=fields)
 
 
 def _computes(sign: str, answer: str) -> bool:

@@ -1,12 +1,11 @@
 """The `ragas` suite, 0 to 1: metrics of retrieval and answer, over shared findings.
 
-Source: RAGAS Metrics Guide, the RAGAS part of Evaluation Metrics Documentation, and the decisions
-of the metric specification where these leave a case open.
+Source: RAGAS Metrics Guide, and the RAGAS part of Evaluation Metrics Documentation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -14,14 +13,14 @@ from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, 
 from rag_eval_hooks.metrics.formulas import average_precision, share
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.metrics.shares import (
-    Whose,
     chunk_numbers,
-    chunk_rows,
     mean_similarity,
+    not_counted,
     require_sure,
     supported_share,
     sure_ones,
     unsure,
+    useful_share,
 )
 from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
@@ -45,14 +44,12 @@ def _answer_relevancy(_sample: Sample, findings: Findings) -> Outcome:
     return UNIT.score(value, explanation={"noncommittal": False, "questions": rows})
 
 
-def _supported(whose: Whose) -> Callable[[Sample, Findings], Outcome]:
-    def score(_sample: Sample, findings: Findings) -> Outcome:
-        found = supported_share(findings, whose)
-        if found.value is None:
-            return NotScored(Cause.UNDEFINED, found.empty)
-        return UNIT.score(found.value, **found.details)
+def _faithfulness(_sample: Sample, findings: Findings) -> Outcome:
+    return supported_share(findings, "answer", UNIT)
 
-    return score
+
+def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
+    return supported_share(findings, "reference", UNIT)
 
 
 def _context_precision(sample: Sample, findings: Findings) -> Outcome:
@@ -79,11 +76,10 @@ def _relevance_to_answer(sample: Sample, _findings: Findings) -> frozenset[Findi
 
 
 def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
-    explanation = {"chunks": chunk_rows(relevance)}
-    value = average_precision([chunk.useful for chunk in sure_ones(relevance, explanation)])
+    value, details = useful_share(relevance, average_precision)
     if value is None:
         return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
-    return UNIT.score(value, warnings=unsure(relevance), explanation=explanation)
+    return UNIT.score(value, **details)
 
 
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
@@ -104,12 +100,11 @@ def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
 
 def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
     claims = made(findings.answer_claims)
-    verdicts = list(
-        zip(made(findings.answer_agreement), made(findings.answer_support), strict=True)
-    )
+    agreements, supports = made(findings.answer_agreement), made(findings.answer_support)
     useful = [chunk.useful if chunk.sure else None for chunk in made(findings.relevance)]
     if not claims:
         return NotScored(Cause.UNDEFINED, "the answer makes no claim")
+    verdicts = list(zip(agreements, supports, strict=True))
     kinds = [_error_kind(agreement, support, useful) for agreement, support in verdicts]
     rows = [
         {
@@ -121,15 +116,15 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
         }
         for claim, kind, (agreement, support) in zip(claims, kinds, verdicts, strict=True)
     ]
-    reasons = [support.reason for _, support in verdicts if not support.sure]
-    reasons += [agreement.reason for agreement, _ in verdicts if not agreement.sure]
-    require_sure([kind != _UNSURE for kind in kinds], reasons, {"claims": rows})
-    sure = [kind for kind in kinds if kind != _UNSURE]
-    left = len(kinds) - len(sure)
+    reasons = [support.reason for support in supports if not support.sure]
+    reasons += [agreement.reason for agreement in agreements if not agreement.sure]
+    is_sure = [kind != _UNSURE for kind in kinds]
+    require_sure(is_sure, reasons, {"claims": rows})
+    count = sum(is_sure)
     return _ERROR_RATE.score(
-        (len(sure) - sure.count(None)) / len(sure),
-        parts={kind: sure.count(kind) / len(sure) for kind in _ORIGINS},
-        warnings=(f"{left} of {len(kinds)} are unsure and not counted",) if left else (),
+        (count - kinds.count(None)) / count,
+        parts={kind: kinds.count(kind) / count for kind in _ORIGINS},
+        warnings=not_counted(is_sure),
         explanation={"claims": rows},
     )
 
@@ -157,12 +152,12 @@ _metric = partial(metric, "ragas")
 
 METRICS: tuple[Metric, ...] = (
     _metric("answer_relevancy", _answer_relevancy),
-    _metric("faithfulness", _supported("answer")),
+    _metric("faithfulness", _faithfulness),
     _metric("context_precision", _context_precision, _relevance),
     _metric(
         "context_precision_without_reference", _precision_without_reference, _relevance_to_answer
     ),
-    _metric("context_recall", _supported("reference")),
+    _metric("context_recall", _context_recall),
     _metric("context_entity_recall", _context_entity_recall),
     _metric("noise_sensitivity", _noise_sensitivity),
 )

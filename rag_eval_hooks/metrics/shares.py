@@ -1,9 +1,8 @@
-"""Shares of claims over those that the judge is sure about, and the rows of explanations."""
+"""Shares of verdicts that the judge is sure about, and the rows of explanations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from rag_eval_hooks.findings import (
@@ -17,7 +16,7 @@ from rag_eval_hooks.findings import (
     made,
 )
 from rag_eval_hooks.metrics.formulas import mean
-from rag_eval_hooks.score import Cause, NotScored, Unavailable
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Unavailable
 
 Whose: TypeAlias = Literal["answer", "reference"]
 V = TypeVar("V", Support, Verdict, ChunkRelevance)
@@ -31,23 +30,6 @@ _DETAILS: Final = {
 """Sentence for the reason of a verdict that is not sure."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimShare:
-    """Share of claims that the contexts support.
-
-    Attributes:
-        value: Supported claims of all sure ones; None without claims.
-        details: Further fields of the score: as parts, the shares of the sure claims that are
-            `contradicted` and `not_stated`, which add up to 1 with the value, and of all claims
-            that are `unsure`; as warnings, how many are not counted; one row for each claim.
-        empty: Sentence for the absence of claims.
-    """
-
-    value: float | None
-    details: Mapping[str, Any]
-    empty: str
-
-
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
     """Return the claims of answer or reference, and one verdict for each."""
     if whose == "answer":
@@ -55,29 +37,72 @@ def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence
     return made(findings.reference_claims), made(findings.reference_support)
 
 
-def supported_share(findings: Findings, whose: Whose, top: float = 1.0) -> ClaimShare:
+def supported_share(
+    findings: Findings,
+    whose: Whose,
+    scale: Scale,
+    *,
+    top: float = 1.0,
+    raw: bool = False,
+    empty: float | None = None,
+    by: Mapping[str, Any] | None = None,
+) -> Outcome:
     """Return the share of supported claims among those that the judge is sure about.
+
+    The parts are the shares of the sure claims that are `contradicted` and `not_stated`, which add
+    up to `top` with the share that is supported, and of all claims that are `unsure`.
 
     Args:
         findings: Holds the claims and one verdict for each.
         whose: The text whose claims count.
-        top: Scale of value and parts: 100 for percentages.
+        scale: Scale of the value.
+        top: Scale of the parts: 100 for percentages.
+        raw: Whether the share itself is a part.
+        empty: Value where the text makes no claim; None where it is undefined.
+        by: First entries of the explanation.
 
     Raises:
         Unavailable: The judge is sure about less than two thirds of them: `undefined`.
         ValueError: There is not one verdict per claim.
     """
     claims, support = claims_of(findings, whose)
-    explanation = {"claims": claim_rows(claims, support)}
-    empty = f"the {whose} makes no claim"
+    explanation = {**(by or {}), "claims": claim_rows(claims, support)}
     if not claims:
-        return ClaimShare(None, {"explanation": explanation}, empty)
+        note = f"the {whose} makes no claim"
+        if empty is None:
+            return NotScored(Cause.UNDEFINED, note)
+        return scale.score(empty, warnings=(note,), explanation=explanation)
     sure = [found.verdict for found in sure_ones(support, explanation)]
-    shares = {kind.value: top * sure.count(kind) / len(sure) for kind in ClaimVerdict}
-    shares["unsure"] = top * (len(support) - len(sure)) / len(support)
-    value = shares.pop("supported")
-    details = {"parts": shares, "warnings": unsure(support), "explanation": explanation}
-    return ClaimShare(value, details, empty)
+    parts = {kind.value: top * sure.count(kind) / len(sure) for kind in ClaimVerdict}
+    parts["unsure"] = top * (len(support) - len(sure)) / len(support)
+    share = parts.pop("supported")
+    return scale.score(
+        scale.low + (scale.high - scale.low) / top * share,
+        parts={"raw": share, **parts} if raw else parts,
+        warnings=unsure(support),
+        explanation=explanation,
+    )
+
+
+def useful_share(
+    relevance: Sequence[ChunkRelevance], formula: Callable[[Sequence[bool]], float | None]
+) -> tuple[float | None, dict[str, Any]]:
+    """Return a formula over the chunks that the judge is sure about, and fields of the score.
+
+    Raises:
+        Unavailable: The judge is sure about less than two thirds of them: `undefined`.
+    """
+    rows = [
+        {
+            "chunk": number,
+            "useful": chunk.useful if chunk.sure else None,
+            "rating": chunk.rating if chunk.sure else None,
+            "reason": chunk.reason,
+        }
+        for number, chunk in enumerate(relevance, start=1)
+    ]
+    details = {"warnings": unsure(relevance), "explanation": {"chunks": rows}}
+    return formula([one.useful for one in sure_ones(relevance, {"chunks": rows})]), details
 
 
 def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
@@ -86,11 +111,8 @@ def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
     Raises:
         Unavailable: Less than two thirds are sure: `undefined`, and undecided.
     """
-    require_sure(
-        [one.sure for one in verdicts],
-        [one.reason for one in verdicts if not one.sure],
-        explanation,
-    )
+    reasons = [one.reason for one in verdicts if not one.sure]
+    require_sure([one.sure for one in verdicts], reasons, explanation)
     return [verdict for verdict in verdicts if verdict.sure]
 
 
@@ -115,14 +137,17 @@ def require_sure(
         )
 
 
+def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
+    """Return the warning about items that are not sure, or none."""
+    left = len(sure) - sum(sure)
+    return (f"{left} of {len(sure)} are unsure and not counted",) if left else ()
+
+
 def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
     """Return the warnings about verdicts that are not sure, and those of single verdicts."""
-    left = sum(not verdict.sure for verdict in verdicts)
-    warned = [one.warning for one in verdicts if isinstance(one, Support) and one.warning]
-    return (
-        *((f"{left} of {len(verdicts)} are unsure and not counted",) if left else ()),
-        *(f"{text} ({warned.count(text)} of {len(verdicts)})" for text in dict.fromkeys(warned)),
-    )
+    warned = [text for one in verdicts if (text := getattr(one, "warning", ""))]
+    counted = (f"{text} ({warned.count(text)} of {len(verdicts)})" for text in warned)
+    return (*not_counted([one.sure for one in verdicts]), *dict.fromkeys(counted))
 
 
 def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
@@ -152,19 +177,6 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
     return [number for number, flag in enumerate(flags, start=1) if flag]
 
 
-def chunk_rows(relevance: Sequence[ChunkRelevance]) -> list[Mapping[str, Any]]:
-    """Return one row per chunk with its usefulness."""
-    return [
-        {
-            "chunk": number,
-            "useful": chunk.useful if chunk.sure else None,
-            "rating": chunk.rating if chunk.sure else None,
-            "reason": chunk.reason,
-        }
-        for number, chunk in enumerate(relevance, start=1)
-    ]
-
-
 def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
     """Return the mean cosine of question and generated questions, and a row for each of them.
 
@@ -180,13 +192,13 @@ def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str,
     return None if value is None else min(1.0, max(0.0, value)), rows
 
 
-def within(value: float, low: float, high: float) -> float:
+def within(value: float, scale: Scale) -> float:
     """Return a judge's rating, if it lies on its scale.
 
     Raises:
         Unavailable: It does not, or is NaN: a rating is never moved to where it may have been
             meant.
     """
-    if not low <= value <= high:
+    if not scale.low <= value <= scale.high:
         raise Unavailable(_OUTSIDE)
     return float(value)

@@ -3,8 +3,7 @@
 A share in [0, 1] is put on the scale as 1 + 4 x share. A text is indistinct when it neither
 states nor denies anything checkable; such texts are compared otherwise than by claims.
 
-Source: RAG Answer Evaluation Framework, and the decisions of the metric specification
-where it leaves a case open.
+Source: RAG Answer Evaluation Framework.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _ATTITUDE: Final[_Kinds] = frozenset({Finding.ATTITUDE})
 
 def _rated(rating: Made[Rating], by: str) -> Outcome:
     found = made(rating)
-    return _FIVE.score(within(found.value, 1, 5), explanation={"by": by, "reason": found.reason})
+    return _FIVE.score(within(found.value, _FIVE), explanation={"by": by, "reason": found.reason})
 
 
 def _both_indistinct(sample: Sample, findings: Findings) -> bool:
@@ -105,15 +104,7 @@ def _recall(sample: Sample, findings: Findings) -> Outcome:
 
 
 def _supported(findings: Findings, whose: Whose) -> Outcome:
-    found = supported_share(findings, whose)
-    if found.value is None:
-        return NotScored(Cause.UNDEFINED, found.empty)
-    details = {
-        **found.details,
-        "parts": {"raw": found.value, **found.details["parts"]},
-        "explanation": {"by": f"claims of the {whose}", **found.details["explanation"]},
-    }
-    return _FIVE.score(one_to_five(found.value), **details)
+    return supported_share(findings, whose, _FIVE, raw=True, by={"by": f"claims of the {whose}"})
 
 
 def _precision(sample: Sample, findings: Findings) -> Outcome:

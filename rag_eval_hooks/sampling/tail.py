@@ -16,7 +16,7 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import AskedMetric, Metric
-from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
+from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.sampler import MetricNames
 from rag_eval_hooks.score import Outcomes, Score
@@ -114,7 +114,7 @@ def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, 
         if isinstance(metric, AskedMetric):
             # It may call any service, and would do so for every request.
             continue
-        lacking = findings_read(metric, SAMPLE, FINDINGS, incidents) - LocalJudge.makes
+        lacking = findings_read(metric, *example(), incidents) - LocalJudge.makes
         # Without generated questions a metric may read another finding instead.
         if not (lacking if metric.reads is None else lacking - _QUESTIONS):
             cheap[metric.id] = metric

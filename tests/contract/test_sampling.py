@@ -26,7 +26,7 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.metrics.example import SAMPLE
+from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.sampling.tail import cheap_metrics
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
@@ -164,7 +164,7 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
 
 def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
     evals = RagEval("all", LocalJudge(), config=RagEvalConfig(embedder="none"))
-    outcomes = evals.evaluate(SAMPLE)
+    outcomes = evals.evaluate(example()[0])
     evals.shutdown()
     scored = {name for name, outcome in outcomes.items() if isinstance(outcome, Score)}
     cheap = cheap_metrics(ALL_METRICS, Incidents())

@@ -6,7 +6,7 @@ import pytest
 
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
-from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
+from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.score import Score
 
 
@@ -33,7 +33,7 @@ def test_worked_example_is_the_metric_itself(
     metric: Metric, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every metric has a value on the example, and that value is shown."""
-    outcome = metric.score(SAMPLE, FINDINGS)
+    outcome = metric.score(*example())
     assert isinstance(outcome, Score)
     text = run(capsys, metric.id)
     assert f"value = {outcome.value:.4g}" in text
