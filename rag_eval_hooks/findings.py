@@ -314,6 +314,11 @@ class Findings:
         return getattr(self, kind) is not _NOT_ASKED
 
     @classmethod
+    def of(cls, kind: Finding, content: Any, **others: Any) -> Findings:
+        """Return findings that have this one."""
+        return cls(**{kind.value: content}, **others)
+
+    @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
         """Make findings that are all absent for one reason."""
         absent: dict[str, Any] = dict.fromkeys(kinds, why)

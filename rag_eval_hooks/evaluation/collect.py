@@ -27,7 +27,7 @@ from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.usage import Usage, tokens
+from rag_eval_hooks.usage import tokens
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -48,13 +48,7 @@ _GRACE: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Sources of findings.
-
-    Attributes:
-        judge: Decomposes, verifies, rates and grades.
-        embedder: Embeds texts, or None: similarities are then absent as `missing_input`.
-        scorer: Compares texts token by token, or None: token scores are then absent likewise.
-    """
+    """Sources of findings; those of a source that is None are absent as `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None
@@ -159,59 +153,52 @@ class FindingsCollector:
     async def _round(self, kinds: frozenset[Finding]) -> None:
         for kind in kinds:
             self._findings = self._findings.merged(from_items(kind, self._findings, self._chunks))
-        sources, judge, judged = self._sources, self._sources.judge, self._unknown(kinds)
-        judged &= SPECS.keys()
+        sources = self._sources
         await asyncio.gather(
-            self._ask(judge, judged, lambda: judge.make(self._sample, judged, self._findings)),
-            self._ask(sources.embedder, kinds & {Finding.QUESTION_SIMILARITY}, self._to_questions),
-            self._ask(sources.embedder, kinds & {Finding.ANSWER_SIMILARITY}, self._to_reference),
+            self._ask(sources.judge, kinds & SPECS.keys(), self._judged),
+            self._ask(sources.embedder, kinds & EMBEDDED, self._likeness),
             self._ask(sources.scorer, kinds & TOKEN_SCORED, self._token_score),
         )
 
-    async def _to_questions(self) -> Findings:
-        texts = made(self._findings.questions).texts
-        cosines, used = await self._cosines(self._sample.question, texts)
-        return Findings(question_similarity=cosines, usage={Finding.QUESTION_SIMILARITY: used})
+    async def _judged(self, kinds: frozenset[Finding]) -> Findings:
+        return await self._sources.judge.make(self._sample, kinds, self._findings)
 
-    async def _to_reference(self) -> Findings:
-        answer, reference = self._sample.answer or "", self._sample.reference or ""
-        (value,), used = await self._cosines(answer, (reference,))
-        return Findings(answer_similarity=value, usage={Finding.ANSWER_SIMILARITY: used})
-
-    async def _token_score(self) -> Findings:
-        assert self._sources.scorer is not None
-        answer, reference = self._sample.answer or "", self._sample.reference or ""
-        return Findings(token_score=await self._sources.scorer.score(answer, reference))
-
-    async def _cosines(
-        self, subject: str, texts: tuple[str, ...]
-    ) -> tuple[tuple[float, ...], Usage]:
-        """Return the cosine of the subject and each text, and the usage."""
+    async def _likeness(self, kinds: frozenset[Finding]) -> Findings:
+        # The one is about items and the other is not, so they are never open in one round.
+        (kind,) = kinds
+        subject = self._sample.answer or ""
+        texts: tuple[str, ...] = (self._sample.reference or "",)
+        if kind is Finding.QUESTION_SIMILARITY:
+            subject, texts = self._sample.question, made(self._findings.questions).texts
         embedder = self._sources.embedder
         assert embedder is not None
         (first, *others), used = await embedded(embedder, [subject, *texts])
-        usable = tuple(one for other in others if (one := cosine(first, other)) is not None)
-        if len(usable) != len(texts):
-            raise JudgeError(f"{embedder.name} gave {len(usable)} usable vectors of {len(texts)}")
-        return usable, used
+        cosines = tuple(one for other in others if (one := cosine(first, other)) is not None)
+        if len(cosines) != len(texts):
+            raise JudgeError(f"{embedder.name} gave {len(cosines)} usable vectors of {len(texts)}")
+        content = cosines if kind is Finding.QUESTION_SIMILARITY else cosines[0]
+        return Findings.of(kind, content, usage={kind: used})
+
+    async def _token_score(self, _kinds: frozenset[Finding]) -> Findings:
+        assert self._sources.scorer is not None
+        answer, reference = self._sample.answer or "", self._sample.reference or ""
+        return Findings(token_score=await self._sources.scorer.score(answer, reference))
 
     async def _ask(
         self,
         source: Source | None,
         kinds: frozenset[Finding],
-        make: Callable[[], Awaitable[Findings]],
+        make: Callable[[frozenset[Finding]], Awaitable[Findings]],
     ) -> None:
         """Add a source's findings; those of `kinds` that it lacks are absent with the cause."""
         kinds, why = self._unknown(kinds), _LEFT_OUT
         if not kinds or source is None:
             return
         try:
-            findings = await without_exit(make())
+            findings = await without_exit(make(kinds))
             # Only now: another source may have added its findings meanwhile.
             self._findings = self._findings.merged(findings)
-            for kind, detail in misfits(self._findings, self._chunks):
-                wrong = NotScored(Cause.JUDGE_FAILED, detail)
-                self._findings = self._findings.merged(Findings.absent(frozenset({kind}), wrong))
+            self._findings = self._findings.merged(misfits(self._findings, self._chunks))
         except JudgeError as error:
             why = NotScored(cause_of(error), str(error))
         except Exception as error:

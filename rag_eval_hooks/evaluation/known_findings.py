@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,6 +27,9 @@ _ON_NOTHING: Final = {
     Finding.REFERENCE_SUPPORT: Support((), reason=_NOTHING),
     Finding.ENTITIES_FOUND: Verdict(False, _NOTHING),
 }
+_RELEVANCE: Final = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
+_JUDGED: Final = ABOUT.keys() & SPECS.keys() | _RELEVANCE
+"""Findings that have a verdict for each item or each chunk."""
 _RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
 _BEST_RATING: Final = 2
 _CUT_RATING: Final = NotScored(
@@ -64,38 +67,32 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
             return Findings.absent(frozenset({kind}), base)
         items = base.texts if isinstance(base, Questions) else base
         if not items:
-            return _finding(kind, ())
+            return Findings.of(kind, ())
     if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
         return Findings()
     if kind in _RATINGS:
         # Nothing retrieved answers nothing and grounds nothing: the lowest step of both rubrics.
-        return _finding(kind, (0, 0))
-    return _finding(kind, tuple(_ON_NOTHING[kind] for _ in items))
+        return Findings.of(kind, (0, 0))
+    return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
 
 
-def _finding(kind: Finding, content: Any) -> Findings:
-    return Findings(**{kind.value: content})
-
-
-def misfits(findings: Findings, chunks: Sequence[str]) -> Iterator[tuple[Finding, str]]:
-    """Yield findings whose verdicts are not one per item, or not one per chunk, with the reason.
+def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
+    """Return as absent the findings that do not have one verdict per item and one flag per chunk.
 
     A judge can be the user's own code: a verdict too few would be a wrong score.
     """
-    for kind, verdicts, items in _pairs(findings, chunks):
-        if not isinstance(items, NotScored) and len(verdicts) != len(items):
-            yield kind, f"the judge gave {len(verdicts)} verdicts for {len(items)} items"
-
-
-def _pairs(findings: Findings, chunks: Sequence[str]) -> Iterator[tuple[Finding, Any, Any]]:
-    """Yield verdicts and what they are about, for findings that there are."""
-    for kind in ABOUT.keys() & SPECS.keys() | {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}:
+    absent: dict[str, Any] = {}
+    for kind in _JUDGED:
         verdicts = getattr(findings, kind)
-        if not isinstance(verdicts, NotScored):
-            yield kind, verdicts, getattr(findings, ABOUT[kind]) if kind in ABOUT else chunks
-            for one in verdicts:
-                if isinstance(one, Support):
-                    yield kind, one.by_chunk, chunks
+        items = getattr(findings, ABOUT[kind]) if kind in ABOUT else chunks
+        if isinstance(verdicts, NotScored) or isinstance(items, NotScored):
+            continue
+        flags = [one.by_chunk for one in verdicts if isinstance(one, Support)]
+        for given, expected in ((verdicts, items), *((one, chunks) for one in flags)):
+            if len(given) != len(expected):
+                detail = f"the judge gave {len(given)} verdicts for {len(expected)} items"
+                absent[kind.value] = NotScored(Cause.JUDGE_FAILED, detail)
+    return Findings(**absent)
 
 
 def cut_fields(sample: Sample) -> frozenset[Field]:
@@ -120,7 +117,7 @@ def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
             continue
         if kind in ABOUT and fields & {*spec.shows} - {Field.QUESTION}:
             changed[kind] = tuple(map(_unless_missing, found))
-        elif kind in (Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER):
+        elif kind in _RELEVANCE:
             pairs = zip(found, cut, strict=True)
             changed[kind] = tuple(_unless_useless(one) if is_cut else one for one, is_cut in pairs)
         elif kind in _RATINGS and Field.CONTEXTS in fields and set(found) - {_BEST_RATING, None}:

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
@@ -128,13 +128,14 @@ class Scorer:
                 outcomes[metric.id] = known[metric.id]
                 continue
             read = reads[metric.id]
-            outcome = self._signed(self._measure(metric, sample, findings), read, findings)
             used, risk = _usage(read, findings, readers), _risk(read, findings)
-            outcome = replace(outcome, usage=used, risk=risk)
-            if isinstance(outcome, Score):
-                warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
-                outcome = replace(outcome, warnings=tuple(dict.fromkeys(warnings)))
-            outcomes[metric.id] = outcome
+            outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
+            if isinstance(outcome, NotScored):
+                outcomes[metric.id] = self._advised(outcome)
+                continue
+            warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
+            signed = replace(outcome, **self._signature(read, findings))
+            outcomes[metric.id] = replace(signed, warnings=tuple(dict.fromkeys(warnings)))
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
         # Where nothing can be measured, the result says what is missing.
         return fed if self._only_fed and fed else outcomes
@@ -155,29 +156,22 @@ class Scorer:
             return NotScored(Cause.METRIC_FAILED, str(error))
         return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}")
 
-    def _signed(self, outcome: Outcome, read: frozenset[Finding], findings: Findings) -> Outcome:
-        """Return the outcome with its annotator and version."""
-        if isinstance(outcome, NotScored):
-            return self._advised(outcome)
-        if read - EMBEDDED - TOKEN_SCORED:
-            judge = self._sources.judge
-            makers = _makers(read, findings) or {Maker.of(judge): None}
-            kinds = [maker.kind for maker in makers]
-            return replace(
-                outcome,
-                annotator_kind=AnnotatorKind.LLM if AnnotatorKind.LLM in kinds else kinds[0],
-                annotator=" > ".join(maker.name for maker in makers),
-                judged=True,
-                screening=any(maker.screening for maker in makers),
-                version=f"{__version__}+{judge.version}",
-            )
-        source = self._sources.embedder if read & EMBEDDED else self._sources.scorer
-        return replace(
-            outcome,
-            annotator_kind=AnnotatorKind.CODE,
-            annotator=source.name if read and source is not None else None,
-            version=__version__,
-        )
+    def _signature(self, read: frozenset[Finding], findings: Findings) -> dict[str, Any]:
+        """Return annotator and version of a score that reads these findings."""
+        if not read - EMBEDDED - TOKEN_SCORED:
+            source = self._sources.embedder if read & EMBEDDED else self._sources.scorer
+            name = source.name if read and source is not None else None
+            return {"annotator_kind": AnnotatorKind.CODE, "annotator": name, "version": __version__}
+        judge = self._sources.judge
+        makers = _makers(read, findings) or {Maker.of(judge): None}
+        kinds = [maker.kind for maker in makers]
+        return {
+            "annotator_kind": AnnotatorKind.LLM if AnnotatorKind.LLM in kinds else kinds[0],
+            "annotator": " > ".join(maker.name for maker in makers),
+            "judged": True,
+            "screening": any(maker.screening for maker in makers),
+            "version": f"{__version__}+{judge.version}",
+        }
 
     def _advised(self, outcome: NotScored) -> NotScored:
         """Say of an undecided outcome which judge cannot tell, and what to do."""

@@ -148,7 +148,7 @@ def _findings_of(ask: Ask, answers: Answers) -> Findings:
             note = f"claims of {missing} of {len(asked)} sentences could not be read"
             warnings = {kind: (note,)}
     usage = {kind: answers.usage} if answers.usage != Usage() else {}
-    return Findings(**{kind.value: content}, usage=usage, warnings=warnings)
+    return Findings.of(kind, content, usage=usage, warnings=warnings)
 
 
 def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
