@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass
 
 from benchmarks.table import parser_of, written
 from rag_eval_hooks import NotScored, RagEval
-from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts import Prompt
@@ -60,7 +59,7 @@ class CountingChat:
     def __init__(self) -> None:
         self.calls = self.chars = self.chars_with_shape = self.replied = 0
 
-    async def complete(self, prompt: Prompt) -> Completion:
+    async def complete(self, prompt: Prompt) -> str:
         """The right reply."""
         self.calls += 1
         self.chars += len(prompt.system) + len(prompt.user)
@@ -68,7 +67,7 @@ class CountingChat:
         body = {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
         reply = json.dumps(truthful_reply(body))
         self.replied += len(reply)
-        return Completion(reply)
+        return reply
 
     async def aclose(self) -> None:
         """Holds nothing."""

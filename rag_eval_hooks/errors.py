@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rag_eval_hooks.usage import Usage
-
 __all__ = [
     "BudgetError",
     "ConfigError",
@@ -116,13 +114,7 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 class JudgeError(RagEvalError):
-    """A judge or an embedder gave no usable reply; its findings are absent as `judge_failed`.
-
-    Attributes:
-        usage: Calls and tokens of the failed tries.
-    """
-
-    usage: Usage = Usage()
+    """A judge or an embedder gave no usable reply; its findings are absent as `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):

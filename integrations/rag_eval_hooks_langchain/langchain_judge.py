@@ -16,9 +16,10 @@ from langsmith.run_helpers import tracing_context
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.requests import CallKeywords, Meter
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.calls.failures import ModeMissingError
+from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.threads import Threads
@@ -34,11 +35,6 @@ _METHODS: Final[Mapping[OutputMode, str]] = {
 """Methods of `with_structured_output`."""
 _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-_CUT = frozenset({"length", "max_tokens", "model_length"})
-_FILTERED = frozenset(
-    {"content_filter", "content_filtered", "guardrail_intervened"}
-    | {"blocklist", "prohibited_content", "recitation", "safety", "spii"}
-)
 
 
 class LangChainChat(ChatAdapter):
@@ -53,9 +49,12 @@ class LangChainChat(ChatAdapter):
     """
 
     def __init__(self, model: _Model, limits: CallLimits) -> None:
-        self._model = _silent(model)
+        self._model = model
+        is_chat_model = isinstance(model, BaseChatModel)
+        if isinstance(model, BaseChatModel):
+            quiet = {"callbacks": None, "verbose": False, "cache": False}
+            self._model = model.model_copy(update=quiet)
         self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
-        is_chat_model = isinstance(self._model, BaseChatModel)
         modes = tuple(OutputMode) if is_chat_model else (OutputMode.TEXT,)
         super().__init__(Caller(f"langchain:{_model_name(model)}"), modes, limits)
         # Without secrets; of a model that cannot be serialized it is the repr.
@@ -66,23 +65,28 @@ class LangChainChat(ChatAdapter):
         """End the threads of a model that is not async; leave the model alone."""
         self._threads.close()
 
-    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
-        """Prepare a call of the model, bound to the mode."""
-        model = self._model if mode is OutputMode.TEXT else _bound(self._model, prompt, mode)
+    async def ask(
+        self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
+    ) -> str:
+        """Call the model, bound to the mode, where neither callbacks nor tracing see it."""
+        model = self._model
+        if mode is not OutputMode.TEXT and isinstance(model, BaseChatModel):
+            try:
+                model = _bound(model, prompt, mode)
+            except (NotImplementedError, TypeError, ValueError, AttributeError, ImportError) as e:
+                raise ModeMissingError(self.name, e) from None
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
         messages = [SystemMessage(prompt.system), HumanMessage(user)]
-
-        async def send(_meter: Meter) -> Reply:
-            # Tracing by environment variables is off for these calls, and only for these.
-            with tracing_context(enabled=False):
-                return _reply(await self._invoked(model, messages))
-
-        return send
-
-    async def _invoked(self, model: _Model, messages: list[BaseMessage]) -> Any:
-        if _blocks(self._model):
-            return await self._threads.run(lambda: model.invoke(messages, _UNSEEN))
-        return await model.ainvoke(messages, _UNSEEN)
+        # Tracing by environment variables is off for these calls, and only for these.
+        with tracing_context(enabled=False):
+            async with meter.sending(self.timeout):
+                if _blocks(self._model):
+                    reply = await self._threads.run(lambda: model.invoke(messages, _UNSEEN))
+                else:
+                    reply = await model.ainvoke(messages, _UNSEEN)
+        usage = getattr(reply, "usage_metadata", None) or {}
+        meter.replied(usage.get("input_tokens"), usage.get("output_tokens"))
+        return _text_of(reply)
 
 
 class _Keywords(CallKeywords, LLMOptions, total=False):
@@ -114,13 +118,6 @@ class LangChainJudge(LLMJudge):
         super().__init__(LangChainChat(model, limits), **keywords)
 
 
-def _silent(model: _Model) -> _Model:
-    """Copy the model without the application's callbacks, verbosity and cache."""
-    if not isinstance(model, BaseChatModel):
-        return model
-    return model.model_copy(update={"callbacks": None, "verbose": False, "cache": False})
-
-
 def _model_name(model: _Model) -> str:
     """Return the provider's name of the model, else the class's."""
     inner = model.bound if isinstance(model, RunnableBinding) else model
@@ -137,35 +134,26 @@ def _blocks(model: _Model) -> bool:
     return kind._agenerate is BaseChatModel._agenerate and kind._astream is BaseChatModel._astream
 
 
-def _bound(model: _Model, prompt: Prompt, mode: OutputMode) -> _Model:
-    """Return the model with a request for the shape, without LangChain's lenient parser.
-
-    Raises:
-        NotImplementedError: The model knows no such method.
-        TypeError: Likewise.
-        ValueError: Likewise.
-    """
-    assert isinstance(model, BaseChatModel)
+def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
+    """Return the model with a request for the shape, without LangChain's lenient parser."""
     shape = _without_numbers(prompt.schema) if mode is OutputMode.TOOL else prompt.schema
     schema = {"title": prompt.name, "description": "The reply.", **shape}
-    chain = _with_shape(model, schema, mode)
-    first = chain.first if isinstance(chain, RunnableSequence) else None
-    if not isinstance(first, RunnableBinding):
-        raise NotImplementedError(mode)
-    return first
-
-
-def _with_shape(model: BaseChatModel, schema: dict[str, Any], mode: OutputMode) -> Any:
     keywords: dict[str, Any] = {"method": _METHODS[mode]}
-    if mode is OutputMode.JSON_SCHEMA and _is_of_openai(model):
+    # Of OpenAI's models a schema is strict only if asked; those of others warn of the keyword.
+    ours = any(kind.__module__.startswith("langchain_openai.") for kind in type(model).__mro__)
+    if mode is OutputMode.JSON_SCHEMA and ours:
         keywords["strict"] = True
     try:
-        return model.with_structured_output(schema, **keywords)
+        chain = model.with_structured_output(schema, **keywords)
     except (TypeError, ValueError):
         if mode is not OutputMode.TOOL:
             raise
         # Where a model knows no methods, a tool call is what it does.
-        return model.with_structured_output(schema)
+        chain = model.with_structured_output(schema)
+    first = chain.first if isinstance(chain, RunnableSequence) else None
+    if not isinstance(first, RunnableBinding):
+        raise NotImplementedError(mode)
+    return first
 
 
 def _without_numbers(schema: Any) -> Any:
@@ -181,42 +169,23 @@ def _without_numbers(schema: Any) -> Any:
     }
 
 
-def _is_of_openai(model: BaseChatModel) -> bool:
-    """Return whether a schema is strict only if asked: the models of others warn of the keyword."""
-    return any(kind.__module__.startswith("langchain_openai.") for kind in type(model).__mro__)
-
-
-def _reply(message: Any) -> Reply:
-    usage = getattr(message, "usage_metadata", None) or {}
-    tokens = usage.get("input_tokens"), usage.get("output_tokens")
-    return Reply(lambda: _text_of(message), *tokens)
-
-
 def _text_of(message: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none. Of one that was cut off, the reader takes what is complete, but
-            not of arguments that LangChain has parsed, which hides where the cut is.
+        ReplyError: There is none.
     """
     if isinstance(message, str):
-        return only_text(message, ())
+        return only_text(message)
     if not isinstance(message, BaseMessage):
         raise ReplyError("it was empty")
-    response: Mapping[str, Any] = message.response_metadata
-    reasons = {str(response.get(reason)).lower() for reason in _REASONS}
-    if not reasons.isdisjoint(_FILTERED):
-        raise ReplyError("it was cut off by a filter")
-    if not reasons.isdisjoint(_CUT) and getattr(message, "tool_calls", None):
-        raise ReplyError("it was cut off; be brief")
-    if message.additional_kwargs.get("refusal") or response.get("stop_reason") == "refusal":
+    for reason in map(message.response_metadata.get, _REASONS):
+        refuse_unfinished(reason, parsed=bool(getattr(message, "tool_calls", None)))
+    if message.additional_kwargs.get("refusal"):
         raise ReplyError("it was a refusal")
-    return only_text(content_text(message.content), _arguments(message))
-
-
-def _arguments(message: BaseMessage) -> list[object]:
-    """Return the arguments of each tool call as JSON; those not parsed by LangChain, as sent."""
-    if not isinstance(message, AIMessage):
-        return []
-    parsed = [json.dumps(call["args"]) for call in message.tool_calls]
-    return [*parsed, *(call["args"] for call in message.invalid_tool_calls)]
+    calls: list[object] = []
+    if isinstance(message, AIMessage):
+        # Arguments that LangChain could not parse are as they were sent.
+        calls += [json.dumps(call["args"]) for call in message.tool_calls]
+        calls += [call["args"] for call in message.invalid_tool_calls]
+    return only_text(content_text(message.content), calls)

@@ -16,18 +16,16 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.requests import CallKeywords, Meter
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
-from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.threads import Threads
 from rag_eval_hooks_llama_index.facts import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 
-_CUT = frozenset({"length", "max_tokens"})
-_FILTERED = frozenset({"content_filter", "safety"})
 _REASONS = ("finish_reason", "stop_reason", "done_reason")
 
 
@@ -59,33 +57,34 @@ class LlamaIndexChat(ChatAdapter):
         """End the threads of an LLM that is not async; leave the LLM alone."""
         self._threads.close()
 
-    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
-        """Prepare a call of the LLM."""
-        return self._tool(prompt) if mode is OutputMode.TOOL else self._text(prompt)
-
-    def _tool(self, prompt: Prompt) -> Send:
+    async def ask(
+        self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
+    ) -> str:
+        """Call the LLM."""
         llm = self._llm
-        assert isinstance(llm, FunctionCallingLLM)
-        tool, messages = _Shape(prompt), _messages(prompt)
-        # Older versions cannot say that the model has to call the tool.
-        can_require = "tool_required" in inspect.signature(llm.achat_with_tools).parameters
-        required: dict[str, Any] = {"tool_required": True} if can_require else {}
-
-        async def send(_meter: Meter) -> Reply:
-            response = await llm.achat_with_tools([tool], chat_history=messages, **required)
-            return _reply(response, _arguments(llm, response))
-
-        return send
-
-    def _text(self, prompt: Prompt) -> Send:
-        messages = _messages(prompt)
-
-        async def send(_meter: Meter) -> Reply:
-            if self._blocks:
-                return _reply(await self._threads.run(lambda: self._llm.chat(messages)), ())
-            return _reply(await self._llm.achat(messages), ())
-
-        return send
+        messages = [
+            ChatMessage(role=MessageRole.SYSTEM, content=prompt.system),
+            ChatMessage(role=MessageRole.USER, content=prompt.user_with_shape),
+        ]
+        calls: list[object] = []
+        if mode is OutputMode.TOOL and isinstance(llm, FunctionCallingLLM):
+            # Older versions cannot say that the model has to call the tool.
+            can_require = "tool_required" in inspect.signature(llm.achat_with_tools).parameters
+            options: dict[str, Any] = {"tool_required": True} if can_require else {}
+            async with meter.sending(self.timeout):
+                response = await llm.achat_with_tools(
+                    [_Shape(prompt)], chat_history=messages, **options
+                )
+            calls = _arguments(llm, response)
+        else:
+            async with meter.sending(self.timeout):
+                if self._blocks:
+                    response = await self._threads.run(lambda: llm.chat(messages))
+                else:
+                    response = await llm.achat(messages)
+        holders = [response.additional_kwargs, response.raw, field(response.raw, "usage")]
+        meter.replied(first(holders, INPUT_TOKENS), first(holders, OUTPUT_TOKENS))
+        return _text_of(response, calls)
 
 
 class _Keywords(CallKeywords, LLMOptions, total=False):
@@ -132,13 +131,6 @@ class _Shape(BaseTool):
         raise NotImplementedError
 
 
-def _messages(prompt: Prompt) -> list[ChatMessage]:
-    return [
-        ChatMessage(role=MessageRole.SYSTEM, content=prompt.system),
-        ChatMessage(role=MessageRole.USER, content=prompt.user_with_shape),
-    ]
-
-
 def _model_name(llm: LLM) -> str:
     """Return the provider's name of the model, else the class's."""
     name = llm.metadata.model_name
@@ -161,26 +153,16 @@ def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
     return sent or [call.tool_kwargs for call in calls]
 
 
-def _reply(response: ChatResponse, calls: Sequence[object]) -> Reply:
-    holders = [response.additional_kwargs, response.raw, field(response.raw, "usage")]
-    tokens = (first(holders, names) for names in (INPUT_TOKENS, OUTPUT_TOKENS))
-    return Reply(lambda: _text_of(response, calls), *tokens)
-
-
 def _text_of(response: ChatResponse, calls: Sequence[object]) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none. Of one that was cut off, the reader takes what is complete, but
-            not of arguments that LlamaIndex has parsed, which hides where the cut is.
+        ReplyError: There is none.
     """
     choices = field(response.raw, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     holders = [choice, response.raw, response.additional_kwargs, response.message.additional_kwargs]
-    reason = str(first(holders, _REASONS)).lower()
-    if reason in _FILTERED:
-        raise ReplyError("it was cut off by a filter")
-    if reason in _CUT and not all(isinstance(call, str) for call in calls):
-        raise ReplyError("it was cut off; be brief")
+    is_parsed = not all(isinstance(call, str) for call in calls)
+    refuse_unfinished(first(holders, _REASONS), parsed=is_parsed)
     written = [call if isinstance(call, str) else json.dumps(call) for call in calls]
     return only_text(response.message.content, written)

@@ -12,16 +12,17 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.calls.context import (
-    UsageMeter,
+    OUT_OF_TIME,
+    Tally,
     call_context,
     in_call_context,
     is_in_time,
-    out_of_time,
 )
 from rag_eval_hooks.judges.calls.failures import cause_of
-from rag_eval_hooks.judges.chat import Chat, Completion
+from rag_eval_hooks.judges.chat import Chat
+from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Ask, Prompt, Reading, ReplyError
 from rag_eval_hooks.score import NotScored
@@ -119,22 +120,24 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [result for result in results if not isinstance(result, BaseException)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemLoop:
     """Asks one model for items.
 
-    Args:
+    Attributes:
         chat: The model.
         attempts: Times that one item may be asked for in all.
         prices: Puts costs on the usage, that of errors included.
         stagger: Lets the first call about a sample's contexts go ahead, or None.
+        memo: Keeps replies that could be read, or None.
     """
 
-    def __init__(self, chat: Chat, attempts: int, prices: Prices, stagger: Stagger | None) -> None:
-        self._chat = chat
-        self._attempts = attempts
-        self._prices = prices
-        self._stagger = stagger
-        self._secret = secrets.token_bytes(16)
+    chat: Chat
+    attempts: int
+    prices: Prices
+    stagger: Stagger | None
+    memo: Memo | None
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
     async def ask_all(self, calls: Iterable[Request]) -> Answers:
         """Make all calls about one finding at the same time, and return their answers together.
@@ -144,21 +147,25 @@ class ItemLoop:
         asked for in halves.
         """
         answers = Answers()
-        await gathered(self._ask(ask, keys, self._attempts, answers) for ask, keys in calls)
+        await gathered(self._ask(ask, keys, self.attempts, answers) for ask, keys in calls)
         return answers
 
     async def _ask(self, ask: Ask, keys: Sequence[str], left: int, answers: Answers) -> None:
         problems: tuple[str, ...] = ()
         while left and (still := answers.open(keys)):
             left -= 1
+            tally = Tally()
             try:
-                reading, used = await self._turn(ask, still, problems)
+                with in_call_context(tally=tally):
+                    reading = await self._turn(ask, still, problems)
+            except ReplyError as error:
+                reading = Reading({}, (str(error),))
             except JudgeError as error:
                 answers.failure = NotScored(cause_of(error), str(error))
-                answers.usage += self._prices.priced(error.usage, self._chat.name)
                 break
+            finally:
+                answers.usage += self.prices.priced(tally.usage, self.chat.name)
             answers.take(reading.values)
-            answers.usage += self._prices.priced(used, self._chat.name)
             still, problems = answers.open(keys), reading.problems
             answers.problem = next(iter(problems), answers.problem)
             if left and reading.cut and len(still) > 1:
@@ -167,32 +174,25 @@ class ItemLoop:
                 await asyncio.gather(*(self._ask(ask, half, left, answers) for half in halves))
                 break
 
-    async def _turn(
-        self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]
-    ) -> tuple[Reading, Usage]:
-        try:
-            completion = await self._completed(ask.prompt(keys, problems).sealed(self._secret))
-        except ReplyError as error:
-            return Reading({}, (str(error),)), error.usage
-        try:
-            reading = ask.read(keys, completion.text)
-        except ReplyError as error:
-            return Reading({}, (str(error),)), completion.usage
-        if not reading.problems:
-            completion.accept()
-        return reading, completion.usage
-
-    async def _completed(self, prompt: Prompt) -> Completion:
-        """Return the model's reply, or raise `JudgeTimeout` with the usage at the deadline."""
+    async def _turn(self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]) -> Reading:
+        """Ask once and read the reply, which the memo keeps if nothing is wrong with it."""
         if not is_in_time():
-            raise out_of_time(Usage())
-        spent = UsageMeter()
+            raise JudgeTimeout(OUT_OF_TIME)
+        prompt = ask.prompt(keys, problems).sealed(self._secret)
+        key, kept = memo_key(self.chat.name, getattr(self.chat, "memo_scope", ""), prompt), None
         try:
-            with in_call_context(meter=spent):
-                async with asyncio.timeout_at(call_context().deadline):
-                    if self._stagger is None:
-                        return await self._chat.complete(prompt)
-                    complete = partial(self._chat.complete, prompt)
-                    return await self._stagger.run(prompt.prefix, complete)
+            async with asyncio.timeout_at(call_context().deadline):
+                if self.memo is not None:
+                    kept = await self.memo.recall(key)
+                text = await self._completed(prompt) if kept is None else kept
         except TimeoutError:
-            raise out_of_time(spent.usage) from None
+            raise JudgeTimeout(OUT_OF_TIME) from None
+        reading = ask.read(keys, text)
+        if self.memo is not None and kept is None and not reading.problems:
+            self.memo.keep(key, text)
+        return reading
+
+    async def _completed(self, prompt: Prompt) -> str:
+        if self.stagger is None:
+            return await self.chat.complete(prompt)
+        return await self.stagger.run(prompt.prefix, partial(self.chat.complete, prompt))

@@ -8,9 +8,8 @@ from typing import Protocol, runtime_checkable
 from rag_eval_hooks.findings import Finding, Findings, TokenScore
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
-from rag_eval_hooks.usage import Usage
 
-__all__ = ["AsksBudget", "Embedder", "Judge", "MeteredEmbedder", "TokenScorer"]
+__all__ = ["Embedder", "Judge", "TokenScorer"]
 
 
 @runtime_checkable
@@ -62,7 +61,11 @@ class Judge(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors whose cosine is their similarity."""
+    """Turns texts into vectors whose cosine is their similarity.
+
+    An embedder that costs money may also have `embed_metered(texts)`, which returns the vectors
+    and the `Usage` of this caller; cached texts take none.
+    """
 
     @property
     def name(self) -> str: ...
@@ -78,19 +81,6 @@ class Embedder(Protocol):
     async def aclose(self) -> None:
         """Release connections and models. Called once, at shutdown."""
         ...
-
-
-@runtime_checkable
-class MeteredEmbedder(Embedder, Protocol):
-    """Embedder that reports the tokens it took."""
-
-    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        """Return the vectors, and this caller's part of the tokens; cached texts take none."""
-        ...
-
-
-class AsksBudget:
-    """Mark of an embedder whose requests ask the budget themselves, as callers share them."""
 
 
 @runtime_checkable

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.requests import CallKeywords
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.threads import Threads
@@ -33,28 +33,30 @@ class CallableChat(ChatAdapter):
         call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
-    async def aclose(self) -> None:
-        """End the threads of a function that is not async."""
-        self._threads.close()
-
-    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
-        """Prepare a call of the function."""
-        return lambda _meter: self._send(prompt)
-
-    async def _send(self, prompt: Prompt) -> Reply:
+    async def ask(
+        self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
+    ) -> str:
+        """Call the function."""
         messages = [
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user_with_shape},
         ]
-        returned: Any
-        if self._async:
-            returned = self._function(messages)
-        else:
-            returned = await self._threads.run(lambda: self._function(messages))
-        text = await returned if inspect.isawaitable(returned) else returned
-        if not isinstance(text, str):
-            raise JudgeError(f"{self.name}: it returned {type(text).__name__}, wants a str")
-        return Reply(lambda: only_text(text, ()))
+        text: Any
+        async with meter.sending(self.timeout):
+            if self._async:
+                text = self._function(messages)
+            else:
+                text = await self._threads.run(lambda: self._function(messages))
+            if inspect.isawaitable(text):
+                text = await text
+            if not isinstance(text, str):
+                raise JudgeError(f"{self.name}: it returned {type(text).__name__}, wants a str")
+        meter.replied(None)
+        return only_text(text)
+
+    async def aclose(self) -> None:
+        """End the threads of a function that is not async."""
+        self._threads.close()
 
 
 class _Keywords(CallKeywords, LLMOptions, total=False):
@@ -91,28 +93,26 @@ class CallableJudge(LLMJudge):
     def __init__(
         self, function: Function, *, name: str | None = None, **options: Unpack[_Keywords]
     ) -> None:
-        _check(function)
+        default = getattr(function, "__name__", type(function).__name__)
+        if not _takes_messages(function):
+            raise ConfigError("judge", default, _WANTS)
         if options.get("memo") is not None and not name:
             raise ConfigError("name", name, "a name of the function's model: a memo goes by it")
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
-        chat = CallableChat(function, f"callable:{name or _name_of(function)}", limits)
-        super().__init__(chat, **keywords)
+        super().__init__(CallableChat(function, f"callable:{name or default}", limits), **keywords)
 
 
-def _check(function: object) -> None:
+def _takes_messages(function: object) -> bool:
     if not callable(function) or inspect.isclass(function):
-        raise ConfigError("judge", type(function).__name__, _WANTS)
+        return False
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise ConfigError("judge", _name_of(function), _WANTS)
+        return False
     try:
         inspect.signature(function).bind([])
     except TypeError:
-        raise ConfigError("judge", _name_of(function), _WANTS) from None
+        return False
     except ValueError:
         # Some functions that are not written in Python have no signature.
-        return
-
-
-def _name_of(function: object) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+        return True
+    return True

@@ -187,12 +187,11 @@ async def _tried(
     try:
         return await judge.make(sample, wanted, known)
     except JudgeError as error:
-        why, used = NotScored(cause_of(error), str(error)), error.usage
-        return Findings.absent(wanted, why).merged(Findings(usage={min(wanted): used}))
+        why = NotScored(cause_of(error), str(error))
     except Exception as error:
         _logger.debug("judge %s failed", judge.name, exc_info=True)
         why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
-        return Findings.absent(wanted, why)
+    return Findings.absent(wanted, why)
 
 
 def _made_only(second: Findings, first: Findings) -> Findings:

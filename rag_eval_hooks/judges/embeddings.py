@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.base import AsksBudget, Embedder
+from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Vector", "VectorCache", "embedded"]
@@ -93,16 +92,15 @@ async def _with_usage(embedder: Embedder, texts: Sequence[str]) -> tuple[list[li
     embed_metered = getattr(embedder, "embed_metered", None)
     if embed_metered is None:
         return await embedder.embed(texts), Usage()
-    if isinstance(embedder, AsksBudget):
-        asked: tuple[list[list[float]], Usage] = await embed_metered(texts)
-        return asked
-    meter, caller = Meter(texts, embedding=True), Caller(embedder.name, Operation.EMBEDDINGS)
-    with meter.charging(), observed_call(caller, is_request=False):
-        await meter.send()
-        with meter.replying():
-            vectors, used = await embed_metered(texts)
-        meter.replied(round(used.input_tokens), 0)
+    if getattr(embedder, "asks_budget", False):
+        vectors, used = await embed_metered(texts)
         return vectors, used
+    caller = Caller(embedder.name, Operation.EMBEDDINGS)
+    with observed_call(caller, texts, is_request=False) as meter:
+        async with meter.sending():
+            vectors, used = await embed_metered(texts)
+        meter.replied(round(used.input_tokens))
+    return vectors, used
 
 
 def _hash(text: str) -> bytes:

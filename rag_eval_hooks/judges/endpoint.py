@@ -7,16 +7,17 @@ import importlib.util
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as option
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import BudgetError, ConfigError
+from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.requests import Meter, RetryKeywords
+from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
 
 try:
     import openai
@@ -25,7 +26,7 @@ except ImportError as missing:
         'OpenAI-compatible judges need an extra: pip install "rag-eval-hooks[openai]"'
     ) from missing
 
-__all__ = ["ClientOptions", "Endpoint", "EndpointKeywords"]
+__all__ = ["ClientOptions", "Endpoint", "EndpointKeywords", "field"]
 
 _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
@@ -53,8 +54,8 @@ class ClientOptions(CallLimits):
     """
 
     base_url: str | None = None
-    api_key: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
+    api_key: str | None = option(default=None, repr=False)
+    headers: Mapping[str, str] = option(default_factory=lambda: _EMPTY, repr=False)
     timeout: float = 30.0
     retries: int = 3
 
@@ -67,9 +68,10 @@ class ClientOptions(CallLimits):
         CallLimits.__post_init__(self)
 
 
-class EndpointKeywords(RetryKeywords, total=False):
+class EndpointKeywords(CallKeywords, total=False):
     """Fields of `ClientOptions` as keywords of a judge or an embedder."""
 
+    retries: int
     base_url: str | None
     api_key: str | None
     headers: Mapping[str, str] | None
@@ -87,16 +89,8 @@ class _StoppedError(openai.OpenAIError):
     """Carries an error of ours through the client, which passes on errors of its own."""
 
 
-@dataclass(slots=True, eq=False)
-class _Post:
-    """One call in flight, as the hooks of the HTTP client see it."""
-
-    body: bytes
-    meter: Meter
-    tries: int = 0
-
-
-_post: ContextVar[_Post | None] = ContextVar("rag_eval_hooks_post", default=None)
+_post: ContextVar[tuple[bytes, Meter] | None] = ContextVar("rag_eval_hooks_post", default=None)
+"""Body and meter of the call in flight, for the hooks of the HTTP client."""
 
 
 class Endpoint:
@@ -112,10 +106,6 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint({self._options!r})"
 
-    def open(self) -> None:
-        """Make the client of the running loop, so that no call's time goes into it."""
-        self._client()
-
     async def post(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
         """Send a JSON document to a path behind the base URL, and return the JSON of the reply.
 
@@ -126,12 +116,12 @@ class Endpoint:
             ConnectionError: The connection could not be made, or broke.
             ValueError: The reply is no JSON, or longer than 4 MB.
         """
-        post = _Post(json.dumps(document, ensure_ascii=False).encode(), meter)
-        token = _post.set(post)
+        client = self._client()
+        token = _post.set((json.dumps(document, ensure_ascii=False).encode(), meter))
         try:
             async with asyncio.timeout(self._longest):
                 # The typed methods spend more on checking the schema than on the call.
-                return await self._client().post(path, body={}, cast_to=object)
+                return await client.post(path, body={}, cast_to=object)
         except _StoppedError as error:
             raise error.args[0] from None
         except openai.APIConnectionError as error:
@@ -190,10 +180,10 @@ class Endpoint:
 
     def _connection_error(self, error: openai.APIConnectionError) -> Exception:
         causes = list(_causes(error))
-        for cause in causes:
-            if isinstance(cause, _StoppedError):
-                stopped: Exception = cause.args[0]
-                return stopped
+        stopped = next((cause for cause in causes if isinstance(cause, _StoppedError)), None)
+        if stopped is not None:
+            reason: Exception = stopped.args[0]
+            return reason
         if _is_timeout(error, causes):
             return TimeoutError()
         return _ConnectionFailedError(f"the connection to {self.host} failed; check base_url")
@@ -201,32 +191,26 @@ class Endpoint:
 
 async def _before_try(request: Any) -> None:
     """Count a try and put its body into the request."""
-    post = _post.get()
-    if post is None:
+    if (post := _post.get()) is None:
         return
+    body, meter = post
     try:
-        await post.meter.send()
+        await meter.send()
     except BudgetError as error:
         raise _StoppedError(error) from None
-    post.tries += 1
     headers = {k: v for k, v in request.headers.items() if k.lower() != "content-length"}
     whole = type(request)(
-        request.method,
-        request.url,
-        headers=headers,
-        content=post.body,
-        extensions=request.extensions,
+        request.method, request.url, headers=headers, content=body, extensions=request.extensions
     )
     vars(request).update(vars(whole))
 
 
 async def _limit_reply(response: Any) -> None:
     """Read a reply up to a limit: one without an end would take all memory."""
-    post = _post.get()
-    if post is None:
+    if (post := _post.get()) is None:
         return
     if response.status_code >= _FIRST_FAILURE:
-        post.meter.fail()
+        post[1].fail()
     response.stream = type(response)(200, content=_limited(response.stream)).stream
 
 
@@ -241,6 +225,11 @@ async def _limited(stream: Any) -> AsyncIterator[bytes]:
             yield chunk
     finally:
         await stream.aclose()
+
+
+def field(value: object, key: str) -> object:
+    """Return a field of a reply, or None."""
+    return value.get(key) if isinstance(value, dict) else None
 
 
 def _is_timeout(error: openai.APIConnectionError, causes: Sequence[BaseException]) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.asking import Answers, ItemLoop, Stagger, gathered
-from rag_eval_hooks.judges.chat import Chat, ChatAdapter, OutputMode
-from rag_eval_hooks.judges.memo import Memo, MemoChat
+from rag_eval_hooks.judges.chat import Chat, OutputMode
+from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.verifying import verified
 from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Unit
@@ -74,11 +74,14 @@ class LLMJudge:
     ) -> None:
         _check_count("attempts", attempts)
         _check_count("verify_tokens", verify_tokens)
-        self._model = chat
-        scope = chat.memo_scope if isinstance(chat, ChatAdapter) else ""
-        self._chat = chat if memo is None else MemoChat(chat, memo, scope=scope)
-        first = Stagger() if stagger else None
-        self._loop = ItemLoop(self._chat, attempts, prices or Prices(), first)
+        self._chat = chat
+        self._loop = ItemLoop(
+            chat=chat,
+            attempts=attempts,
+            prices=prices or Prices(),
+            stagger=Stagger() if stagger else None,
+            memo=memo,
+        )
         self._verify_tokens = verify_tokens
 
     def __repr__(self) -> str:
@@ -92,12 +95,12 @@ class LLMJudge:
     @property
     def host(self) -> str | None:
         """Host of the model's endpoint, if it is known."""
-        return getattr(self._model, "host", None)
+        return getattr(self._chat, "host", None)
 
     @property
     def output_mode(self) -> OutputMode | None:
         """Way in which the shape of replies is asked for; None for a chat of a user's."""
-        return self._model.output_mode if isinstance(self._model, ChatAdapter) else None
+        return getattr(self._chat, "output_mode", None)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings; one whose text the sample lacks is absent as `missing_input`."""
@@ -116,8 +119,10 @@ class LLMJudge:
         return sum(len(TEMPLATES) if call is Call.GRADE else 1 for call in calls)
 
     async def aclose(self) -> None:
-        """Close the model's connections."""
+        """Close the model's connections and the memo's file."""
         await self._chat.aclose()
+        if self._loop.memo is not None:
+            await self._loop.memo.aclose()
 
     async def _asked(self, ask: Ask) -> Answers:
         if ask.spec.call is Call.VERIFY:

@@ -14,13 +14,11 @@ from typing import Final, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
-from rag_eval_hooks.usage import Usage
 
-__all__ = ["Memo", "MemoChat"]
+__all__ = ["Memo", "memo_key"]
 
 T = TypeVar("T")
 
@@ -78,20 +76,12 @@ class Memo:
         if self._folder is not None:
             self._file = SqliteFile(self._folder / _FILE, (_TABLE,), patience=_BUSY_S)
 
-    def recall(self, key: bytes) -> str | None:
-        """Return the text in memory, or None."""
-        text = self._texts.pop(key, None)
-        if text is not None:
-            self._texts[key] = text
-            self._counts["memory"] += 1
-        return text
-
-    async def load(self, key: bytes) -> str | None:
-        """Return the text on disk, or None; a disk that fails has none."""
-        text = None
-        if self._uses_disk():
-            text = await self._in_time(partial(self._tried, partial(self._get, key)))
-        self._counts["asked" if text is None else "disk"] += 1
+    async def recall(self, key: bytes) -> str | None:
+        """Return the text in memory or on disk, or None; a disk that fails has none."""
+        text, place = self._texts.pop(key, None), "memory"
+        if text is None and self._uses_disk():
+            text, place = await self._in_time(partial(self._get, key)), "disk"
+        self._counts["asked" if text is None else place] += 1
         if text is not None:
             self._remember(key, text)
         return text
@@ -109,7 +99,7 @@ class Memo:
     async def aclose(self) -> None:
         """Write pending replies and close the file; it may be used again."""
         if self._folder is not None:
-            await self._in_time(partial(self._tried, self._file.close))
+            await self._in_time(self._file.close)
 
     def _uses_disk(self) -> bool:
         return self._folder is not None and self._failures < _MOST_FAILURES
@@ -120,9 +110,10 @@ class Memo:
             self._texts.popitem(last=False)
 
     async def _in_time(self, work: Callable[[], T]) -> T | None:
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+                return await loop.run_in_executor(self._worker, self._tried, work)
         except TimeoutError as error:
             self._failed(error)
             return None
@@ -156,44 +147,11 @@ class Memo:
         self._incidents.report("judge memo on disk", error)
 
 
-class MemoChat:
-    """Chat that asks equal prompts once, as long as the memo keeps their replies.
-
-    Only a reply that its reader accepts (`Completion.accept`) is kept. A reply from the memo took
-    nothing.
-    """
-
-    def __init__(self, chat: Chat, memo: Memo, *, scope: str = "") -> None:
-        self._chat = chat
-        self._memo = memo
-        self._scope = scope
-
-    @property
-    def name(self) -> str:
-        """Kind and model."""
-        return self._chat.name
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        """Return the kept reply, or the model's."""
-        key = self._key(prompt)
-        text = self._memo.recall(key)
-        if text is None:
-            text = await self._memo.load(key)
-        if text is not None:
-            return Completion(text, Usage())
-        completion = await self._chat.complete(prompt)
-        accept = partial(self._memo.keep, key, completion.text)
-        return Completion(completion.text, completion.usage, accept)
-
-    async def aclose(self) -> None:
-        """Close the model's connections and the memo's file."""
-        await self._chat.aclose()
-        await self._memo.aclose()
-
-    def _key(self, prompt: Prompt) -> bytes:
-        asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.example)
-        whole = json.dumps([self.name, self._scope, *asked])
-        return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
+def memo_key(model: str, scope: str, prompt: Prompt) -> bytes:
+    """Return the key of a reply: a hash of the model and all that it is asked."""
+    asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.example)
+    whole = json.dumps([model, scope, *asked])
+    return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
 
 
 def _folder(path: Path) -> Path:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.judges.calls.requests import Meter
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
-from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
+from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
@@ -42,8 +42,6 @@ class OpenAIJudge(LLMJudge):
 class OpenAIChat(ChatAdapter):
     """One model behind `/chat/completions`."""
 
-    _is_ours = True
-
     def __init__(
         self, model: str, options: ClientOptions, *, temperature: float | None = 0.0
     ) -> None:
@@ -61,26 +59,23 @@ class OpenAIChat(ChatAdapter):
         """Host and port of the endpoint."""
         return self._endpoint.host
 
-    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
-        """Prepare a request for a chat completion."""
+    async def ask(
+        self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
+    ) -> str:
+        """Send one chat completion."""
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
         messages = [
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": user},
         ]
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": messages,
-            **_output_fields(prompt, mode),
-        }
+        body = {"model": self._model, "messages": messages, **_output_fields(prompt, mode)}
         if temperature is not None:
             body["temperature"] = temperature
-        self._endpoint.open()
-
-        async def send(meter: Meter) -> Reply:
-            return _reply(await self._endpoint.post("/chat/completions", body, meter))
-
-        return send
+        reply = await self._endpoint.post("/chat/completions", body, meter)
+        used, model, reply_id = (field(reply, name) for name in ("usage", "model", "id"))
+        tokens = field(used, "prompt_tokens"), field(used, "completion_tokens")
+        meter.replied(*tokens, model=model, id=reply_id)
+        return _text(reply)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -99,34 +94,20 @@ def _output_fields(prompt: Prompt, mode: OutputMode) -> dict[str, Any]:
     return {"response_format": {"type": "json_object"}} if mode is OutputMode.JSON_OBJECT else {}
 
 
-def _reply(completion: Any) -> Reply:
-    used, model, reply_id = (_field(completion, name) for name in ("usage", "model", "id"))
-    return Reply(
-        lambda: _text(completion),
-        input_tokens=_field(used, "prompt_tokens"),
-        output_tokens=_field(used, "completion_tokens"),
-        model=model if isinstance(model, str) else None,
-        id=reply_id if isinstance(reply_id, str) else None,
-    )
-
-
-def _text(completion: Any) -> str:
+def _text(reply: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
         ReplyError: There is none. Of one that was cut off, the reader takes what is complete.
     """
     try:
-        choice = completion["choices"][0]
+        choice = reply["choices"][0]
         message, reason = choice["message"], choice.get("finish_reason")
         content = message.get("content")
         calls = [call["function"]["arguments"] for call in message.get("tool_calls") or ()]
     except (AttributeError, IndexError, KeyError, TypeError):
-        raise ReplyError(_without_choice(completion)) from None
-    if reason == "content_filter":
-        raise ReplyError("it was cut off by a filter")
-    if message.get("refusal"):
-        raise ReplyError("it was a refusal")
+        raise ReplyError(_without_choice(reply)) from None
+    refuse_unfinished("refusal" if message.get("refusal") else reason)
     if isinstance(content, list):
         content = "".join(map(_written, content))
     if reason == "length" and not (content or calls):
@@ -136,16 +117,12 @@ def _text(completion: Any) -> str:
 
 def _written(part: Any) -> str:
     """Return the text of one part of a content; what a model thinks is none."""
-    text = _field(part, "text") if _field(part, "type") == "text" else None
+    text = field(part, "text") if field(part, "type") == "text" else None
     return text if isinstance(text, str) else ""
 
 
-def _without_choice(completion: object) -> str:
+def _without_choice(reply: object) -> str:
     """Describe a reply without a message."""
-    if _field(completion, "error"):
+    if field(reply, "error"):
         return "it was an error of the endpoint"
-    return "it was empty" if isinstance(completion, dict) else "it was no chat completion"
-
-
-def _field(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else None
+    return "it was empty" if isinstance(reply, dict) else "it was no chat completion"

@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from rag_eval_hooks.calls import Call, Caller, Operation
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.base import AsksBudget
-from rag_eval_hooks.judges.calls.requests import Meter, Requests, token_count
+from rag_eval_hooks.judges.calls.context import Meter, Tally, in_call_context
+from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache
-from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage
 
@@ -23,7 +23,7 @@ _BATCH = 128
 """Texts in one request: within every known endpoint's limits for texts of a sample's size."""
 
 
-class OpenAIEmbedder(AsksBudget):
+class OpenAIEmbedder:
     """Vectors from `/embeddings`.
 
     Args:
@@ -36,6 +36,8 @@ class OpenAIEmbedder(AsksBudget):
         ConfigError: A value cannot be used.
     """
 
+    asks_budget = True
+
     def __init__(
         self,
         model: str = "text-embedding-3-small",
@@ -45,22 +47,16 @@ class OpenAIEmbedder(AsksBudget):
         **options: Unpack[EndpointKeywords],
     ) -> None:
         client = ClientOptions.taken_from({**options})
+        self.name = f"openai:{model}"
         self._model = model
-        self._name = f"openai:{model}"
         self._endpoint = Endpoint(client)
-        caller = Caller(self._name, Operation.EMBEDDINGS, provider="openai")
-        self._requests = Requests(caller, client)
+        self._calls = ModelCalls(Caller(self.name, Operation.EMBEDDINGS, provider="openai"), client)
         self._retries = client.retries
         self._prices = prices or Prices()
-        self._cache = VectorCache(self._name, cache_size)
+        self._cache = VectorCache(self.name, cache_size)
 
     def __repr__(self) -> str:
-        return f"OpenAIEmbedder({self._name!r}, {self._endpoint!r})"
-
-    @property
-    def name(self) -> str:
-        """`openai:` and the model."""
-        return self._name
+        return f"OpenAIEmbedder({self.name!r}, {self._endpoint!r})"
 
     @property
     def host(self) -> str:
@@ -83,53 +79,42 @@ class OpenAIEmbedder(AsksBudget):
         Raises:
             JudgeError: As by `embed`.
         """
-        spent: list[float] = []
-
-        async def make(missing: Sequence[str]) -> Sequence[Vector]:
-            vectors: list[Vector] = []
-            for start in range(0, len(missing), _BATCH):
-                vectors += await self._asked(missing[start : start + _BATCH], spent)
-            return vectors
-
-        vectors = await self._cache.embed(texts, make)
-        used = Usage(input_tokens=sum(spent))
-        return vectors, self._prices.priced(used, self.name) if spent else used
+        with in_call_context(tally=(tally := Tally())):
+            vectors = await self._cache.embed(texts, self._made)
+        used = tally.usage
+        return vectors, self._prices.priced(used, self.name) if used != Usage() else used
 
     async def aclose(self) -> None:
         """Close the connections."""
         self._cache.clear()
         await self._endpoint.aclose()
 
-    async def _asked(self, texts: Sequence[str], spent: list[float]) -> list[Vector]:
+    async def _made(self, texts: Sequence[str]) -> list[Vector]:
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), _BATCH):
+            vectors += await self._batch(texts[start : start + _BATCH])
+        return vectors
+
+    async def _batch(self, texts: Sequence[str]) -> list[Vector]:
         """Return the vectors of one request, sent again while the reply is malformed."""
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [encodable(text) or " " for text in texts]
+        body = {"model": self._model, "input": sent, "encoding_format": "float"}
+
+        async def request(meter: Meter) -> Any:
+            reply = await self._endpoint.post("/embeddings", body, meter)
+            used = field(field(reply, "usage"), "prompt_tokens")
+            meter.replied(used, model=field(reply, "model"))
+            return reply
+
         for tries_left in range(self._retries, -1, -1):
-            reply = await self._reply(sent)
-            spent.append(_tokens(reply))
+            reply = await self._calls.make(request, sent)
             try:
                 return self._vectors(reply, len(sent))
             except JudgeError:
                 if not tries_left:
                     raise
         raise AssertionError("there is one try at least")
-
-    async def _reply(self, texts: Sequence[str]) -> Any:
-        body = {"model": self._model, "input": texts, "encoding_format": "float"}
-        self._endpoint.open()
-        meter = Meter(texts, embedding=True)
-
-        async def request(call: Call) -> Any:
-            reply = await self._endpoint.post("/embeddings", body, meter)
-            call.input_tokens = _tokens(reply)
-            model = reply.get("model") if isinstance(reply, dict) else None
-            call.response_model = model if isinstance(model, str) else None
-            return reply
-
-        with meter.charging():
-            reply = await self._requests.send(request, meter, counts_tries=True)
-            meter.replied(round(_tokens(reply)), 0)
-        return reply
 
     def _vectors(self, reply: Any, count: int) -> list[Vector]:
         try:
@@ -142,15 +127,7 @@ class OpenAIEmbedder(AsksBudget):
         vectors = [rows[index] for index in range(count)]
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
             raise self._invalid("an empty or infinite vector")
-        if len(set(map(len, vectors))) > 1:
-            raise self._invalid("vectors of different lengths")
         return vectors
 
     def _invalid(self, what: str) -> JudgeError:
         return JudgeError(f"{self.name}: the embedding reply has {what}")
-
-
-def _tokens(reply: Any) -> float:
-    """Return the tokens that the endpoint reports for one request, 0 for none."""
-    used = reply.get("usage") if isinstance(reply, dict) else None
-    return token_count(used.get("prompt_tokens")) if isinstance(used, dict) else 0.0

@@ -43,6 +43,10 @@ class Price:
     input: _Amount
     output: _Amount
 
+    def of(self, input_tokens: float, output_tokens: float) -> float:
+        """Return the cost of a call."""
+        return (input_tokens * self.input + output_tokens * self.output) / _PER
+
 
 class _PriceTable(BaseModel):
     model_config = _CLOSED
@@ -136,8 +140,7 @@ class Prices:
         price = self.of(model)
         if price is None or (usage.calls and not usage.input_tokens):
             return usage
-        cost = usage.input_tokens * price.input + usage.output_tokens * price.output
-        return replace(usage, cost=cost / _PER)
+        return replace(usage, cost=price.of(usage.input_tokens, usage.output_tokens))
 
 
 def prices_of(config: RagEvalConfig) -> Prices:

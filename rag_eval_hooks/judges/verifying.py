@@ -40,48 +40,30 @@ async def verified(ask: Ask, loop: ItemLoop, budget: int) -> Answers:
     """
     known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
     keys = [key for key in ask.items() if key not in known]
-    groups = _parts(_chunks(ask), budget) if ask.has_contexts else []
+    groups = _parts(ask, budget) if ask.has_contexts else []
     if len(groups) < 2:
         answers = await loop.ask_all(_requests(ask, keys))
         answers.values |= known
         return answers
-    by_part = await gathered(loop.ask_all(_part_requests(ask, group, keys)) for group in groups)
-    answers = Answers()
-    for part in by_part:
-        answers.absorb(part)
-    found = _added_up(ask.kind, [part.values for part in by_part])
+    parts = [replace(ask, shown=group, partial=True) for group in groups]
+    by_part = await gathered(
+        loop.ask_all(_requests(part, [key for key in keys if key in part.items()]))
+        for part in parts
+    )
+    found = _added_up(ask.kind, [answers.values for answers in by_part])
     scattered = {key: one for key, one in found.items() if _is_spread(one, groups)}
-    joined = await loop.ask_all(_joint_requests(ask, scattered, budget))
-    answers.absorb(joined)
+    answers = Answers()
+    joined = await loop.ask_all(
+        (replace(ask, shown=tuple(sorted(one.partly))), (key,)) for key, one in scattered.items()
+    )
+    for part in (*by_part, joined):
+        answers.absorb(part)
     for key, before in scattered.items():
         del found[key]
         if (joint := joined.values.get(key)) is not None:
             found[key] = replace(joint, by_chunk=before.by_chunk, together=joint.supported)
     answers.values = found | known
     return answers
-
-
-def _part_requests(ask: Ask, group: tuple[int, ...], keys: Sequence[str]) -> list[Request]:
-    part = replace(ask, shown=group, partial=True)
-    shown = part.items()
-    return _requests(part, [key for key in keys if key in shown])
-
-
-def _joint_requests(ask: Ask, scattered: Mapping[str, Support], budget: int) -> list[Request]:
-    """Return requests about claims by the chunks that state parts of them, as few as possible."""
-    chunks = _chunks(ask)
-    joints: list[tuple[set[int], list[str]]] = []
-    for key, support in scattered.items():
-        union = (joints[-1][0] if joints else set()) | support.partly
-        if not joints or sum(tokens(chunks[number]) for number in union) > budget:
-            joints.append((set(), []))
-        joints[-1][0].update(support.partly)
-        joints[-1][1].append(key)
-    return [
-        request
-        for numbers, keys in joints
-        for request in _requests(replace(ask, shown=tuple(sorted(numbers))), keys)
-    ]
 
 
 def _requests(ask: Ask, keys: Sequence[str]) -> list[Request]:
@@ -92,13 +74,9 @@ def _requests(ask: Ask, keys: Sequence[str]) -> list[Request]:
     return [(ask, keys[low:high]) for low, high in pairwise(bounds)]
 
 
-def _chunks(ask: Ask) -> dict[int, str]:
-    return {n: one.text for n, one in enumerate(ask.sample.contexts or (), start=1)}
-
-
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    items = ask.items()
-    hits = _stated(list(items.values()), list(_chunks(ask).values()))
+    items, chunks = ask.items(), [context.text for context in ask.sample.contexts or ()]
+    hits = _stated(list(items.values()), chunks)
     return {key: Verdict(True, _LITERALLY) for key, hit in zip(items, hits, strict=True) if hit}
 
 
@@ -117,21 +95,22 @@ def _stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
     ]
 
 
-def _parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
+def _parts(ask: Ask, budget: int) -> list[tuple[int, ...]]:
     """Divide the numbers of chunks into groups that keep to a budget of tokens, in order.
 
     A chunk is never cut: one that is longer than the budget is a group of its own.
     """
-    groups: list[list[int]] = []
+    groups: list[tuple[int, ...]] = []
     left = 0
-    for number, text in chunks.items():
-        size = tokens(text)
-        if not groups or size > left:
-            groups.append([])
+    for number, context in enumerate(ask.sample.contexts or (), start=1):
+        size = tokens(context.text)
+        if groups and size <= left:
+            groups[-1] += (number,)
+        else:
+            groups.append((number,))
             left = budget
-        groups[-1].append(number)
         left -= size
-    return [tuple(group) for group in groups]
+    return groups
 
 
 def _added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.prompts.wording import PROMPTS_VERSION
-from rag_eval_hooks.usage import Usage
 
 _DELIMITER: Final = re.compile(r"<(/?)data ([0-9a-f]{12})>")
 # What looks like a delimiter, and characters that a reader of the text does not see or that turn
@@ -36,13 +35,7 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")
 
 
 class ReplyError(Exception):
-    """Reply of which nothing can be used. The text tells the judge why, without content.
-
-    Attributes:
-        usage: Usage of the reply; one call, unless the transport knows more.
-    """
-
-    usage = Usage(calls=1)
+    """Reply of which nothing can be used. The text tells the judge why, without content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import pytest
 
 from rag_eval_hooks import NotScored, Outcome, Outcomes, RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.metrics.options import GRAPHRAG_WEIGHTS, WHITEPAPER_WEIGHTS
 from rag_eval_hooks.prompts import Prompt
@@ -76,14 +75,14 @@ class CorruptChat:
         self.plan = plan
         self.calls = 0
 
-    async def complete(self, prompt: Prompt) -> Completion:
+    async def complete(self, prompt: Prompt) -> str:
         self.calls += 1
         body = {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
         reply = truthful_reply(body)
         plan = self.plan
         if plan is None or plan.call not in (None, self.calls):
-            return Completion(json.dumps(reply, ensure_ascii=False))
-        return Completion(corrupted(plan.kind, reply, plan.draw))
+            return json.dumps(reply, ensure_ascii=False)
+        return corrupted(plan.kind, reply, plan.draw)
 
     async def aclose(self) -> None:
         pass

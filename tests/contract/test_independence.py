@@ -14,7 +14,6 @@ from rag_eval_hooks import Outcomes, Sample
 from rag_eval_hooks.evaluation.collect import Sources
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
 from rag_eval_hooks.prompts import Prompt
@@ -53,10 +52,10 @@ class Suggestible:
     def __init__(self) -> None:
         self.prompts: set[str] = set()
 
-    async def complete(self, prompt: Prompt) -> Completion:
+    async def complete(self, prompt: Prompt) -> str:
         self.prompts.add(prompt.asked)
         seed = hashlib.blake2b(prompt.asked.encode(), digest_size=8).digest()
-        return Completion(json.dumps(_swayed(truthful_reply(body(prompt)), seed)))
+        return json.dumps(_swayed(truthful_reply(body(prompt)), seed))
 
     async def aclose(self) -> None: ...
 

@@ -248,6 +248,5 @@ async def test_usage_belongs_to_wanted_findings_failed_calls_included() -> None:
     nothing = await verify(BrainChat(), wanted=only(Finding.ENTITIES_FOUND), entities=())
     assert nothing.usage == {}
     for error in (JudgeTimeout("30 s"), ReplyError("cut")):
-        error.usage = USED.share(2)
         findings = await RATE.by(LLMJudge(BrainChat([error]), attempts=1))
-        assert findings.usage == dict.fromkeys(RATE.wanted, USED.share(2))
+        assert findings.usage == dict.fromkeys(RATE.wanted, USED)

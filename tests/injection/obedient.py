@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rag_eval_hooks import Context, Outcomes, RagEval, Sample, Score
-from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
@@ -68,7 +67,7 @@ class Obedient:
 
     async def aclose(self) -> None: ...
 
-    async def complete(self, prompt: Prompt) -> Completion:
+    async def complete(self, prompt: Prompt) -> str:
         text = prompt.user
         if self._fixed:
             text = _DELIMITER.sub(rf"<\1data {_ZEROS}>", text).replace("\\u003c", "<")
@@ -81,7 +80,7 @@ class Obedient:
         elif not lines <= self._known:
             self.obeyed += 1
             reply = {name: _TOP.get(name, _praised(group)) for name, group in reply.items()}
-        return Completion(json.dumps(reply))
+        return json.dumps(reply)
 
 
 def _truthful(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.judges.memo import Memo, MemoChat
+from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
 from tests.injection.attacks import ATTACKS
@@ -75,5 +75,5 @@ def test_delimiters_are_the_secret_s() -> None:
 async def test_a_memo_knows_a_prompt_under_any_secret() -> None:
     memo, chat = Memo(), BrainChat()
     for _ in range(2):
-        await VERIFY.by(LLMJudge(MemoChat(chat, memo)))
+        await VERIFY.by(LLMJudge(chat, memo=memo))
     assert len(chat.prompts) == len(VERIFY.wanted)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.context import in_call_context
-from rag_eval_hooks.judges.calls.requests import Meter
+from rag_eval_hooks.judges.calls.context import Meter, Tally, in_call_context
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -57,10 +57,10 @@ def replying(status: int, body: bytes, **headers: str) -> Answer:
     return answer
 
 
-async def posted(url: str, document: Any, meter: Meter | None = None, **options: Any) -> Any:
+async def posted(url: str, document: Any, **options: Any) -> Any:
     endpoint = Endpoint(ClientOptions(base_url=url, api_key="key", **options))
     try:
-        return await endpoint.post("/chat/completions", document, meter or Meter())
+        return await endpoint.post("/chat/completions", document, Meter(Caller("m"), ()))
     finally:
         await endpoint.aclose()
 
@@ -99,8 +99,8 @@ async def test_reply_without_an_end_is_refused() -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3])
 async def test_tries_of_the_client_are_within_the_budget(limit: int) -> None:
     budget = Budget({"calls_per_hour": limit}, incidents=Incidents())
-    meter = Meter()
+    tally = Tally()
     with serving(replying(500, b"{}")) as (url, bodies):
-        with in_call_context(budget=budget), pytest.raises(BudgetError):
-            await posted(url, {}, meter, retries=5)
-        assert len(bodies) == limit == meter.usage.calls == budget.spent()["hour"].calls
+        with in_call_context(budget=budget, tally=tally), pytest.raises(BudgetError):
+            await posted(url, {}, retries=5)
+        assert len(bodies) == limit == tally.usage.calls == budget.spent()["hour"].calls

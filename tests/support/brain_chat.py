@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.calls.context import call_context
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.usage import Usage
@@ -45,8 +45,10 @@ class BrainChat:
         self.prompts: list[Prompt] = []
         self.in_flight = 0
 
-    async def complete(self, prompt: Prompt) -> Completion:
+    async def complete(self, prompt: Prompt) -> str:
         self.prompts.append(prompt)
+        if (tally := call_context().tally) is not None:
+            tally.usage += USED
         step = self._steps[min(len(self.prompts), len(self._steps)) - 1]
         self.in_flight += 1
         await asyncio.sleep(0)
@@ -54,7 +56,7 @@ class BrainChat:
         if isinstance(step, Exception):
             raise step
         reply = step(truthful_reply(body(prompt)))
-        return Completion(reply if isinstance(reply, str) else json.dumps(reply), USED)
+        return reply if isinstance(reply, str) else json.dumps(reply)
 
     @property
     def groups(self) -> list[list[str]]:

@@ -18,9 +18,9 @@ from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget, Reservation, budget_of
-from rag_eval_hooks.judges.calls.context import in_call_context
+from rag_eval_hooks.judges.calls.context import Meter, in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.requests import Meter, Requests
+from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.prices import Price
@@ -156,14 +156,15 @@ async def test_rate_holds_when_calls_are_sent_not_when_they_queue(rate: int, cou
     limited = Budget({}, rate=float(rate), incidents=Incidents())
     sent: list[float] = []
 
-    async def request(_call: Any) -> None:
-        sent.append(time.monotonic())
-        if len(sent) <= 2:
-            await asyncio.sleep(0.02)
+    async def request(meter: Meter) -> None:
+        async with meter.sending():
+            sent.append(time.monotonic())
+            if len(sent) <= 2:
+                await asyncio.sleep(0.02)
 
-    requests, start = Requests(Caller("x"), CallLimits(concurrency=2)), time.monotonic()
+    calls, start = ModelCalls(Caller("x"), CallLimits(concurrency=2)), time.monotonic()
     with in_call_context(budget=limited):
-        await asyncio.gather(*(requests.send(request, Meter()) for _ in range(count)))
+        await asyncio.gather(*(calls.make(request) for _ in range(count)))
     assert all(at - start >= number / rate - 0.002 for number, at in enumerate(sorted(sent)))
 
 
@@ -173,11 +174,12 @@ async def test_call_without_a_reply_in_time_is_charged_its_estimate(
 ) -> None:
     limited = in_memory(tokens_per_hour=1000)
 
-    async def request(_call: Any) -> None:
-        raise error
+    async def request(meter: Meter) -> None:
+        async with meter.sending():
+            raise error
 
     with in_call_context(budget=limited), pytest.raises(JudgeError):
-        await Requests(Caller("x"), CallLimits()).send(request, Meter())
+        await ModelCalls(Caller("x"), CallLimits()).make(request)
     spent = limited.spent()["hour"]
     assert (spent.calls, spent.tokens) == (1, tokens)
 

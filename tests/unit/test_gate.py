@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -35,7 +37,7 @@ async def many(
     subject: Gate, count: int, error: BaseException | None = None, seconds: float = 0.0
 ) -> list[Any]:
     async def one() -> None:
-        async with subject.call():
+        async with subject.slot():
             await asyncio.sleep(seconds)
             if error is not None:
                 raise error
@@ -92,6 +94,16 @@ def test_pause_is_requested_by_an_overloaded_judge_only(
     assert requested_pause(StatusError(status, **headers)) == pause
 
 
+@given(st.integers(-3600, 3600), st.booleans())
+def test_pause_until_a_date_ends_at_that_date(seconds: int, named: bool) -> None:
+    told = time.time()
+    date = formatdate(told + seconds, usegmt=named)
+    pause, waited = requested_pause(StatusError(429, retry_after=date)), time.time() - told
+    # A date has whole seconds.
+    bounds = [min(max(0.0, seconds - late), 60.0) for late in (waited + 1, 0)]
+    assert bounds[0] <= pause <= bounds[1]
+
+
 @given(st.integers(1, 5), st.lists(st.sampled_from(["ok", "busy", "cancel"]), max_size=40))
 async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: list[str]) -> None:
     subject = gate(most)
@@ -99,7 +111,7 @@ async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: l
 
     async def call(end: str) -> None:
         nonlocal seen
-        async with subject.call():
+        async with subject.slot():
             seen = max(seen, subject.state().in_flight)
             await asyncio.sleep(0)
             if end == "busy":
@@ -136,7 +148,7 @@ async def test_gate_keeps_a_requested_pause_for_all_calls() -> None:
     starts: list[float] = []
 
     async def call() -> None:
-        async with subject.call():
+        async with subject.slot():
             starts.append(loop.time())
 
     await asyncio.gather(*(call() for _ in range(6)))
@@ -156,10 +168,10 @@ def test_breaker_opens_after_failures_in_a_row_and_doubles_its_pause(steps: list
         probe = breaker.probe()
         assert probe is (until is not None and now >= until)
         if step == "reply":
-            breaker.replied()
+            breaker.ended(answered=True, probe=probe)
             failures, pause, until = 0, 10.0, None
             continue
-        breaker.failed(probe=probe)
+        breaker.ended(answered=False, probe=probe)
         failures += 1
         if probe:
             pause = min(2 * pause, 60.0)

@@ -11,39 +11,25 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
+from rag_eval_hooks.judges.base import Embedder, Judge
 from rag_eval_hooks.judges.calls.spend import Period, Spend, SpendStore
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.threads import DaemonExecutor
 
-__all__ = ["Budget", "Reservation", "budget_of"]
-
-T = TypeVar("T")
+__all__ = ["HOLD", "Budget", "Reservation", "budget_of"]
 
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
 """Tokens that a reply is expected to have before there was any."""
-_PER: Final = 1_000_000
 _FREE: Final = Price(0.0, 0.0)
-
-
-@dataclass(slots=True)
-class _Hold:
-    """Amount that one sample has reserved and its calls have not yet taken."""
-
-    periods: list[Period]
-    left: Spend
-
-
-_hold: ContextVar[_Hold | None] = ContextVar("rag_eval_hooks_budget_hold", default=None)
 
 
 class Budget:
@@ -82,8 +68,7 @@ class Budget:
         self._limits = _by_period(limits)
         self._store = SpendStore(path)
         self._worker = None if path is None else DaemonExecutor("rag-eval-hooks-budget")
-        self._price = price or _FREE
-        self._embedding_price = embedding_price or _FREE
+        self._prices = {False: price or _FREE, True: embedding_price or _FREE}
         self._interval = None if rate is None else 1.0 / rate
         self._next_turn = 0.0
         self._incidents = incidents
@@ -102,15 +87,13 @@ class Budget:
         if not calls or not self._limits:
             yield
             return
-        each = _spend(self._price, input_tokens, self._expected_reply())
-        hold = _Hold(self._periods(), each.times(calls))
-        await self._reserve(hold.periods, hold.left)
-        token = _hold.set(hold)
+        hold = await self._reserved(self._estimate(input_tokens).times(calls))
+        token = HOLD.set(hold)
         try:
             yield
         finally:
-            _hold.reset(token)
-            self._add(hold.periods, hold.left.times(-1))
+            HOLD.reset(token)
+            hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
         """Reserve one call and wait for its turn, where calls per second are limited.
@@ -118,17 +101,14 @@ class Budget:
         Raises:
             BudgetError: The budget is spent: the call must not be sent.
         """
-        price = self._embedding_price if embedding else self._price
-        expected = _spend(price, input_tokens, 0.0 if embedding else self._expected_reply())
-        periods = self._periods()
-        if (hold := None if embedding else _hold.get()) is not None:
-            taken = expected.least(hold.left)
-            hold.left -= taken
-            await self._reserve(periods, expected - taken)
-        else:
-            await self._reserve(periods, expected)
+        estimate, held = self._estimate(input_tokens, embedding=embedding), Spend()
+        if not embedding and (hold := HOLD.get()) is not None:
+            held = estimate.least(hold.amount)
+            hold.amount -= held
+        reservation = await self._reserved(estimate - held, embedding=embedding)
+        reservation.amount = estimate
         await self._turn()
-        return Reservation(self, periods, expected, price, replies=not embedding)
+        return reservation
 
     def spent(self) -> Mapping[str, Spend]:
         """Return the amounts spent in this hour and day, calls in flight at their estimate.
@@ -149,6 +129,35 @@ class Budget:
             self._worker.submit(lambda: None).result(timeout=5.0)
         self._store.close()
 
+    def spend(self, input_tokens: float, output_tokens: float, *, embedding: bool) -> Spend:
+        """Return the amount of one call, whose reply is counted for later estimates."""
+        if not embedding:
+            with self._lock:
+                self._replies += 1
+                self._reply_tokens += output_tokens
+        cost = self._prices[embedding].of(input_tokens, output_tokens)
+        return Spend(1.0, input_tokens + output_tokens, cost)
+
+    def add(self, periods: list[Period], amount: Spend) -> None:
+        """Add an amount, which may be negative; a failure of the file is counted."""
+        if periods and self._worker is None:
+            self._add(periods, amount)
+        elif periods and self._worker is not None:
+            self._worker.submit(self._add, periods, amount)
+
+    def _add(self, periods: list[Period], amount: Spend) -> None:
+        try:
+            self._store.add(periods, amount)
+        except OSError as error:
+            self._incidents.report("budget", error)
+
+    def _estimate(self, input_tokens: float, *, embedding: bool = False) -> Spend:
+        with self._lock:
+            mean = self._reply_tokens / self._replies if self._replies else _FIRST_REPLY
+        reply = 0.0 if embedding else mean
+        cost = self._prices[embedding].of(input_tokens, reply)
+        return Spend(1.0, input_tokens + reply, cost)
+
     async def _turn(self) -> None:
         if self._interval is None:
             return
@@ -158,44 +167,21 @@ class Budget:
             self._next_turn = at + self._interval
         await asyncio.sleep(at - now)
 
-    async def _reserve(self, periods: list[Period], amount: Spend) -> None:
-        if amount == Spend() or not periods:
-            return
+    async def _reserved(self, amount: Spend, *, embedding: bool = False) -> Reservation:
+        periods, full = self._periods(), None
         try:
-            full = await self._run(lambda: self._store.reserve(periods, amount))
+            if periods and amount != Spend():
+                if self._worker is None:
+                    full = self._store.reserve(periods, amount)
+                else:
+                    work = self._worker.submit(self._store.reserve, periods, amount)
+                    full = await asyncio.wrap_future(work)
         except OSError as error:
             self._incidents.report("budget", error)
             raise BudgetError("the budget's file cannot be used") from None
         if full is not None:
             raise BudgetError(f"the budget of this {full.name} is spent")
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        if self._worker is None:
-            return work()
-        return await asyncio.wrap_future(self._worker.submit(work))
-
-    def _add(self, periods: list[Period], amount: Spend) -> None:
-        if amount == Spend() or not periods:
-            return
-        if self._worker is None:
-            self._store.add(periods, amount)
-        else:
-            self._worker.submit(self._add_to_file, periods, amount)
-
-    def _add_to_file(self, periods: list[Period], amount: Spend) -> None:
-        try:
-            self._store.add(periods, amount)
-        except OSError as error:
-            self._incidents.report("budget", error)
-
-    def _count_reply(self, tokens: float) -> None:
-        with self._lock:
-            self._replies += 1
-            self._reply_tokens += tokens
-
-    def _expected_reply(self) -> float:
-        with self._lock:
-            return self._reply_tokens / self._replies if self._replies else _FIRST_REPLY
+        return Reservation(self, periods, amount, embedding)
 
     def _periods(self) -> list[Period]:
         now = int(self._now())
@@ -204,29 +190,32 @@ class Budget:
         ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reservation:
-    """Amount that one call in flight has reserved; settle it at most once."""
+    """Amount reserved for a sample or for one call in flight; end it at most once."""
 
-    budget: Budget
-    periods: list[Period] = field(repr=False)
-    reserved: Spend
-    price: Price
-    replies: bool
+    budget: Budget = field(repr=False)
+    periods: list[Period]
+    amount: Spend
+    embedding: bool = False
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
         """Replace the estimate by the true amount; without any tokens, keep it."""
         if input_tokens or output_tokens:
-            if self.replies:
-                self.budget._count_reply(output_tokens)
-            self._replace(_spend(self.price, input_tokens, output_tokens))
+            self.replace(self.budget.spend(input_tokens, output_tokens, embedding=self.embedding))
 
     def fail(self) -> None:
         """Count one call, without tokens."""
-        self._replace(Spend(1.0))
+        self.replace(Spend(1.0))
 
-    def _replace(self, used: Spend) -> None:
-        self.budget._add(self.periods, used - self.reserved)
+    def replace(self, used: Spend) -> None:
+        """Count this amount in place of the reserved one."""
+        if used != self.amount:
+            self.budget.add(self.periods, used - self.amount)
+
+
+HOLD: Final[ContextVar[Reservation | None]] = ContextVar("rag_eval_hooks_hold", default=None)
+"""Amount that the sample has reserved and its calls have not taken yet."""
 
 
 def budget_of(
@@ -238,21 +227,21 @@ def budget_of(
         ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
             folder does not exist.
     """
-    rate, shared = config.budget.get("calls_per_second") or None, config.budget.get("path")
-    if not config.budget_limits and rate is None:
+    limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
+    if not limits and rate is None:
         return None
+    shared = config.budget.get("path")
+    if shared is not None and not may_be_file(Path(shared).absolute()):
+        raise ConfigError("budget.path", shared, "a file in a folder that exists")
     price = embedding_price = None
-    if any(name.startswith("cost") for name in config.budget_limits):
+    if any(name.startswith("cost") for name in limits):
         if judge.annotator_kind is AnnotatorKind.LLM:
             price = _price(config, judge.name)
-        if isinstance(embedder, MeteredEmbedder):
+        if embedder is not None and hasattr(embedder, "embed_metered"):
             embedding_price = _price(config, embedder.name)
-    path = None if shared is None else Path(shared).absolute()
-    if path is not None and not may_be_file(path):
-        raise ConfigError("budget.path", shared, "a file in a folder that exists")
     return Budget(
-        config.budget_limits,
-        path,
+        limits,
+        None if shared is None else Path(shared).absolute(),
         price=price,
         embedding_price=embedding_price,
         rate=rate,
@@ -266,11 +255,6 @@ def _price(config: RagEvalConfig, model: str) -> Price:
         wants = f"a cost only with a price of {model}: by judge_prices, or the extra prices"
         raise ConfigError("budget", config.budget_limits, wants)
     return price
-
-
-def _spend(price: Price, input_tokens: float, output_tokens: float) -> Spend:
-    cost = (input_tokens * price.input + output_tokens * price.output) / _PER
-    return Spend(1.0, input_tokens + output_tokens, cost)
 
 
 def _by_period(limits: Mapping[str, float]) -> dict[str, Spend]:

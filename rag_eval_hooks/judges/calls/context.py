@@ -1,38 +1,44 @@
-"""Context of the calls of one evaluation: time, budget, and who is informed."""
+"""Context of the calls of one evaluation, and each call as it passes through it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, CallWatch
-from rag_eval_hooks.errors import JudgeTimeout
-from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.failures import outcome_of, status_of
-from rag_eval_hooks.usage import Usage
+from opentelemetry import context
+
+from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, CallWatch, Operation
+from rag_eval_hooks.incidents import without_exit
+from rag_eval_hooks.judges.calls.budget import HOLD, Budget, Reservation
+from rag_eval_hooks.judges.calls.failures import is_time_out, outcome_of, status_of
+from rag_eval_hooks.usage import Usage, tokens
 
 __all__ = [
     "OUT_OF_TIME",
     "CallContext",
-    "UsageMeter",
+    "Meter",
+    "Tally",
     "call_context",
     "in_call_context",
     "is_in_time",
+    "isolated",
     "observed_call",
-    "out_of_time",
 ]
+
+T = TypeVar("T")
 
 OUT_OF_TIME: Final = "the sample's time ran out"
 
 
 @dataclass(slots=True)
-class UsageMeter:
-    """Sum of what the calls of one question took, readable after the question was cancelled."""
+class Tally:
+    """Usage of all calls in a context, readable after the calls were cancelled."""
 
     usage: Usage = field(default_factory=Usage)
 
@@ -45,7 +51,7 @@ class CallContext:
     log: CallLog | None = None
     budget: Budget | None = None
     deadline: float | None = None
-    meter: UsageMeter | None = None
+    tally: Tally | None = None
 
 
 _context: ContextVar[CallContext] = ContextVar(
@@ -76,24 +82,92 @@ def is_in_time() -> bool:
     return deadline is None or asyncio.get_running_loop().time() < deadline
 
 
-def out_of_time(spent: Usage) -> JudgeTimeout:
-    """Make the error of a question that the deadline cut short."""
-    error = JudgeTimeout(OUT_OF_TIME)
-    error.usage = spent
-    return error
+async def isolated(call: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a context without the application's run configurations and callbacks."""
+    fresh = contextvars.Context()
+    fresh.run(context.attach, context.get_current())
+    fresh.run(_context.set, _context.get())
+    fresh.run(HOLD.set, HOLD.get())
+    return await asyncio.create_task(without_exit(call), context=fresh)
+
+
+class Meter:
+    """One call in progress: admitted by the budget, counted as usage, and recorded."""
+
+    def __init__(self, caller: Caller, texts: Sequence[str]) -> None:
+        self.record = Call(caller, start=time.time_ns())
+        self._expected = float(sum(map(tokens, texts)))
+        self._reserved: Reservation | None = None
+
+    async def send(self) -> None:
+        """Count one try, right before it is sent, once the budget admits it.
+
+        Raises:
+            BudgetError: The try must not be sent.
+        """
+        self._reserved = None
+        embedding = self.record.caller.operation is Operation.EMBEDDINGS
+        if (budget := call_context().budget) is not None:
+            self._reserved = await budget.reserve(self._expected, embedding=embedding)
+        _add(Usage(calls=0 if embedding else 1))
+
+    @asynccontextmanager
+    async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
+        """Count the block as one try. A try that times out may have used its tokens.
+
+        Raises:
+            BudgetError: The try must not be sent.
+            TimeoutError: The block took too long.
+        """
+        await self.send()
+        try:
+            async with asyncio.timeout(timeout):
+                yield
+        except Exception as error:
+            if not is_time_out(error):
+                self.fail()
+            raise
+
+    def fail(self) -> None:
+        """Note that a try was answered without a result: it took no tokens."""
+        if self._reserved is not None:
+            self._reserved.fail()
+            self._reserved = None
+
+    def replied(
+        self,
+        input_tokens: object,
+        output_tokens: object = 0,
+        *,
+        model: object = None,
+        id: object = None,
+    ) -> None:
+        """Count a reply as its endpoint reports it; values of a wrong type count as unknown."""
+        used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
+        _add(used)
+        self.record.input_tokens += used.input_tokens
+        self.record.output_tokens += used.output_tokens
+        self.record.response_model = model if isinstance(model, str) else None
+        self.record.response_id = id if isinstance(id, str) else None
+        if self._reserved is not None:
+            self._reserved.settle(used.input_tokens, used.output_tokens)
+            self._reserved = None
 
 
 @contextmanager
-def observed_call(caller: Caller, *, is_request: bool = True) -> Iterator[Call]:
-    """Report the block as one call to the observer and the log of the context."""
-    call = Call(caller, start=time.time_ns())
-    began = time.monotonic_ns()
-    outcome: CallOutcome | None = CallOutcome.OK
+def observed_call(
+    caller: Caller, texts: Sequence[str] = (), *, is_request: bool = True
+) -> Iterator[Meter]:
+    """Report the block as one call to the observer and, if it is a request, to the log."""
+    meter, began = Meter(caller, texts), time.monotonic_ns()
+    call, outcome = meter.record, None
     try:
-        yield call
+        yield meter
+        outcome = CallOutcome.OK
     except BaseException as error:
         outcome = outcome_of(error)
-        call.error = str(status_of(error) or type(error).__name__)
+        if outcome is not CallOutcome.OK:
+            call.error = str(status_of(error) or type(error).__name__)
         raise
     finally:
         # A duration by the wall clock would be wrong if the clock is set meanwhile.
@@ -109,3 +183,13 @@ def _report(call: Call, is_request: bool) -> None:
         context.observer.called(call)
     if context.log is not None and is_request:
         context.log.called(call)
+
+
+def _add(usage: Usage) -> None:
+    if (tally := call_context().tally) is not None:
+        tally.usage += usage
+
+
+def _count(tokens: object) -> float:
+    is_count = isinstance(tokens, int) and not isinstance(tokens, bool)
+    return float(max(tokens, 0)) if is_count else 0.0  # type: ignore[call-overload]

@@ -11,11 +11,13 @@ from typing import Final
 
 from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
+from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause
 
 __all__ = [
-    "LONGEST_WAIT",
     "DescribedError",
+    "ModeMissingError",
+    "RequestRefusedError",
     "answers",
     "cause_of",
     "describe",
@@ -23,11 +25,10 @@ __all__ = [
     "is_time_out",
     "outcome_of",
     "requested_pause",
-    "retry_after",
     "status_of",
 ]
 
-LONGEST_WAIT: Final = 60.0
+_LONGEST_WAIT: Final = 60.0
 """Seconds. A server that asks for a longer pause gets this one."""
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
@@ -51,6 +52,22 @@ class DescribedError(Exception):
     """Error whose text is one line of ours without content, which may be shown."""
 
 
+class RequestRefusedError(JudgeError):
+    """A request failed for a reason that another way of asking may avoid."""
+
+    def __init__(self, line: str, status: int | None, complaint: str) -> None:
+        super().__init__(line)
+        self.status = status
+        self.complaint = complaint
+
+
+class ModeMissingError(RequestRefusedError):
+    """A client knows no such way of asking, so that nothing was sent."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"{name}: {type(error).__name__}", None, "structured output")
+
+
 def cause_of(error: JudgeError) -> Cause:
     """Return the cause that findings get when their call ended with this error."""
     if isinstance(error, BudgetError):
@@ -62,8 +79,10 @@ def cause_of(error: JudgeError) -> Cause:
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
     """Return the outcome of a call that raised, or None for a call that was never sent."""
-    if isinstance(error, BudgetError | JudgeUnavailable):
+    if isinstance(error, BudgetError | JudgeUnavailable | ModeMissingError):
         return None
+    if isinstance(error, ReplyError):
+        return CallOutcome.OK
     if not isinstance(error, Exception):
         return CallOutcome.CANCELLED
     status = status_of(error)
@@ -87,7 +106,7 @@ def answers(error: BaseException) -> bool | None:
         return None
     if outcome is CallOutcome.ERROR and status_of(error) is None:
         return None if isinstance(error, _ABOUT_THE_REQUEST) else False
-    return outcome in (CallOutcome.RATE_LIMITED, CallOutcome.REFUSED)
+    return outcome in (CallOutcome.OK, CallOutcome.RATE_LIMITED, CallOutcome.REFUSED)
 
 
 def status_of(error: BaseException) -> int | None:
@@ -135,29 +154,24 @@ def requested_pause(error: BaseException) -> float:
         return 0.0
     for holder in _holders(error):
         for headers in (_value(holder, name) for name in _HEADERS):
-            in_ms, header = (_value(headers, f"retry-after{end}") for end in ("-ms", ""))
-            seconds = retry_after(in_ms, time.time()) / 1000 if isinstance(in_ms, str) else 0.0
-            if not seconds and isinstance(header, str):
-                seconds = retry_after(header, time.time())
-            if seconds:
-                return min(seconds, LONGEST_WAIT)
+            ms, header = (_value(headers, f"retry-after{end}") for end in ("-ms", ""))
+            if seconds := _seconds(ms) / 1000 or _seconds(header):
+                return min(seconds, _LONGEST_WAIT)
     return 0.0
 
 
-def retry_after(header: str | None, now: float) -> float:
-    """Return the seconds in a `Retry-After` header (RFC 9110, section 10.2.3).
-
-    Returns:
-        0 for no header, a date in the past, or an invalid value.
-    """
+def _seconds(header: object) -> float:
+    """Return the seconds that a `Retry-After` header holds (RFC 9110, section 10.2.3)."""
+    if not isinstance(header, str):
+        return 0.0
     try:
-        seconds = float(header or 0)
+        seconds = float(header)
     except ValueError:
         try:
-            moment = parsedate_to_datetime(header or "")
+            moment = parsedate_to_datetime(header)
         except ValueError:
             return 0.0
-        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - now
+        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - time.time()
     return seconds if 0.0 < seconds < float("inf") else 0.0
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 
 from rag_eval_hooks.calls import BreakerState, GateState
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
 from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 
-__all__ = ["Breaker", "CallLimits", "Gate"]
+__all__ = ["Breaker", "CallKeywords", "CallLimits", "Gate"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -61,6 +61,15 @@ class CallLimits:
         return cls(**{name: value for name, value in given.items() if value is not None})
 
 
+class CallKeywords(TypedDict, total=False):
+    """Fields of `CallLimits` as keywords of a judge whose client retries by itself."""
+
+    timeout: float
+    concurrency: int
+    breaker_failures: int
+    breaker_pause: float
+
+
 class Breaker:
     """Circuit breaker: opens after failures in a row, then lets one probe through at a time.
 
@@ -92,27 +101,27 @@ class Breaker:
         self._probing = True
         return True
 
-    def replied(self) -> None:
-        """Count a call that was answered."""
-        self._failures = 0
-        self._pause = self._first_pause
-        self._open_until = None
-        self._probing = False
-
-    def failed(self, *, probe: bool) -> bool:
-        """Count a call that was not answered; return True if this failure opened the breaker."""
-        self._failures += 1
+    def ended(self, *, answered: bool | None, probe: bool) -> None:
+        """Learn from the end of a call; `answered` is None if it says nothing about the judge."""
         if probe:
             self._probing = False
+        if answered:
+            if self._open_until is not None:
+                _logger.warning("a judge answers again")
+            self._failures, self._pause = 0, self._first_pause
+            self._open_until, self._probing = None, False
+        elif answered is False:
+            self._failed(probe=probe)
+
+    def _failed(self, *, probe: bool) -> None:
+        self._failures += 1
+        if probe:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE * self._first_pause)
         elif self._open_until is not None or self._failures < self._max_failures:
-            return False
+            return
+        else:
+            _logger.warning("a judge does not answer: calls fail at once until a probe succeeds")
         self._open_until = self._clock() + self._pause
-        return not probe
-
-    def abandon_probe(self) -> None:
-        """Allow another probe after one that showed nothing about the judge."""
-        self._probing = False
 
 
 class Gate:
@@ -135,7 +144,7 @@ class Gate:
         return GateState(self._limit, self._in_flight, self._waiting, self._breaker.state)
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         """Wait for a slot, and learn from how the call in the block ends.
 
         Raises:
@@ -149,14 +158,16 @@ class Gate:
             self._waiting -= 1
         try:
             await self._pause()
-            async with self._learning(probe=self._refuse_if_open()):
+            with self._learning():
                 yield
         finally:
             self._slots.release()
 
-    @asynccontextmanager
-    async def _learning(self, *, probe: bool) -> AsyncIterator[None]:
-        answered: bool | None = None
+    @contextmanager
+    def _learning(self) -> Iterator[None]:
+        probe, answered = self._breaker.probe(), None
+        if not probe and self._breaker.state is not BreakerState.CLOSED:
+            raise JudgeUnavailable(_UNAVAILABLE)
         self._in_flight += 1
         try:
             yield
@@ -167,7 +178,7 @@ class Gate:
             raise
         finally:
             self._in_flight -= 1
-            self._learn(answered, probe=probe)
+            self._breaker.ended(answered=answered, probe=probe)
 
     def _refuse_if_down(self) -> None:
         state = self._breaker.state
@@ -175,26 +186,7 @@ class Gate:
         if state is BreakerState.OPEN or (state is BreakerState.HALF_OPEN and paused):
             raise JudgeUnavailable(_UNAVAILABLE)
 
-    def _refuse_if_open(self) -> bool:
-        """Return whether this call is the probe."""
-        if self._breaker.state is BreakerState.CLOSED:
-            return False
-        if not self._breaker.probe():
-            raise JudgeUnavailable(_UNAVAILABLE)
-        return True
-
     async def _pause(self) -> None:
         while (left := self._paused_until - time.monotonic()) > 0:
             self._refuse_if_down()
             await asyncio.sleep(left)
-
-    def _learn(self, answered: bool | None, *, probe: bool) -> None:
-        if answered is None:
-            if probe:
-                self._breaker.abandon_probe()
-        elif answered:
-            if self._breaker.state is not BreakerState.CLOSED:
-                _logger.warning("a judge answers again")
-            self._breaker.replied()
-        elif self._breaker.failed(probe=probe):
-            _logger.warning("a judge does not answer: calls fail at once until a probe succeeds")

@@ -6,7 +6,6 @@ from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
@@ -31,10 +30,8 @@ class MeteredJudge:
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make the findings, if the budget admits a call."""
-        meter = Meter()
-        with meter.charging(), observed_call(Caller(self.name), is_request=False):
-            await meter.send()
-            with meter.replying():
+        with observed_call(Caller(self.name), is_request=False) as meter:
+            async with meter.sending():
                 findings = await self._judge.make(sample, wanted, known)
             used = sum(findings.usage.values(), start=Usage())
             meter.replied(round(used.input_tokens), round(used.output_tokens))

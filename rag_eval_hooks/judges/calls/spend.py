@@ -53,10 +53,6 @@ class Spend:
         """Return the smaller of each part."""
         return self._by(min, other)
 
-    def within(self, limit: Spend) -> bool:
-        """Return whether no part is above its limit."""
-        return self.least(limit) == self
-
     def _by(self, combine: Callable[[float, float], float], other: Spend) -> Spend:
         return Spend(*map(combine, astuple(self), astuple(other)))
 
@@ -78,7 +74,6 @@ class SpendStore:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
         self._file = None if path is None else SqliteFile(path, (_TABLE,), patience=_BUSY_S)
         self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._memory.execute(_TABLE)
@@ -92,7 +87,8 @@ class SpendStore:
         """
         with self._transaction() as db:
             for period in periods:
-                if not (_read(db, period) + amount).within(period.limit):
+                total = _read(db, period) + amount
+                if total.least(period.limit) != total:
                     return period
             _write(db, periods, amount)
             return None
@@ -126,7 +122,7 @@ class SpendStore:
             with self._file.transaction() as db:
                 yield db
         except FILE_ERRORS as error:
-            raise OSError(f"{self._path}: {type(error).__name__}") from error
+            raise OSError(f"{self._file.path}: {type(error).__name__}") from error
 
 
 def _read(db: sqlite3.Connection, period: Period) -> Spend:
