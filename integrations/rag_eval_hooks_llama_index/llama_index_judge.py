@@ -22,7 +22,7 @@ from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refus
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.threads import Threads
-from rag_eval_hooks_llama_index.facts import INPUT_TOKENS, OUTPUT_TOKENS, field, first
+from rag_eval_hooks_llama_index.models import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 

@@ -1,132 +1,314 @@
-"""Reads the copies of what LlamaIndex's events showed, off the request's thread."""
+"""Reads the copies of what LlamaIndex's spans and events showed, off the request's thread."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rag_eval_hooks.capture import CaptureOptions, Choice, Recorder, Run, RunKind
-from rag_eval_hooks.capture.copied import entries, named
-from rag_eval_hooks.capture.documents import contexts_in
-from rag_eval_hooks.capture.snapshots import Opaque
+from llama_index.core.workflow import Event, StartEvent
+from pydantic import BaseModel
+
+from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind, readings
+from rag_eval_hooks.capture.bounded import remember
+from rag_eval_hooks.capture.copied import Message, chosen_text, entries
+from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, chosen_contexts, documents_in
+from rag_eval_hooks.capture.replies import found_nothing, main_part, mapping_in, rows_in
+from rag_eval_hooks.capture.rewriting import replace_rewritten, without_rewritten
+from rag_eval_hooks.capture.rows import lone_row
+from rag_eval_hooks.capture.snapshots import Opaque, Record
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks_llama_index import facts, values
-from rag_eval_hooks_llama_index.copies import Reply, plain
-from rag_eval_hooks_llama_index.documents import Documents, Ended
-from rag_eval_hooks_llama_index.roles import Role
-from rag_eval_hooks_llama_index.workflows import ResumedWorkflows
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_llama_index import models
+from rag_eval_hooks_llama_index.spans import Role
+from rag_eval_hooks_llama_index.vocabulary import NodeContext, Reply, is_of_framework, plain
 
-__all__ = ["Reader"]
+__all__ = ["Call", "Reader"]
+
+_DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
+_QUESTION_KEYS = (
+    *("question", "query", "query_str", "str_or_query_bundle", "query_bundle", "message"),
+    *("user_msg", "user_msg_str", "user_input", "input", "chat_history", "messages"),
+    *("start_event", "kwargs"),
+)
+_QUERIES = ("query", "aquery")
+_LEVELS = 6
+"""Levels of a workflow's store that are looked into for tools' messages."""
+_MAX_ALONE = 10_000
+"""Nodes that retrievers outside of any call gave out, as far as they are remembered."""
+_MAX_WORKFLOWS = 1_000
+"""Workflows whose names of questions are remembered."""
+
+
+class Call(NamedTuple):
+    """A call that returned."""
+
+    role: Role
+    method: str
+    streams: bool
+    # A tool of the framework, such as one that hands over to another agent.
+    is_own_tool: bool
 
 
 class Reader:
-    """Notes on runs what copies hold.
+    """Notes on runs what copies hold, and remembers what later requests need of earlier ones.
 
     Args:
         recorder: Where it is noted.
         incidents: Counts choices that cannot be used.
-        options: Of all interactions that have none of their own.
+        options: Of all interactions that have no options of their own.
     """
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         self._recorder = recorder
         self._incidents = incidents
         self._options = options
-        self._documents = Documents(recorder)
-        self._resumed = ResumedWorkflows(recorder)
+        # Ids of nodes that retrievers outside of any call gave out.
+        self._alone: dict[str | None, None] = {}
+        # Names of the fields that hold the question of a workflow.
+        self._asked_as: dict[str, tuple[str, ...]] = {}
 
     def options_of(self, run: Run | None) -> CaptureOptions:
         """Return the options for a run: one opened by hand may have options of its own."""
         own = None if run is None else run.interaction.options
         return self._options if own is None else own.over(self._options)
 
-    def _chosen(self, name: str, run: Run, value: Any, called: Any) -> Any:
-        """Return what the application chose: by the name of a key, or by its function."""
-        choice: Choice = getattr(self.options_of(run), name)
-        return named(value, choice, values.LEVELS) if isinstance(choice, str) else called
+    # Inputs.
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
         """Note the arguments of a tool's call for its span."""
-        self._recorder.for_span(run, arguments=facts.arguments_text(given))
+        self._recorder.for_span(run, arguments=models.arguments_text(given))
 
-    def query(self, role: Role, run: Run, given: Mapping[str, Any]) -> None:
+    def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
         """Note what a retriever or an inner engine was asked."""
-        asked = values.question_of(given)
         if role is Role.RETRIEVAL:
-            if asked is None and len(texts := values.texts_in(given)) == 1:
-                asked = texts[0]
-            self._recorder.question(run, asked)
+            self._recorder.question(run, _question_of(given) or _only(_texts_in(given)))
         elif not run.interaction.root.query:
-            self._recorder.question(run, asked)
+            self._recorder.question(run, _question_of(given))
 
     def input(
-        self, run: Run, given: Mapping[str, Any], called: Any, declared: tuple[str, ...] | None
+        self, run: Run, given: Mapping[str, Any], chosen: Any, declared: tuple[str, ...] | None
     ) -> None:
-        """Note the input of an outermost call, which holds the question."""
-        chosen = values.question_of(self._chosen("question", run, given, called))
-        texts = values.texts_in(given)
-        asked = values.question_of(given) if chosen is None else chosen
-        if asked is None and len(texts) == 1:
-            asked = texts[0]
-        self._recorder.asked(run, texts)
-        self._recorder.question(run, asked)
-        if declared is not None:
-            self._resumed.begins(run, given, declared)
+        """Note the input of an outermost call, which holds the question.
 
-    def step(self, run: Run, event: Any, state: Mapping[str, Any], called: Any) -> None:
-        """Note what the step of a workflow that was given no question goes on with."""
-        flow = run.parent
-        if flow is None or flow.query or flow.interaction.asked:
+        `declared` are the names of the fields in the event that a workflow declares for its start.
+        """
+        # Such as of the event that starts a workflow, or of keywords.
+        held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
+        texts = _texts_in(given)
+        asked = self._chosen_question(run, {**held, **given}, chosen)
+        asked = _question_of(given) if asked is None else asked
+        self._recorder.asked(run, texts)
+        self._recorder.question(run, _only(texts) if asked is None else asked)
+        names = [name for name, text in held.items() if text and text == run.query]
+        if declared is not None and (names := [*names, *declared]):
+            remember(self._asked_as, run.name, tuple(names), _MAX_WORKFLOWS)
+
+    def _chosen_question(self, run: Run, given: Any, chosen: Any) -> str | None:
+        choice = self.options_of(run).question
+        return chosen_text("question", choice, given, chosen, _question_of, self._incidents)
+
+    def step(self, run: Run, event: Any, state: Mapping[str, Any], chosen: Any) -> None:
+        """Note what the step of a workflow that was given no question goes on with.
+
+        What an earlier run left for it, maybe in another process, stands in the store of its
+        context, and in the events that its steps are given again.
+        """
+        root = run.interaction.root
+        if root.query or run.interaction.asked:
             return
-        options = self.options_of(flow)
         left = {**(entries(event) or {}), **state}
-        chosen = values.question_of(self._chosen("question", flow, left, called))
-        self._resumed.step(run, event, state, chosen, options)
+        # The name under which the first run was asked comes first.
+        names = (left.get(name) for name in self._asked_as.get(root.name, ()))
+        texts = (self._chosen_question(root, left, chosen), *names)
+        asked = next((text for text in texts if isinstance(text, str)), None)
+        asked = _question_of(left) if asked is None else asked
+        if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
+            asked = next(iter(_texts_in(event)), None)
+        if not asked:
+            return
+        self._recorder.question(root, asked)
+        found = [(Origin.GIVEN, contexts) for contexts in self._lists(run, left)]
+        found += [(Origin.STEP, rows) for value in left.values() for rows in rows_in(value)]
+        for origin, contexts in found:
+            if passages := [one for one in contexts if asked not in one.text]:
+                self._note(run, passages, origin)
+        for text in _tool_texts(state):
+            self._note(run, [Context(text=text)], Origin.TEXT)
+
+    # Results.
 
     def result(
-        self,
-        how: tuple[Role, str, bool],
-        streams: bool,
-        run: Run,
-        result: Any,
-        given: Any,
-        state: Any,
-        contexts: Any,
-        answer: Any,
+        self, run: Run, result: Any, given: Any, state: Any, contexts: Any, answer: Any, call: Call
     ) -> None:
-        """Note the documents and the answer in the result of a call."""
-        call = Ended(*how, result, given, state)
+        """Note the documents and the answer in the result of a call.
+
+        Args:
+            run: Of the call.
+            result: A copy of what it gave out.
+            given: Arguments of a postprocessor, by name.
+            state: What the store of a step's workflow holds, by name.
+            contexts: The result of the application's function of this name.
+            answer: Likewise.
+            call: The call.
+        """
         if run.parent is None and _is_no_question(run):
             run.interaction.lists = []
             return
         if call.role is Role.TOOL and self._recorder.span_content:
-            self._recorder.for_span(run, result=facts.result_text(result))
+            self._recorder.for_span(run, result=models.result_text(result))
         self._note_choice(run, result, contexts)
-        self._documents.note(run, call, self.options_of(run))
-        if streams or call.role is Role.WRITER:
+        self._note_documents(run, result, given or {}, state or {}, call)
+        if call.streams or call.role is Role.WRITER:
             return
         if run.outermost:
             self._note_answer(run, result, answer)
         elif call.role is Role.ENGINE:
-            self._recorder.answer(run, values.answer_of(result))
+            self._recorder.answer(run, _answer_of(result))
 
-    def _note_choice(self, run: Run, result: Any, called: Any) -> None:
-        chosen = self._chosen("contexts", run, result, called)
-        if chosen is None:
-            return
-        contexts = contexts_in(chosen)
-        if contexts is None:
-            self._incidents.report("choice contexts", TypeError())
-        else:
-            self._recorder.choose(run, plain(contexts))
+    def _note_choice(self, run: Run, result: Any, chosen: Any) -> None:
+        choice = self.options_of(run).contexts
+        if choice is not None:
+            # A function that reads one step's result need not fit another's.
+            is_last = run.outermost and run.interaction.chosen is None
+            incidents = self._incidents if is_last else None
+            contexts = chosen_contexts(choice, result, chosen, incidents)
+            if contexts is not None:
+                self._recorder.choose(run, plain(contexts))
 
-    def _note_answer(self, run: Run, result: Any, called: Any) -> None:
-        chosen = values.answer_of(self._chosen("answer", run, result, called))
-        text = values.answer_of(result) if chosen is None else chosen
+    def _note_answer(self, run: Run, result: Any, chosen: Any) -> None:
+        choice = self.options_of(run).answer
+        text = chosen_text("answer", choice, result, chosen, _answer_of, self._incidents)
+        text = _answer_of(result) if text is None else text
         unknown = text is None and isinstance(result, Reply) and result.streams
         self._recorder.answer(run, text, unknown=unknown)
         if text is None and not unknown:
-            self._recorder.alternatives(run, values.texts_in(result), None)
+            self._recorder.alternatives(run, _texts_in(result), None)
+
+    def _note_documents(
+        self, run: Run, result: Any, given: Mapping[str, Any], state: Mapping[str, Any], call: Call
+    ) -> None:
+        if isinstance(result, Reply):
+            if run.outermost or call.method in _QUERIES:
+                self._note_sources(run, result, call)
+        elif call.role is Role.RETRIEVAL:
+            self._note_retrieved(run, _nodes_in(result))
+        elif call.role is Role.POSTPROCESSING and (nodes := _nodes_in(result)) is not None:
+            before = (node for value in given.values() for node in _nodes_in(value) or ())
+            texts = {node.id or "": node.text for node in before}
+            self._note(run, replace_rewritten(run, nodes, texts))
+        elif run.kind is RunKind.TOOL:
+            if not call.is_own_tool:
+                self._note_tool(run, result)
+        elif call.role is not Role.PART and not run.within(RunKind.RETRIEVER):
+            self._note_step(run, result, call.role)
+            self._note_state(run, state)
+
+    def _note(
+        self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: bool
+    ) -> None:
+        """Note contexts, and the form in which a model is shown each node."""
+        shown = {
+            place: context.shown
+            for place, context in enumerate(contexts)
+            if isinstance(context, NodeContext) and context.node is not None
+        }
+        self._recorder.documents(run, plain(contexts), origin, shown=shown, **how)
+
+    def _lists(self, run: Run, value: Any) -> Lists:
+        keys: Collection[str] | None = self.options_of(run).document_keys
+        return documents_in(value, keys=_DOCUMENT_KEYS if keys is None else keys, artifacts=False)
+
+    def _distinctive(self, run: Run, value: Any) -> list[Sequence[Context]]:
+        """Return the lists of texts in a copy that are long enough to be recognized."""
+        lists = (*self._lists(run, value), *rows_in(value))
+        long = ([one for one in contexts if is_distinctive_text(one.text)] for contexts in lists)
+        return [contexts for contexts in long if contexts]
+
+    def _note_retrieved(self, run: Run, nodes: list[NodeContext] | None) -> None:
+        if nodes is None:
+            # Which documents it gave out is not known.
+            run.interaction.left_out.update(("contexts", "prompt"))
+            return
+        self._note(run, without_rewritten(run, nodes))
+        for node in nodes if run.parent is None else ():
+            remember(self._alone, node.id, None, _MAX_ALONE)
+
+    def _note_sources(self, run: Run, reply: Reply, call: Call) -> None:
+        """Note the sources of a response; those of a synthesizer alone only if retrieved before.
+
+        Whoever builds an index has nodes summarized that nobody retrieved.
+        """
+        sources = without_rewritten(run, reply.sources)
+        alone = call.role is Role.SYNTHESIS and run.parent is None
+        if alone and not any(source.id in self._alone for source in sources):
+            return
+        interaction = run.interaction
+        retrieved = [context for each in interaction.lists for context in each.contexts]
+        question = interaction.root.query or run.query or ""
+        kept = list(filter(None, (_retrieved(one, retrieved, question) for one in sources)))
+        if sources and not kept:
+            # Made on the way, as rows of a table. What was retrieved, such as a schema, only
+            # helped to find them.
+            kept = list(sources)
+            interaction.lists = [
+                found
+                for found in interaction.lists
+                if found.run is not run and run not in found.run.ancestors()
+            ]
+        if kept := [context for context in kept if context.text.strip()]:
+            self._note(run, kept, Origin.SOURCES)
+
+    def _note_step(self, run: Run, result: Any, role: Role) -> None:
+        """Note documents and texts in the result of a step, unless the framework made it."""
+        if nodes := _nodes_in(result):
+            self._note(run, without_rewritten(run, nodes))
+            return
+        if role not in (Role.CHAIN, Role.ENGINE) or is_of_framework(result):
+            return
+        for contexts in self._lists(run, result):
+            self._note(run, contexts)
+        question = run.interaction.root.query
+        for contexts in rows_in(result):
+            # A text with the question in it is a prompt.
+            if texts := [one for one in contexts if not (question and question in one.text)]:
+                self._note(run, texts, Origin.STEP)
+
+    def _note_state(self, run: Run, state: Mapping[str, Any]) -> None:
+        """Note texts that a step left in the store of its workflow, each value once."""
+        interaction = run.interaction
+        known = interaction.step_texts
+        for value in state.values():
+            if id(value) in interaction.kept_values or is_of_framework(value):
+                continue
+            # Held here, no other value gets its identity.
+            interaction.kept_values[id(value)] = value, 0
+            for contexts in self._distinctive(run, value):
+                if new := [context for context in contexts if hash(context.text) not in known]:
+                    known.update(hash(context.text) for context in new)
+                    self._note(run, new, Origin.STEP)
+
+    def _note_tool(self, run: Run, output: Any) -> None:
+        """Note the text of a tool, which may have searched by means that no event shows."""
+        names = self.options_of(run).retrieval_tools
+        if (
+            not isinstance(output, Message)
+            or output.failed
+            or run.name not in (names or [run.name])
+        ):
+            return
+        reply = mapping_in(output.artifact)
+        if found_nothing(reply):
+            return
+        # The text is how the model is shown a record.
+        rest = output.artifact if reply is None else main_part(reply)
+        is_record = is_of_framework(rest) or lone_row(output.artifact) is not None
+        found = [] if is_record else self._distinctive(run, rest)
+        for contexts in found or rows_in(output.text):
+            self._note(run, contexts, Origin.TEXT, named=names is not None)
+
+    # Models.
 
     def prompt(self, run: Run, given: Any) -> None:
         """Note what a model was given."""
@@ -140,9 +322,39 @@ class Reader:
 
     def reply(self, run: Run, response: Any) -> None:
         """Note the details of a model's reply."""
-        calls = facts.tool_calls_of(response)
-        self._recorder.reply(run, facts.reply_facts(response), [one["arguments"] for one in calls])
+        calls = models.tool_calls_of(response)
+        arguments = [one["arguments"] for one in calls]
+        self._recorder.reply(run, models.reply_facts(response), arguments)
         self._recorder.for_span(run, tool_calls=calls)
+
+
+def _question_of(value: Any) -> str | None:
+    return readings.question_of(value, _QUESTION_KEYS)
+
+
+def _texts_in(value: Any) -> list[str]:
+    """Return the texts in a copy that are no documents, in order."""
+    return [text for text in readings.texts_in_input(value) if text.strip()]
+
+
+def _only(texts: Sequence[str]) -> str | None:
+    return texts[0] if len(texts) == 1 else None
+
+
+def _answer_of(value: Any) -> str | None:
+    """Return the answer in a copy: a text, a response, a number, a known key, the only text."""
+    # What packages put where the type says text may be a response, too.
+    while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
+        value = value.content
+    if isinstance(value, int | float):
+        return str(value)
+    is_model = isinstance(value, Record) and issubclass(value.kind, BaseModel)
+    if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
+        # As pydantic writes it.
+        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+    # A list may hold the answers to several questions.
+    answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
+    return _only(_texts_in(value)) if answer is None else answer
 
 
 def _is_no_question(root: Run) -> bool:
@@ -150,3 +362,41 @@ def _is_no_question(root: Run) -> bool:
     asked = root.query or root.interaction.asked
     kinds = {run.kind for run in root.interaction.runs}
     return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
+
+
+def _nodes_in(value: Any) -> list[NodeContext] | None:
+    """Return the nodes that a call gave out as a list; None for anything else."""
+    is_list = isinstance(value, list) and all(isinstance(item, NodeContext) for item in value)
+    return value if is_list else None
+
+
+def _retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
+    """Return a source if it was retrieved, the document that it wraps in a prompt, or None.
+
+    An engine may cut what it retrieved, and number the pieces; others put what they generated
+    among the sources of an answer.
+    """
+    wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
+    if any(source.id == context.id for context in retrieved):
+        return source
+    text = source.text.strip()
+    held = [whole for whole in wholes if whole in text]
+    if len(held) == 1 and held[0] != text:
+        asked, around = fold(question), fold(text.replace(held[0], " "))
+        if is_distinctive(asked) and asked in around:
+            return wholes[held[0]]
+    body = text.partition("\n")[2].strip()
+    is_piece = any(text in whole or (body and body in whole) for whole in wholes)
+    return source if held or is_piece else None
+
+
+def _tool_texts(value: Any, levels: int = _LEVELS) -> Iterator[str]:
+    """Yield what tools said before, as an agent's store keeps it."""
+    if isinstance(value, Message):
+        if value.role == "tool":
+            yield value.text
+    elif levels:
+        held = entries(value)
+        parts = value if isinstance(value, list | tuple) else ()
+        for part in parts if held is None else held.values():
+            yield from _tool_texts(part, levels - 1)

@@ -1,30 +1,40 @@
-"""Streamed answers: which one a call belongs to, and how its reading ended.
+"""Streamed answers: which of them a call belongs to, how its reading ended, and what was read.
 
 A streamed answer is a generator that the application reads whenever it likes, in whatever thread
 or task, and the model may be called only then, outside of every span. While the generator runs,
 its frame is on the stack of everything that it calls: that frame, compared by identity, tells
-whose answer it is. Here no generator is wrapped or kept alive, and nothing of its interaction.
+whose answer it is.
+
+LlamaIndex's own generators hand on what the model says, so the model's events tell the text. They
+are neither wrapped nor kept alive. The generator of an application's own query engine may change
+that text, cut it, add to it or raise: it is read through one that passes everything on.
 """
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+)
+from types import FrameType
 from typing import Any
 
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
 from rag_eval_hooks.capture import Recorder, Run, RunKind
+from rag_eval_hooks.capture.recorder import status_after
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks_llama_index.stream_readers import StreamReading, frame_of, watch
-from rag_eval_hooks_llama_index.values import STREAMING, generator_of
+from rag_eval_hooks_llama_index.vocabulary import STREAMING
 
-__all__ = ["StreamedAnswers", "Streams"]
+__all__ = ["StreamReading", "StreamedAnswers", "Streams"]
 
 _MAX_FRAMES = 400
 """Frames of a stack that are looked at; frameworks nest some dozens."""
@@ -35,19 +45,39 @@ _WRITER = StreamingAgentChatResponse.__name__
 _REACT = "ReActAgent"
 _THOUGHT, _ANSWER = "Thought", "Answer:"
 _STATUS = {"GeneratorExit": Status.CLOSED, "CancelledError": Status.CANCELLED}
+_STREAMED = (Generator, AsyncGenerator, *STREAMING, StreamingAgentChatResponse)
+
+
+def _frame_of(generator: Any) -> FrameType | None:
+    """Return the frame of a generator, sync or async; None for other objects and after its end."""
+    frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
+    return next((frame for frame in frames if isinstance(frame, FrameType)), None)
+
+
+def _may_differ(stream: Any) -> bool:
+    """Return whether a stream may give out anything else than the model's text.
+
+    LlamaIndex's own generators hand that on, all of it and nothing else, unless no model is called
+    or somebody else has read a part.
+    """
+    frame = _frame_of(stream)
+    if frame is None:
+        return not (hasattr(stream, "gi_frame") or hasattr(stream, "ag_frame"))
+    own = str(frame.f_globals.get("__name__", "")).startswith(_FRAMEWORK)
+    # Of async generators, Python 3.11 does not tell.
+    is_begun = any(getattr(stream, name, False) for name in ("gi_suspended", "ag_suspended"))
+    return not own or is_begun or _EMPTY in frame.f_code.co_name
+
+
+# Which stream a call belongs to.
 
 
 class Stream:
-    """One streamed answer.
-
-    Attributes:
-        generator: Weak reference to who makes it.
-        foreign: Whether what comes out may be other than what the model said.
-        made: When it was given out; nanoseconds since the epoch.
-    """
+    """One streamed answer."""
 
     def __init__(self, generator: weakref.ref[Any], run: Run) -> None:
         self.generator = generator
+        # When it was given out; nanoseconds since the epoch.
         self.made = time.time_ns()
         self.foreign = _may_differ(generator())
         # Who keeps an answer and does not read it shall not keep all that was captured with it.
@@ -61,7 +91,7 @@ class Stream:
     @property
     def frame(self) -> FrameType | None:
         """Frame of its generator; None once it ended, was closed, or was dropped."""
-        return frame_of(self.generator())
+        return _frame_of(self.generator())
 
 
 class Streams:
@@ -76,13 +106,11 @@ class Streams:
         self.foreign: set[int] = set()
 
     def add(self, generator: Any, run: Run) -> Stream | None:
-        """Add a generator that a run gave out, sync or async.
+        """Add a generator that a run gave out; return the stream, also if an inner run gave it.
 
-        Returns:
-            The stream, also when it was known from an inner run, or None for what is no generator
-            or has ended.
+        None for what is no generator or has ended.
         """
-        frame = frame_of(generator)
+        frame = _frame_of(generator)
         if frame is None:
             return None
         known = self._by_frame.get(id(frame))
@@ -119,6 +147,122 @@ class Streams:
             self.foreign.discard(key)
 
 
+# What is read of a stream that is not LlamaIndex's own.
+
+
+class StreamReading:
+    """Text that was read of one stream, at most so many characters."""
+
+    def __init__(self, most: int) -> None:
+        # How it ended, or None while it may go on, and when; nanoseconds since the epoch.
+        self.status: Status | None = None
+        self.ended = 0
+        self.error_type: str | None = None
+        # Weak reference to the generator that it is read through.
+        self.generator: weakref.ref[Any] | None = None
+        self._parts: list[str] = []
+        self._left = most
+        self._legible = True
+
+    @property
+    def text(self) -> str | None:
+        """Text that came out; None if there was anything else, or nothing before it was closed."""
+        is_known = self._parts or self.status is Status.OK
+        return "".join(self._parts) if self._legible and is_known else None
+
+    @property
+    def over(self) -> bool:
+        """True once the stream is over, or nobody can read it any more."""
+        generator = None if self.generator is None else self.generator()
+        return self.status is not None or _frame_of(generator) is None
+
+    def note(self, part: Any) -> None:
+        """Note a part that came out."""
+        if not isinstance(part, str):
+            self._legible = False
+        elif part and self._left > 0:
+            # Also of a class of the application's own this is a plain text.
+            kept = "".join((part,))[: self._left]
+            self._left -= len(kept)
+            self._parts.append(kept)
+
+    def end(self, error: BaseException) -> None:
+        """Note the end, by what the generator raised."""
+        self.ended = time.time_ns()
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            self.status = Status.OK
+            return
+        self.status = status_after(type(error))
+        if self.status is Status.ERROR:
+            self.error_type = type(error).__qualname__
+
+
+def _read(inner: Any, reading: StreamReading) -> Generator[Any, Any, Any]:
+    step: Callable[[], Any] = inner.__next__
+    try:
+        while True:
+            part = step()
+            reading.note(part)
+            try:
+                sent = yield part
+                step = inner.__next__ if sent is None else functools.partial(inner.send, sent)
+            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+                step = functools.partial(inner.throw, error)
+    except StopIteration as end:
+        reading.end(end)
+        return end.value
+    except BaseException as error:
+        reading.end(error)
+        if isinstance(error, GeneratorExit) and hasattr(inner, "close"):
+            inner.close()
+        raise
+
+
+async def _read_async(inner: Any, reading: StreamReading) -> AsyncGenerator[Any, Any]:
+    step: Callable[[], Awaitable[Any]] = inner.__anext__
+    try:
+        while True:
+            part = await step()
+            reading.note(part)
+            try:
+                sent = yield part
+                step = inner.__anext__ if sent is None else functools.partial(inner.asend, sent)
+            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+                step = functools.partial(inner.athrow, error)
+    except StopAsyncIteration as end:
+        reading.end(end)
+    except BaseException as error:
+        reading.end(error)
+        if isinstance(error, GeneratorExit) and hasattr(inner, "aclose"):
+            await inner.aclose()
+        raise
+
+
+def _watch(response: Any, most: int) -> StreamReading | None:
+    """Make the `response_gen` of a streaming response note what is read of it.
+
+    None where the stream cannot be replaced: it can be read more than once, or is an object of the
+    application's own, which may be more than an iterator.
+    """
+    inner = response.response_gen
+    readers = ((Iterator, _read), (AsyncIterator, _read_async))
+    read: Any = next((read for base, read in readers if isinstance(inner, base)), None)
+    if read is None or hasattr(inner, "__dict__"):
+        return None
+    reading = StreamReading(most)
+    made = read(inner, reading)
+    made.__name__ = getattr(inner, "__name__", made.__name__)
+    try:
+        response.response_gen = made
+    except AttributeError:
+        return None
+    reading.generator = weakref.ref(made)
+    return reading if response.response_gen is made else None
+
+
+# How a stream ended.
+
+
 class StreamedAnswers:
     """Keeps interactions open until their streamed answers are read.
 
@@ -139,20 +283,19 @@ class StreamedAnswers:
     def note(self, run: Run, given: Any) -> bool:
         """Note a streamed answer; the interaction of an outermost one then waits for it.
 
-        Args:
-            run: Who gave it out.
-            given: The streamed answer, or a response that is none.
-
         Returns:
             Whether it is a stream.
         """
+        if not _is_subclass(given.__class__, _STREAMED):
+            return False
         if isinstance(given, StreamingAgentChatResponse):
             source = self.streams.add(given.chat_stream or given.achat_stream, run)
             if run.outermost:
                 self._follow(run, functools.partial(_chat_ending, run, source))
             return True
         reading = self._reading(run, given)
-        stream = self.streams.add(generator_of(given), run)
+        generator = given.response_gen if isinstance(given, STREAMING) else given
+        stream = self.streams.add(generator, run)
         if reading is not None:
             self._follow(run, functools.partial(self._reading_ending, run, reading))
         elif stream is not None and run.outermost:
@@ -177,7 +320,7 @@ class StreamedAnswers:
         if is_own or not (self._watches and run.outermost):
             return None
         # One more character than is kept, so that a cut can be noticed.
-        return watch(given, self._recorder.longest + 1)
+        return _watch(given, self._recorder.longest + 1)
 
     def _reading_ending(self, run: Run, reading: StreamReading) -> Status | None:
         if not reading.over:
@@ -190,11 +333,17 @@ class StreamedAnswers:
         return reading.status or Status.CLOSED
 
 
+# Pydantic is slow at `isinstance`.
+@functools.lru_cache(maxsize=2048)
+def _is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
+    return issubclass(kind, bases)
+
+
 def _stream_ending(run: Run, stream: Stream) -> Status | None:
     """Return how a query engine's stream ended: its last model call shows the status."""
     if stream.frame is not None:
         return None
-    model = next(_inside(run, lambda inner: inner.kind is RunKind.MODEL), None)
+    model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
     run.text_unknown = stream.foreign
     if model is None or model.end is None:
         return Status.CLOSED
@@ -230,15 +379,15 @@ def _chat_ending(run: Run, stream: Stream | None) -> Status | None:
 
     Old versions let the user read it, or read it in a thread that knows of no run.
     """
-    writer = next(_inside(run, lambda inner: inner.name == _WRITER), None)
+    writer = _last_inside(run, lambda inner: inner.name == _WRITER)
     if writer is None:
         return None if stream is None else _spoken(run, _stream_ending(run, stream))
     if writer.end is None:
         return None
     status = _taken_over(run, writer)
     if run.text is None and status is Status.OK:
-        models = _inside(run, lambda inner: inner.kind is RunKind.MODEL)
-        run.text = next((model.text for model in models), None)
+        model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
+        run.text = None if model is None else model.text
     return _spoken(run, status)
 
 
@@ -265,28 +414,7 @@ def _blame(run: Run, error_type: str | None) -> None:
         run.error_type = run.interaction.root.error_type = error_type
 
 
-def _inside(run: Run, wanted: Callable[[Run], bool]) -> Iterator[Run]:
-    """Yield the runs inside another that are wanted, the last first."""
-    return (r for r in reversed(run.interaction.runs) if wanted(r) and run in r.ancestors())
-
-
-def _may_differ(stream: Any) -> bool:
-    """Return whether a stream may give out anything else than the model's text.
-
-    LlamaIndex's own generators hand that on, all of it and nothing else, unless no model is called
-    or somebody else has read a part.
-    """
-    frame = frame_of(stream)
-    if frame is None:
-        return not (hasattr(stream, "gi_frame") or hasattr(stream, "ag_frame"))
-    code = frame.f_code
-    is_begun = frame.f_lasti >= _first_yield(code)
-    own = str(frame.f_globals.get("__name__", "")).startswith(_FRAMEWORK)
-    return not own or is_begun or _EMPTY in code.co_name
-
-
-@functools.lru_cache(maxsize=512)
-def _first_yield(code: CodeType) -> int:
-    """Return the offset at which a generator first gives something out or waits."""
-    steps = dis.get_instructions(code)
-    return next((step.offset for step in steps if step.opname == "YIELD_VALUE"), 0)
+def _last_inside(run: Run, is_meant: Callable[[Run], bool]) -> Run | None:
+    """Return the last run inside another that is meant, or None."""
+    runs = reversed(run.interaction.runs)
+    return next((one for one in runs if is_meant(one) and run in one.ancestors()), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -12,11 +11,9 @@ from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import CaptureOptions
-from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.documents import document_lists
+from rag_eval_hooks_llama_index.vocabulary import form_of
 
 
 def test_looking_at_the_handler_class_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -44,18 +41,10 @@ def test_disable_takes_back_that_calls_by_hand_are_joined() -> None:
 
 
 @given(st.sampled_from(["workflows", "workflow", "app.workflows"]), st.from_regex(r"[a-z]{1,9}"))
-def test_documents_of_an_application_package_are_read_whatever_its_name(
+def test_form_of_application_class_in_a_package_named_workflows_is_its_own(
     package: str, module: str
 ) -> None:
-    @dataclass
-    class Found:
-        documents: list[str]
-
-    Found.__module__ = f"{package}.{module}"
-    text = "The ferry to Skarn leaves at nine from the north quay."
-    copied = Record(Found, {"documents": [text]}, frozenset({"documents"}))
-    (found,) = document_lists(copied, CaptureOptions())
-    assert [context.text for context in found] == [text]
+    assert form_of(type("Found", (), {"__module__": f"{package}.{module}"})) is None
 
 
 class Told:

@@ -18,8 +18,7 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
-from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
+from rag_eval_hooks_llama_index import Instrumentation, enable
 from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.agents import retriever_tool
 from tests.matrix.llama_index.helpers import engine, samples
@@ -211,5 +210,5 @@ def test_cancelled_calls_of_a_model_leave_nothing_open(world: World) -> None:
 
 def leaked(world: World) -> int:
     handlers = get_dispatcher().span_handlers
-    (ours,) = [handler for handler in handlers if isinstance(handler, RagEvalSpanHandler)]
-    return len(world.evals.recorder._runs) + len(ours.registration._events._parents._streams)
+    (ours,) = [handler for handler in handlers if isinstance(handler, Instrumentation)]
+    return len(world.evals.recorder._runs) + len(ours._answers.streams)

@@ -19,7 +19,7 @@ from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.stream_readers import StreamReading
+from rag_eval_hooks_llama_index.streams import StreamReading
 from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION, QUESTIONS, answer_to, index, top

@@ -173,7 +173,7 @@ def test_a_reply_that_cannot_be_read_ends_its_model_call(
     def broken(_: object) -> None:
         raise ValueError
 
-    monkeypatch.setattr("rag_eval_hooks_llama_index.facts.reply_facts", broken)
+    monkeypatch.setattr("rag_eval_hooks_llama_index.models.reply_facts", broken)
     assert "".join(engine(streaming=True).query(kit.QUESTION).response_gen)
     (sample,) = samples(world)
     assert (sample.answer, sample.status) == (kit.answer_to(kit.QUESTION, kit.top()), Status.OK)

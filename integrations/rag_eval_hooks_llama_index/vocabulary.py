@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import os
+import sys
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,18 +32,14 @@ from llama_index.core.workflow import Context as WorkflowContext
 from llama_index.core.workflow import Event, Workflow
 
 from rag_eval_hooks.capture.copied import Message
-from rag_eval_hooks.capture.snapshots import (
-    Copier,
-    Form,
-    Opaque,
-    Record,
-)
+from rag_eval_hooks.capture.snapshots import Copier, Form, Opaque, Record
 from rag_eval_hooks.context import scalars
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_llama_index.values import STREAMING, is_framework_class
 
-__all__ = ["NodeContext", "Reply", "form_of", "plain"]
+__all__ = ["STREAMING", "NodeContext", "Reply", "form_of", "is_of_framework", "plain"]
 
+STREAMING = (StreamingResponse, AsyncStreamingResponse)
+_RESPONSES = (*STREAMING, Response, PydanticResponse, AgentChatResponse, StreamingAgentChatResponse)
 _MAX_METADATA = 200
 """Entries of a node's metadata that are copied."""
 _OPAQUE = Opaque()
@@ -50,18 +49,14 @@ _OPAQUE = Opaque()
 class NodeContext(Context):
     """Copy of a node."""
 
-    # A node whose metadata a model sees, too, and its fields at the time.
+    # A copy with the metadata of that time, if a model is shown any of them.
     node: BaseNode | None = field(default=None, compare=False, repr=False)
-    fields: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def shown(self) -> str:
         """The text in the form in which a model is shown it."""
-        if self.node is None:
-            return self.text
-        made = copy(self.node)
-        object.__setattr__(made, "__dict__", dict(self.fields))
-        return str(made.get_content(metadata_mode=MetadataMode.LLM))
+        mode = MetadataMode.LLM
+        return self.text if self.node is None else str(self.node.get_content(metadata_mode=mode))
 
 
 def plain(contexts: Iterable[Context]) -> list[Context]:
@@ -82,33 +77,47 @@ class Reply(Message):
 
 def form_of(kind: type) -> Form | None:
     """Return how an object of a class is copied; None for classes that are not LlamaIndex's."""
-    for bases, form in _KNOWN:
+    for bases, form in _FORMS:
         if issubclass(kind, bases):
             return form
-    return _opaque if is_framework_class(kind) else None
+    return _opaque if _is_framework_class(kind) else None
+
+
+def is_of_framework(value: Any) -> bool:
+    """Return whether a copy was made of LlamaIndex's own events or messages, or a list of them."""
+    if isinstance(value, list):
+        return bool(value) and all(map(is_of_framework, value))
+    is_event = isinstance(value, Record) and _is_framework_class(value.kind)
+    return is_event or isinstance(value, Message)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_framework_class(kind: type) -> bool:
+    """Return whether a class is LlamaIndex's; an application may have a package `workflows`."""
+    module = kind.__module__
+    if module.startswith("llama_index."):
+        return True
+    known = getattr(sys.modules.get(module), "__file__", None) or ""
+    folder = os.path.dirname(sys.modules[Event.__module__].__file__ or "")
+    return module.startswith("workflows.") and known.startswith(folder + os.sep)
 
 
 def _node(copier: Copier, node: Any, depth: int, score: Any = None) -> Any:
-    copier.room(0, depth)
     is_plain = type(node).get_content is TextNode.get_content
-    text = node.text if is_plain else node.get_content()
-    metadata = dict(islice(node.metadata.items(), _MAX_METADATA))
-    copier.of(text)
-    excluded = node.excluded_llm_metadata_keys
-    is_shown_more = isinstance(node, TextNode) and not metadata.keys() <= set(excluded)
-    more = {**node.__dict__, "metadata": metadata} if is_shown_more else {}
+    text = copier.of(node.text if is_plain else node.get_content())
+    most = copier.room(min(len(node.metadata), _MAX_METADATA), depth)
+    metadata = dict(islice(node.metadata.items(), most))
+    kept = None
+    if isinstance(node, TextNode) and not metadata.keys() <= set(node.excluded_llm_metadata_keys):
+        kept = copy(node)
+        kept.__dict__["metadata"] = metadata
     return NodeContext(
         text=text,
         id=node.node_id,
         score=None if score is None else float(score),
         metadata={str(key): value for key, value in scalars(metadata).items()},
-        node=node if is_shown_more else None,
-        fields=more,
+        node=kept,
     )
-
-
-def _scored_node(copier: Copier, found: Any, depth: int) -> Any:
-    return _node(copier, found.node, depth, found.score)
 
 
 def _response(copier: Copier, response: Any, depth: int) -> Any:
@@ -141,16 +150,10 @@ def _opaque(_: Copier, __: Any, ___: int) -> Any:
     return _OPAQUE
 
 
-_KNOWN: tuple[tuple[type | tuple[type, ...], Form], ...] = (
-    (NodeWithScore, _scored_node),
+_FORMS: tuple[tuple[type | tuple[type, ...], Form], ...] = (
+    (NodeWithScore, lambda copier, found, depth: _node(copier, found.node, depth, found.score)),
     (BaseNode, _node),
-    (
-        (
-            *(Response, PydanticResponse, StreamingResponse, AsyncStreamingResponse),
-            *(AgentChatResponse, StreamingAgentChatResponse),
-        ),
-        _response,
-    ),
+    (_RESPONSES, _response),
     (ToolOutput, _tool_output),
     (Event, _event),
     (ChatMessage, _message),

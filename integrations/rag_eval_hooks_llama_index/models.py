@@ -1,17 +1,16 @@
-"""Attributes that spans of ours get of LlamaIndex's calls."""
+"""Span attributes of runs, and the replies of models, from LlamaIndex's objects."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.copied import Message
+from rag_eval_hooks.capture.readings import as_json
 from rag_eval_hooks.capture.records import Facts, Run, RunKind
-from rag_eval_hooks.capture.snapshots import Opaque, Record
-from rag_eval_hooks.sample import Context
+from rag_eval_hooks.capture.snapshots import Opaque
 
 __all__ = [
     "INPUT_TOKENS",
@@ -32,7 +31,7 @@ OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 _SCALARS = (str, int, float, bool)
 
 
-def object_facts(kind: RunKind, instance: Any, *, is_workflow: bool) -> Facts:
+def object_facts(kind: RunKind, instance: Any) -> Facts:
     """Return the attributes that an object has for the span of its run."""
     if kind is RunKind.RETRIEVER:
         return _scalars(
@@ -46,20 +45,23 @@ def object_facts(kind: RunKind, instance: Any, *, is_workflow: bool) -> Facts:
         return _scalars({semconv.GEN_AI_TOOL_NAME: name, semconv.GEN_AI_TOOL_TYPE: "function"})
     if kind is RunKind.EMBEDDING:
         return _scalars({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
-    if is_workflow:
-        # An agent has a name, a team of agents the name of its first.
-        return _scalars({semconv.GEN_AI_AGENT_NAME: first([instance], ("name", "root_agent"))})
     return {}
 
 
-def call_id_of(run: Run, arguments: Mapping[str, Any]) -> str | None:
+def agent_facts(workflow: Any) -> Facts:
+    """Return the name of an agent; of a team of agents that of its first."""
+    return _scalars({semconv.GEN_AI_AGENT_NAME: first([workflow], ("name", "root_agent"))})
+
+
+def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
     """Return the id of a tool's call: an agent's step has it, and the tool is called in that."""
     if run.kind is not RunKind.TOOL:
-        call_id = getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None
-        return call_id if isinstance(call_id, str) else None
-    steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
-    ids = (outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps)
-    return next((str(call_id) for call_id in ids if call_id is not None), None)
+        ids = iter([getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None])
+    else:
+        steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
+        ids = iter([outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps])
+    call_id = next((one for one in ids if isinstance(one, str)), None)
+    return _scalars({semconv.GEN_AI_TOOL_CALL_ID: call_id})
 
 
 def model_facts(described: Mapping[str, Any]) -> Facts:
@@ -97,11 +99,11 @@ def tool_calls_of(response: Any) -> list[dict[str, Any]]:
     ]
 
 
-def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """Return a copy of the arguments of a tool's call as JSON."""
+def arguments_text(arguments: Mapping[str, Any]) -> str | None:
+    """Return a copy of the arguments of a tool's call as JSON, but for what was not read."""
     flat = {**arguments, **(arguments.get("kwargs") or {})}
     flat.pop("kwargs", None)
-    return json.dumps(flat, default=_plain, ensure_ascii=False)
+    return as_json({key: one for key, one in flat.items() if not isinstance(one, Opaque)})
 
 
 def result_text(result: Any) -> str | None:
@@ -111,25 +113,14 @@ def result_text(result: Any) -> str | None:
     return result.text if isinstance(result, Message) else str(result)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Opaque):
-        return None
-    if isinstance(value, Message | Context):
-        return value.text
-    return value.held if isinstance(value, Record) else str(value)
-
-
 def _scalars(facts: Mapping[str, Any]) -> Facts:
     return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}
 
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
     """Return the first field of these names that any of the holders has."""
-    for holder in holders:
-        for name in names:
-            if holder is not None and (value := field(holder, name)) is not None:
-                return value
-    return None
+    fields = (field(holder, name) for holder in holders for name in names)
+    return next((value for value in fields if value is not None), None)
 
 
 def field(holder: Any, name: str) -> Any:

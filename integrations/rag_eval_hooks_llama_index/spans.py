@@ -1,0 +1,292 @@
+"""Spans of LlamaIndex: their roles, the runs around them, and spans that are no request."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from types import FrameType
+from typing import Any, NamedTuple
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
+from llama_index.core.instrumentation.span import active_span_id
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.schema import QueryBundle, TransformComponent
+from llama_index.core.tools import BaseTool
+from llama_index.core.workflow import Event, Workflow
+
+from rag_eval_hooks.capture import Recorder
+from rag_eval_hooks.capture.bounded import remember
+from rag_eval_hooks.capture.records import RunKind
+from rag_eval_hooks.suppress import is_suppressed
+from rag_eval_hooks_llama_index.models import field
+from rag_eval_hooks_llama_index.streams import Streams
+from rag_eval_hooks_llama_index.workflows import FlowState
+
+__all__ = ["Role", "SpanParents", "described", "is_written_by_framework", "name_of"]
+
+_ID_CHARS = 37
+"""A dash and a UUID, at the end of every span id."""
+_MAX_IGNORED = 10_000
+"""Spans that are no request and are remembered; one more, and the oldest is forgotten."""
+_CORE = "llama_index.core."
+
+
+class Role(Enum):
+    """Role of a span, as far as capture cares."""
+
+    CHAIN = auto()
+    ENGINE = auto()
+    RETRIEVAL = auto()
+    EMBEDDING = auto()
+    POSTPROCESSING = auto()
+    TOOL = auto()
+    MODEL = auto()
+    WRITER = auto()
+    """Reads a chat's stream for its user, in a thread or task of its own."""
+    WORKFLOW = auto()
+    SYNTHESIS = auto()
+    PART = auto()
+    """A part of an embedding, a query or the preparing of documents, which shows nothing itself."""
+
+    @property
+    def kind(self) -> RunKind:
+        """Kind of its run; a model's run is one once it was really called."""
+        return _RUN_KINDS.get(self, RunKind.CHAIN)
+
+
+_RUN_KINDS = {
+    Role.RETRIEVAL: RunKind.RETRIEVER,
+    Role.EMBEDDING: RunKind.EMBEDDING,
+    Role.TOOL: RunKind.TOOL,
+    Role.POSTPROCESSING: RunKind.RERANKER,
+}
+_EMBEDDING = tuple(
+    f"{prefix}{name}"
+    for prefix in ("get_", "aget_")
+    for name in ("query_embedding", "text_embedding", "text_embedding_batch")
+)
+_WRITING = ("write_response_to_history", "awrite_response_to_history")
+_METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
+    (BaseRetriever, Role.RETRIEVAL, ("retrieve", "aretrieve")),
+    (BaseRetriever, Role.PART, ("_retrieve", "_aretrieve")),
+    (BaseQueryEngine, Role.ENGINE, ("query", "aquery")),
+    (BaseChatEngine, Role.ENGINE, ("chat", "achat")),
+    (BaseQueryEngine, Role.PART, ("_query", "_aquery")),
+    (BaseLLM, Role.PART, ("predict", "apredict", "_prepare_chat_with_tools")),
+    (BaseEmbedding, Role.EMBEDDING, _EMBEDDING),
+    (StreamingAgentChatResponse, Role.WRITER, _WRITING),
+    (BaseNodePostprocessor, Role.POSTPROCESSING, ()),
+    (BaseTool, Role.TOOL, ()),
+    (BaseLLM, Role.MODEL, ()),
+    (Workflow, Role.WORKFLOW, ("run",)),
+    (BaseSynthesizer, Role.SYNTHESIS, ()),
+    (BaseEmbedding, Role.PART, ()),
+    (TransformComponent, Role.PART, ()),
+)
+"""Base classes with the methods that count, none named for all; the first that fits tells."""
+
+_STEPS_OF_REQUESTS = frozenset(
+    {
+        *(name for *_, methods in _METHODS for name in methods if name != "run"),
+        *("stream_chat", "astream_chat", "synthesize", "asynthesize", "get_response"),
+        *("aget_response", "get_response_from_messages", "aget_response_from_messages"),
+        *("call", "acall", "postprocess_nodes", "apostprocess_nodes", "stream", "astream"),
+        *("complete", "acomplete", "structured_predict", "astructured_predict"),
+    }
+)
+"""Methods of which LlamaIndex itself makes spans. Not `run`: old versions leave the span of a
+workflow's run current in the code that started it."""
+
+
+class Described(NamedTuple):
+    """Traits of a span that its name and its object's class decide."""
+
+    role: Role
+    owner: str
+    method: str
+
+
+def described(span_id: str, owner: type) -> Described:
+    """Return role, class and method of a span, such as `RetrieverQueryEngine` and `query`."""
+    return _described(span_id[:-_ID_CHARS], owner)
+
+
+@functools.lru_cache(maxsize=4096)
+def _described(name: str, owner: type) -> Described:
+    written, _, method = name.rpartition(".")
+    return Described(_role_of(owner, method), written, method)
+
+
+def _role_of(owner: type, method: str) -> Role:
+    for base, role, methods in _METHODS:
+        if issubclass(owner, base) and (not methods or method in methods):
+            return role
+    return Role.CHAIN
+
+
+def name_of(role: Role, instance: Any) -> str | None:
+    """Return a tool's own name, else the class's; None for a function."""
+    if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
+        return name
+    return None if instance is None else type(instance).__name__
+
+
+def is_written_by_framework(tool: Any) -> bool:
+    """Return whether the framework wrote a tool, such as one that hands over to another agent.
+
+    Of an application's function, sync or async, the other form is a wrapper of the framework.
+    """
+    functions = [getattr(tool, name, None) for name in ("fn", "async_fn")]
+    modules = [str(function.__module__) for function in functions if function is not None]
+    return bool(modules) and all(module.startswith(_CORE) for module in modules)
+
+
+class SpanParents:
+    """Finds the runs that spans belong to, by spans and by streams that are read."""
+
+    def __init__(self, recorder: Recorder, streams: Streams) -> None:
+        self._recorder = recorder
+        self._streams = streams
+        # Of offline tools, of steps that outlive their workflow, and whose beginning was lost.
+        self._ignored: dict[str, None] = {}
+
+    def current(self) -> str | None:
+        """Return the id of LlamaIndex's run around the caller, or None."""
+        known = active_span_id.get()
+        # Steps have spans of their own: old versions leave that of a run to whoever started it.
+        if self._is_workflow(known):
+            known = None
+        streaming = self._streams.around() if self._streams.foreign else None
+        if streaming is None or (known is not None and self._recorder.shared(known, streaming)):
+            return known
+        runs = (streaming, *streaming.ancestors())
+        return next((str(run.id) for run in runs if run.end is None), known)
+
+    def of(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
+        """Return the run to which a span that begins belongs, or None for a root.
+
+        Args:
+            parent_id: The parent that LlamaIndex names.
+            role: Of the span.
+            instance: Its object.
+        """
+        known = parent_id if self._recorder.knows(parent_id) else None
+        if self._is_workflow(known) and _stands_alone(role, instance):
+            known = None
+        streams = self._streams
+        if known is not None and (role is not Role.MODEL or not streams) and not streams.foreign:
+            return known
+        streaming = streams.around()
+        if streaming is None or not self._recorder.knows(streaming.id):
+            return known
+        if known is not None and self._recorder.shared(known, streaming):
+            # A span around the stream is farther from the call than the stream itself.
+            around = any(outer.id == known for outer in streaming.ancestors())
+            return str(streaming.id) if around else known
+        return str(streaming.id)
+
+    def _is_workflow(self, span_id: str | None) -> bool:
+        run = None if span_id is None else self._recorder.get(span_id)
+        return run is not None and isinstance(run.state, FlowState)
+
+    def ignores(
+        self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any], instance: Any
+    ) -> bool:
+        """Return whether a call without a parent is, or is inside, one of an offline tool's."""
+        # What the application opened by hand around it is the user's, whoever asks.
+        if parent_id not in self._ignored and (
+            self._recorder.around(None) is not None or not _is_offline(arguments, instance)
+        ):
+            return False
+        self._ignore(span_id)
+        return True
+
+    def began_unseen(
+        self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]
+    ) -> bool:
+        """Return whether a call is a part of a request whose beginning did not come, or that ended.
+
+        Other calls may begin anywhere: in a span of the application that began before capture did.
+        """
+        if parent_id is None or parent_id in self._ignored or is_suppressed():
+            return False
+        is_unknown = self._recorder.is_unknown(parent_id)
+        is_step = isinstance(arguments.get("ev"), Event)
+        if is_step and not is_unknown and not self._recorder.knows(parent_id):
+            # Old versions go on with the steps of a workflow that was cancelled.
+            self._ignore(span_id)
+            return True
+        if not is_unknown or not (is_step or _is_step_of_request(parent_id)):
+            return False
+        self.lose(span_id, parent_id)
+        return True
+
+    def lose(self, span_id: str, parent_id: str | None) -> None:
+        """Note a call whose beginning was not seen; nothing in it becomes a request."""
+        self._recorder.lost(span_id, parent_id, anywhere=True)
+        for lost in (span_id, parent_id):
+            if lost is not None and not self._recorder.knows(lost):
+                self._ignore(lost)
+
+    def _ignore(self, span_id: str) -> None:
+        remember(self._ignored, span_id, None, _MAX_IGNORED)
+
+
+def _stands_alone(role: Role, instance: Any) -> bool:
+    """Return whether a call directly under a workflow's run is none of its steps.
+
+    Old versions leave a running workflow's span current in the code that started it.
+    """
+    own_step = instance is None or _role_of(instance.__class__, "run") is Role.WORKFLOW
+    return role is Role.WORKFLOW or not own_step
+
+
+def _is_step_of_request(span_id: str) -> bool:
+    """Return whether a span is one of a request that LlamaIndex answers, by the name in its id."""
+    return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
+
+
+# LlamaIndex's own offline tools, whose queries are no user's questions.
+
+_TOOLS = (
+    f"{_CORE}evaluation.",
+    f"{_CORE}llama_dataset.",
+    f"{_CORE}indices.document_summary.base",
+)
+"""Beginnings of the names of modules: evaluators, dataset generators, building of summaries."""
+_NEAR = 25
+"""Frames between a tool and a call that nothing encloses: few, as it is the outermost one."""
+_GENERATING = "generate only questions based on the below query"
+"""A part of the template by which dataset generators ask for questions."""
+
+
+def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
+    """Return whether a call that nothing encloses was made by one of these tools.
+
+    A tool that runs its calls in tasks is not on their stack; its query or template is known.
+    """
+    query = arguments.get("query")
+    if (query.query_str if isinstance(query, QueryBundle) else query) == DEFAULT_SUMMARY_QUERY:
+        return True
+    template = getattr(getattr(instance, "_response_synthesizer", None), "_text_qa_template", None)
+    written = getattr(template, "template", None)
+    return (isinstance(written, str) and _GENERATING in written) or _is_called_by_tool()
+
+
+def _is_called_by_tool() -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_NEAR):
+        if frame is None:
+            return False
+        if str(frame.f_globals.get("__name__")).startswith(_TOOLS):
+            return True
+        frame = frame.f_back
+    return False
