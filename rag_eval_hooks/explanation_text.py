@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rag_eval_hooks.encodable import encodable
 
@@ -20,17 +20,22 @@ _NAMED: Final = 3
 """Failed items that a line names."""
 
 
+class _Verdicts(NamedTuple):
+    """List of an explanation whose items have a verdict: a truth value, or None for unsure."""
+
+    key: str
+    name: str
+    items: Sequence[Mapping[str, Any]]
+
+
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON.
+    """Return an explanation as JSON, or None if nothing remains.
 
     Args:
         value: Explanation of a score by its metric.
         limit: Characters at most. A longer one has fewer items and shorter texts, marked by
             `"cut": true`.
         content: Whether texts may be included; numbers and truth values always are.
-
-    Returns:
-        The JSON, or None if nothing remains.
     """
     for number, (share, items) in enumerate(_ROUNDS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
@@ -67,39 +72,38 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as lines of text; failed verdicts come first.
+    """Return an explanation as lines of text, or None if it is empty; failed verdicts come first.
 
     Args:
         explanation: Explanation of a score by its metric.
         limit: Characters at most; a longer one is cut and ends with `[...]`.
         content: Whether texts may be included; else it is JSON of numbers and truth values.
-
-    Returns:
-        The text, or None if it is empty.
     """
     if not content:
         return explain(explanation, limit, content=False)
-    lines = []
+    lists = {one.key: one for one in _verdicts(explanation)}
+    lines: list[str] = []
     for key, value in explanation.items():
-        if (verdict := _verdict(value)) is None:
+        if key in lists:
+            _, name, items = lists[key]
+            failed_first = sorted(items, key=lambda item: bool(item[name]))
+            good = sum(bool(item[name]) for item in items)
+            lines.append(f"{key}: {good} of {len(items)} {name}")
+            lines += [_line(item, name) for item in failed_first]
+        else:
             is_text = isinstance(value, str)
             told = value if is_text else json.dumps(value, ensure_ascii=False, default=str)
             lines.append(f"{key}: {told}")
-        else:
-            good = [item for item in value if item[verdict]]
-            lines.append(f"{key}: {len(good)} of {len(value)} {verdict}")
-            failed = [item for item in value if not item[verdict]]
-            lines += [_line(item, verdict) for item in (*failed, *good)]
     return _fit("\n".join(lines), limit) or None
 
 
 def failed_items(explanation: Mapping[str, Any]) -> list[str]:
     """Return the items of an explanation that failed, or of which nothing is known, a line each."""
     return [
-        _line(item, verdict)
-        for _, verdict, items in _verdicts(explanation)
+        _line(item, name)
+        for _, name, items in _verdicts(explanation)
         for item in items
-        if not item[verdict]
+        if not item[name]
     ]
 
 
@@ -114,21 +118,22 @@ def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> st
     Returns:
         The line, or None if the explanation has no verdicts and no reason that may be included.
     """
-    for key, verdict, items in _verdicts(explanation):
-        counted = _counted(key, verdict, items, content=content)
-        return _fit(" ".join(counted.split()), limit)
-    reason = explanation.get("reason")
-    is_shown = content and isinstance(reason, str) and reason
-    return _fit(" ".join(str(reason).split()), limit) if is_shown else None
+    if (first := next(_verdicts(explanation), None)) is not None:
+        told = _counted(first, content=content)
+    else:
+        reason = explanation.get("reason")
+        told = reason if content and isinstance(reason, str) else ""
+    return _fit(" ".join(told.split()), limit) if told else None
 
 
-def _counted(key: str, verdict: str, items: Sequence[Mapping[str, Any]], *, content: bool) -> str:
+def _counted(verdicts: _Verdicts, *, content: bool) -> str:
+    key, name, items = verdicts
     # An item that the judge could not tell is not counted by any score either.
-    sure = {n: item for n, item in enumerate(items, start=1) if item[verdict] is not None}
-    bad = [number for number, item in sure.items() if not item[verdict]]
+    sure = {n: item for n, item in enumerate(items, start=1) if item[name] is not None}
+    bad = [number for number, item in sure.items() if not item[name]]
     if not bad:
-        return f"{len(sure)} of {len(sure)} {key} {verdict}"
-    negated = "unsupported" if verdict == "supported" else f"not {verdict}"
+        return f"{len(sure)} of {len(sure)} {key} {name}"
+    negated = "unsupported" if name == "supported" else f"not {name}"
     count = f"{len(bad)} of {len(sure)} {key} {negated}"
     if content:
         return f"{count}: {sure[bad[0]].get('reason') or _subject(sure[bad[0]])}"
@@ -136,25 +141,19 @@ def _counted(key: str, verdict: str, items: Sequence[Mapping[str, Any]], *, cont
     return f"{count}: {named}{', ...' if len(bad) > _NAMED else ''}"
 
 
-def _verdicts(explanation: Mapping[str, Any]) -> Iterator[tuple[str, str, Sequence[Any]]]:
-    """Yield key, name of the verdict and items of each list of verdicts."""
+def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
     for key, items in explanation.items():
-        if (verdict := _verdict(items)) is not None:
-            yield key, verdict, items
+        if not isinstance(items, list | tuple) or not items:
+            continue
+        if all(isinstance(item, Mapping) and _subject(item) is not None for item in items):
+            names = (name for name in items[0] if _is_verdict([one.get(name, "") for one in items]))
+            if (name := next(names, None)) is not None:
+                yield _Verdicts(key, str(name), items)
 
 
-def _verdict(items: Any) -> str | None:
-    """Return the name of the items' verdict: the first truth value, or None for unsure."""
-    if not isinstance(items, list | tuple) or not items:
-        return None
-    if not all(isinstance(item, Mapping) and _subject(item) is not None for item in items):
-        return None
-    for name in items[0]:
-        values = [item.get(name, "") for item in items]
-        is_verdict = all(value is None or isinstance(value, bool) for value in values)
-        if is_verdict and any(value is not None for value in values):
-            return str(name)
-    return None
+def _is_verdict(values: Sequence[Any]) -> bool:
+    is_known = any(value is not None for value in values)
+    return is_known and all(value is None or isinstance(value, bool) for value in values)
 
 
 def _subject(item: Mapping[str, Any]) -> str | None:
@@ -165,14 +164,11 @@ def _subject(item: Mapping[str, Any]) -> str | None:
     return f"{name} {value}" if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _line(item: Mapping[str, Any], verdict: str) -> str:
+def _line(item: Mapping[str, Any], name: str) -> str:
     """Return one verdict in words: one of several, or a name that holds or does not."""
+    label = name if item[name] else "unsure" if item[name] is None else f"not {name}"
     if isinstance(word := item.get("verdict"), str):
         label = word.replace("_", " ")
-    elif item[verdict] is None:
-        label = "unsure"
-    else:
-        label = verdict if item[verdict] else f"not {verdict}"
     reason = item.get("reason")
     return f"- {label}: {_subject(item)}" + (f" ({reason})" if reason else "")
 

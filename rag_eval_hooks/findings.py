@@ -104,15 +104,12 @@ class Support:
     """Support of one claim by the chunks.
 
     Attributes:
-        by_chunk: One flag per chunk, in the order of the sample's contexts: this chunk alone
-            supports the claim.
+        by_chunk: One flag per chunk: this chunk alone supports the claim.
         together: Several chunks support it together though none does alone.
-        reason: The judge's words.
         verdict: By default `supported` if a chunk, or several together, support the claim, else
             `not_stated`.
         quote: Words of a chunk that decide it; empty if none do.
-        probability: Calibrated probability in [0, 1] that the claim is supported; None for a
-            judge that gives none, such as a language model.
+        probability: Calibrated probability in [0, 1] that the claim is supported, or None.
         warning: Reason not to trust the verdict blindly, or empty.
         partly: Numbers of the chunks that state a part of the claim; not part of equality.
         judge: Name of the judge that gave it, where there are several; else empty.
@@ -253,30 +250,18 @@ Pair: TypeAlias = tuple[int | None, int | None]
 class Findings:
     """All findings of a sample. Read a field through `made`.
 
-    Verdicts stand one for each item, in order.
+    Verdicts stand one for each item, in order: support and agreement for each claim, relevance for
+    each chunk, `entities_found` for each entity, `question_similarity` for each question. Cosines
+    lie in [-1, 1], `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1, the rubrics run from 1 to 5, and
+    `docs/metrics.md` says what each finding is made of.
 
     Attributes:
-        answer_claims: Atomic, self-contained claims of the answer; possibly none.
-        entities: Names, dates, places and numbers of the reference.
-        answer_support: One per answer claim: the verdict, and the chunks that support it.
-        answer_agreement: One per answer claim: does the reference support it.
-        reference_agreement: One per reference claim: does the answer state it.
-        relevance: One per chunk, judged by the reference if there is one, else by the question;
-            never by the answer.
-        entities_found: One per entity: do the contexts hold it.
-        question_similarity: Cosine of the question and each generated question, in [-1, 1].
-        relevance_to_answer: One per chunk, judged by the answer.
-        direct_relevance: How far the answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
-        classification: Whether the answer is correct by the reference.
-        correctness: Answer against reference, 1 to 5.
-        alignment: Answer against question, 1 to 5.
-        attitude: How alike two indistinct texts, answer and reference, are in attitude, 1 to 5.
+        relevance: Judged by the reference if there is one, else by the question; never by the
+            answer.
         accuracy_ratings: Answer against reference by two templates, the second with the roles
             swapped: 0, 2 or 4 each, None for an invalid one; at least one is valid.
-        context_ratings: Do the contexts answer the question, by two templates: 0, 1 or 2 each.
-        groundedness_ratings: Do the contexts ground the answer, by two templates: 0, 1 or 2 each.
-        answer_similarity: Cosine of answer and reference, in [-1, 1].
-        usage: Usage of each finding, absent ones included; a shared call is divided.
+        context_ratings: 0, 1 or 2 each, as are `groundedness_ratings`.
+        usage: Usage of each finding, absent ones included.
         warnings: Notes for a reader of a finding, such as that an item could not be read.
         by: The judges that made each finding, where there are several.
     """
@@ -340,11 +325,7 @@ _NAMES: Final = tuple(kind.value for kind in Finding)
 
 
 def made(finding: Made[T]) -> T:
-    """Return the content of a finding.
-
-    Raises:
-        Unavailable: The finding is absent; the metric that reads it takes over the cause.
-    """
+    """Return the content of a finding, or raise `Unavailable` with the cause of its absence."""
     if isinstance(finding, NotScored):
         raise Unavailable(finding)
     return finding

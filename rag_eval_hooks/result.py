@@ -13,7 +13,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 
-__all__ = ["Evaluation", "status_of", "unscored_of"]
+__all__ = ["Evaluation"]
 
 _OF_JUDGE: Final = frozenset({Cause.JUDGE_FAILED, Cause.JUDGE_UNAVAILABLE, Cause.TIMEOUT})
 
@@ -25,9 +25,8 @@ class Evaluation:
     Attributes:
         sample: The evaluated sample; its trace and span ids name the RAG span, if there is one.
         outcomes: Outcome by metric id.
-        probability: Inclusion probability of the sample, 0 to 1, or None if no draw chose it.
-        start: Start of the evaluation in nanoseconds since the epoch.
-        end: End of the evaluation in nanoseconds since the epoch.
+        probability: Inclusion probability of the sample, or None if no draw chose it.
+        start: Start in nanoseconds since the epoch, as is `end`.
         reason: Reason why the sample was chosen, in a word.
         verdicts: Pass or fail of the scored metrics that have a threshold.
         passed: Pass or fail of the sample, or None if that is unknown.
@@ -57,7 +56,8 @@ class Evaluation:
     @cached_property
     def unscored(self) -> Mapping[str, NotScored]:
         """Outcomes that should have been scores."""
-        return unscored_of(self.outcomes)
+        pairs = self.outcomes.items()
+        return {k: v for k, v in pairs if isinstance(v, NotScored) and v.is_missing}
 
     @property
     def lacks_judge(self) -> bool:
@@ -69,8 +69,15 @@ class Evaluation:
 
     @property
     def status(self) -> EvalStatus:
-        """Status as on the RAG span."""
-        return status_of(self.outcomes)
+        """Status as on the RAG span: `partial` if a score is missing, `error` if all failed.
+
+        A metric that the sample cannot feed, or that is undefined for it, is not missing; one that
+        the judge left undecided is.
+        """
+        if not self.unscored:
+            return EvalStatus.OK
+        is_part = bool(self.scores) or any(one.undecided for one in self.unscored.values())
+        return EvalStatus.PARTIAL if is_part else EvalStatus.ERROR
 
     def label(self, metric_id: str) -> str | None:
         """Return the metric's own label of its score, else pass or fail by its threshold."""
@@ -80,13 +87,7 @@ class Evaluation:
         return score.label
 
     def explanation(self, metric_id: str, limit: int, *, content: bool) -> str | None:
-        """Return a score's explanation as bounded JSON; built once for equal arguments.
-
-        Args:
-            metric_id: Id of a metric that has a score.
-            limit: Characters at most.
-            content: Whether texts of the application may be included.
-        """
+        """Return a score's explanation as `explain` does; built once for equal arguments."""
         key = metric_id, limit, content
         if key not in self._explained:
             explanation = self.scores[metric_id].explanation
@@ -96,26 +97,3 @@ class Evaluation:
     @cached_property
     def _explained(self) -> dict[tuple[str, int, bool], str | None]:
         return {}
-
-
-def status_of(outcomes: Outcomes) -> EvalStatus:
-    """Return `ok` if no score is missing, `partial` if some are, `error` if all failed.
-
-    A metric that the sample cannot feed, or that is undefined for it, is not missing; one that the
-    judge left undecided is.
-    """
-    unscored = unscored_of(outcomes)
-    if not unscored:
-        return EvalStatus.OK
-    scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
-    some = scored or any(outcome.undecided for outcome in unscored.values())
-    return EvalStatus.PARTIAL if some else EvalStatus.ERROR
-
-
-def unscored_of(outcomes: Outcomes) -> dict[str, NotScored]:
-    """Return the outcomes that should have been scores."""
-    return {
-        name: outcome
-        for name, outcome in outcomes.items()
-        if isinstance(outcome, NotScored) and outcome.is_missing
-    }

@@ -42,19 +42,13 @@ class Sample:
     """One request to a RAG pipeline: question, retrieved contexts and answer.
 
     Attributes:
-        question: Question of the user.
-        contexts: Chunks that the answering model saw, in its order. `None` if no retrieval ran;
-            empty if retrieval found nothing. Texts are accepted too.
-        answer: Answer that the user got, or `None` if there was none.
+        contexts: Chunks that the answering model saw, in its order. None if no retrieval ran;
+            empty if retrieval found nothing. Texts and documents are accepted too.
+        answer: Answer that the user got, or None if there was none.
         reference: Known right answer, if there is one.
         question_id: The question's id in a set of known questions.
-        status: End of the interaction.
         error_type: Qualified name of the exception's class when `status` is `ERROR`.
-        session_id: The conversation, for grouping.
-        user_id: The user, for grouping.
-        tags: Free labels.
-        metadata: Free keys.
-        latency: Seconds from the request's beginning to its end, if known.
+        latency: Duration of the request in seconds, if known.
         truncated: Fields that a limit cut, such as `contexts[2].text`, and the parts `question`,
             `contexts`, `answer` or `prompt` that a limit or a lost event left incomplete.
         context_source: Rule by which the contexts were found: `recorded` and `chosen` by the
@@ -65,10 +59,10 @@ class Sample:
         trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.
         span_id: 16 hex digits of the RAG span.
         workflow: Name of the pipeline, as on its RAG span.
-        response_id: Id of the model's reply that is the answer, where the framework tells it; not
-            part of equality.
-        ended_at: End of the request in nanoseconds since the epoch, if known; not part of equality.
-        sample_id: Unique id of this sample; not part of equality.
+        response_id: Id of the model's reply that is the answer, where the framework tells it. It,
+            `ended_at` and `sample_id` are no part of equality.
+        ended_at: End of the request in nanoseconds since the epoch, if known.
+        sample_id: Unique id of this sample.
     """
 
     question: str

@@ -75,20 +75,18 @@ class Score:
         parts: Named numbers that the value is made of.
         explanation: Claims, verdicts and chunk numbers behind the value; plain JSON types.
         warnings: What a reader should know before trusting the value.
-        risk: 1 minus the least probability of a claim that the metric reads, in [0, 1]; None where
-            the judge gives none. The higher, the sooner a person should look.
+        risk: 1 minus the least probability of a claim that the metric reads, in [0, 1], or None.
+            The higher, the sooner a person should look.
         annotator_kind: `CODE` for formulas and the embedded judge, `LLM` for a model.
-        annotator: The judge's name and model, or `None` when no judge was needed.
+        annotator: The judge's name and model, or None when no judge was needed.
         judged: Whether a judge's findings stand behind the value.
-        screening: Whether a judge gave verdicts behind it that are good for finding bad answers,
-            not for deciding, as the embedded judge does.
+        screening: Whether a judge behind it is good for finding bad answers, not for deciding.
         version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
         usage: This metric's part of what judging the sample took.
-        probability: Inclusion probability: how likely this metric is evaluated for a sample of
-            these features, above 0 and at most 1. Weigh by its inverse. None where the sampler
-            had no part: inline evaluation, evaluation because of a feedback.
-        probability_estimated: Whether a rate limit or a full queue had a part in it, whose share is
-            estimated.
+        probability: Inclusion probability, above 0 and at most 1: how likely this metric is
+            evaluated for such a sample. Weigh by its inverse. None where no draw chose it.
+        probability_estimated: Whether the probability holds the estimated fraction that a rate
+            limit or a full queue admitted.
         reason: Why it was evaluated: `ratio`, `rule:<name>`, `tail:<name>`, `feedback:<name>`,
             `reference`; empty inline.
     """
@@ -125,18 +123,13 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """Absence of a score, with its cause. Never counted in a mean.
+    """Absence of a score, with its cause. Never counted in a mean. Other fields are as on `Score`.
 
     Attributes:
-        cause: The kind of absence.
         detail: One sentence for a person; holds no content of the sample.
         usage: What was spent in vain, this metric's part.
-        risk: As on a score: which unscored answers to look at first.
-        probability: As on a score.
-        probability_estimated: As on a score.
-        reason: As on a score.
         undecided: Whether the judge could not tell enough of the items that the formula needs.
-        explanation: The items that there are, as on a score.
+        explanation: The items that there are.
     """
 
     cause: Cause
@@ -181,24 +174,14 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Native range of a metric, and its direction.
-
-    Attributes:
-        low: Least value.
-        high: Greatest value.
-        higher_is_better: False for error rates.
-    """
+    """Native range of a metric, and its direction: error rates are better when lower."""
 
     low: float
     high: float
     higher_is_better: bool = True
 
     def score(self, value: float, **details: Any) -> Score:
-        """Return a score with its normalised value.
-
-        Args:
-            value: A number in [low, high].
-            **details: Further fields of `Score`.
+        """Return a score, given a number on the scale and further fields of `Score`.
 
         Raises:
             ValueError: The value is outside the scale.

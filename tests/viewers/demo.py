@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks import Sample
-from rag_eval_hooks.result import status_of
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcomes, Score, outcome_from_dict
 from tests.viewers.processes import ROOT
 
@@ -44,7 +44,9 @@ class Scored:
     def status(self) -> str:
         """What the RAG span says: whether a metric failed or could not be decided."""
         outcomes = {name: outcome_from_dict(one) for name, one in self.outcomes.items()}
-        return str(status_of(outcomes))
+        sample = Sample.from_dict(self.sample)
+        done = Evaluation(sample=sample, outcomes=outcomes, probability=None, start=0, end=0)
+        return str(done.status)
 
     def failing_claim(self) -> str | None:
         """A claim of the answer that no context supports."""
