@@ -17,6 +17,7 @@ from rag_eval_hooks.text.folding import (
     tokens,
     without_cjk,
 )
+from rag_eval_hooks.text.measures import MONTHS, measures
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
@@ -27,18 +28,6 @@ Keyword: TypeAlias = str | Number
 
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
 _MIN_LETTERS = 4
-_MONTH = (
-    "January|February|March|April|May|June|July|August|September|October|November|December"
-    "|Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember"
-)
-_DATE = re.compile(
-    rf"(?:[0-9]{{1,2}}(?:st|nd|rd|th|\.)?\s(?:of\s)?(?:{_MONTH})(?:,?\s[0-9]{{3,4}})?"
-    rf"|(?:{_MONTH})\s[0-9]{{1,2}}(?:st|nd|rd|th)?(?:,?\s[0-9]{{3,4}})?"
-    rf"|(?:{_MONTH}),?\s[0-9]{{4}}"
-    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}"
-    r"|[0-9]{2,4}年(?:[0-9]{1,2}月)?(?:[0-9]{1,2}日)?)(?![0-9])"
-)
-_ONLY_MONTH = re.compile(_MONTH)
 
 
 def phrases(text: str) -> list[str]:
@@ -146,9 +135,9 @@ def entities(text: str) -> list[str]:
     that opens a sentence counts when the text does not also write it small. A text without any
     that is no longer than three words is an entity itself.
     """
-    dates = [match[0] for match in _DATE.finditer(text)]
-    rest = _DATE.sub(" ; ", text)
-    names = [name for name in _names(rest) if not _ONLY_MONTH.fullmatch(name)]
+    dates = [measure.text for measure in measures(text) if measure.unit == "date"]
+    rest = _without(text, dates)
+    names = [name for name in _names(rest) if name.lower() not in MONTHS]
     bare = numbers(_without(rest, names))
     found = [*names, *dates, *(str(number) for number in bare)]
     if not found and 0 < len(tokens(text)) <= 3:

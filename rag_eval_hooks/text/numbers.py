@@ -1,27 +1,18 @@
-"""Numbers in a text, as values: in digits, and in words up to 999,999,999."""
+"""Numbers in a text, as values: in digits, and in words of four languages."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from rag_eval_hooks.text.folding import SPACED
 from rag_eval_hooks.text.languages import language
 
-__all__ = [
-    "MAGNITUDES",
-    "Number",
-    "Words",
-    "may_hold_number",
-    "number_spans",
-    "numbers",
-    "word_numbers",
-]
+__all__ = ["Number", "number_spans", "numbers", "word_numbers"]
 
 
 class Number(NamedTuple):
@@ -39,7 +30,19 @@ class Number(NamedTuple):
 
 
 _MAX_DIGITS = 40  # longer runs are serial numbers or noise, and slow to turn into decimals
-_MAGNITUDES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+
+
+def _table(name: str) -> dict[str, int]:
+    return {word: int(value) for value, words in _DATA[name].items() for word in words.split("|")}
+
+
+_DATA: Final = tomllib.loads(
+    files("rag_eval_hooks.text").joinpath("number_words.toml").read_text("utf-8")
+)
+_VALUES: Final = _table("values")
+_MAGNITUDES: Final = _table("magnitudes")
+_MULTIPLIERS: Final = _MAGNITUDES.keys() - {"cent", "cents"}
+"""Magnitudes behind digits: "5 cents" is a sum of money."""
 
 # Letters that make digits part of an identifier: Latin to Armenian, superscripts, fractions.
 _ID = (
@@ -69,7 +72,7 @@ _NUMBER = re.compile(
     (?!\.?[0-9])
     (?:
         [ \u00a0\u202f]?(?P<percent>% | (?:percent|per\ cent|prozent|pour\ cent)\b)
-      | (?:\ |-)?(?P<magnitude>{"|".join(_MAGNITUDES)})s?\b
+      | (?:\ |-)?(?P<magnitude>{"|".join(sorted(_MULTIPLIERS))})s?\b
       | (?:{_UNITS})[\u00b2\u00b3]?(?![0-9{_ID}])
       | (?=x[0-9])
       | (?![{_ID}])
@@ -132,75 +135,38 @@ def _read(match: re.Match[str]) -> Number | None:
     if match["sign"] == "-" or match["inner"]:
         value = -value
     if match["magnitude"]:
-        value = value.scaleb(_MAGNITUDES[match["magnitude"].lower()])
+        value *= _MAGNITUDES[match["magnitude"].lower()]
     return Number(value, match["percent"] is not None)
 
 
-def _table(name: str) -> dict[str, int]:
-    return {word: int(value) for value, words in _DATA[name].items() for word in words.split("|")}
-
-
-_DATA: Final = tomllib.loads(
-    files("rag_eval_hooks.text").joinpath("number_words.toml").read_text("utf-8")
-)
-_VALUES: Final = _table("values")
-MAGNITUDES: Final = _table("magnitudes")
 # Words that mean something else in English.
-_FOREIGN: Final = frozenset(("once", "elf", "null", "dos", "seize", "sept", "mil", "cent", "cents"))
+_FOREIGN: Final = frozenset(("once", "elf", "dos", "seize", "sept", "mil", "cent", "cents"))
 _ONE: Final = frozenset(("one", "ein", "eine", "einen", "einem", "einer", "un", "une", "una", "a"))
-_ANY = "|".join(sorted(sorted({*_VALUES, *MAGNITUDES}), key=len, reverse=True))
+_ANY = "|".join(sorted(sorted({*_VALUES, *_MAGNITUDES}), key=len, reverse=True))
 _RUN: Final = re.compile(
-    rf"(?<![\w-])(?<!pour )(?:(?:one|eine?|une?|una|a)[ -](?=(?:{'|'.join(MAGNITUDES)})\b))?"
-    rf"(?:{_ANY})(?:[ -](?:(?:and|et|y)[ -])?(?:{_ANY}|one))*(?![\w-])",
+    rf"(?<![\w-])(?<!pour )(?:(?:one|eine?|une?|una|a)[ -](?=(?:{'|'.join(_MAGNITUDES)})\b))?"
+    rf"(?:{_ANY})(?:[ -](?:(?:and|et|y)[ -])?(?:{_ANY}|one)(?!\w))*+(?![\w-])",
     re.IGNORECASE,
 )
-_FIRST: Final = frozenset(re.split("[ -]", word)[0] for word in (*_VALUES, *MAGNITUDES))
-_OPENING: Final = _FIRST | _ONE
+_OPENING: Final = frozenset(re.split("[ -]", word)[0] for word in (*_VALUES, *_MAGNITUDES))
 _PIECE: Final = re.compile(rf"{_ANY}|\w+", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+")
 
 
-class Words:
-    """A text with its words, at which slow patterns are tried."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = [(word.start(), word[0].lower()) for word in _WORD.finditer(text)]
-        self.known = frozenset([word for _, word in self.at])
-
-    def matches(
-        self, pattern: re.Pattern[str], opens: Callable[[str], bool]
-    ) -> Iterator[re.Match[str]]:
-        """Yield matches of a pattern, tried only at words that open one."""
-        end = 0
-        for start, word in self.at:
-            if start >= end and opens(word) and (match := pattern.match(self.text, start)):
-                yield match
-                end = match.end()
-
-
-def may_hold_number(lower: str) -> bool:
-    """Return whether a text in lower case may spell out a number."""
-    words = lower.translate(SPACED).split() if lower.isascii() else _WORD.findall(lower)
-    return not _FIRST.isdisjoint(words)
-
-
-def word_numbers(words: Words) -> Iterator[tuple[int, int, int]]:
+def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and value of each number that is written as a word, in order.
 
     A lone "one", which is mostly an article or a pronoun, is none.
     """
-    if _FIRST.isdisjoint(words.known):
-        return
-    for match in words.matches(_RUN, _OPENING.__contains__):
-        value = _value(match[0].lower())
-        if value is None or (match[0].lower() in _FOREIGN and _is_english(words.text)):
-            continue
-        yield match.start(), match.end(), value
-
-
-def _is_english(text: str) -> bool:
-    return language(text.casefold().split()) in ("en", None)
+    words = _WORD.findall(text.casefold())
+    if _OPENING.isdisjoint(words):
+        return  # most sentences: the pattern is slow
+    english = language(words) in ("en", None)
+    for match in _RUN.finditer(text):
+        said = match[0].lower()
+        value = None if english and said in _FOREIGN else _value(said)
+        if value is not None:
+            yield *match.span(), value
 
 
 def _value(words: str) -> int | None:
@@ -210,8 +176,8 @@ def _value(words: str) -> int | None:
     for piece in _PIECE.findall(words):
         if piece in _VALUES:
             part += _VALUES[piece]
-        elif piece in MAGNITUDES:
-            size = MAGNITUDES[piece]
+        elif piece in _MAGNITUDES:
+            size = _MAGNITUDES[piece]
             part = (part or 1) * size
             if size > 100:
                 total, part = total + part, 0
