@@ -19,9 +19,15 @@ import pytest
 if TYPE_CHECKING:
     from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 
-__all__ = ["pytest_addoption", "pytest_configure", "pytest_sessionfinish", "rag_eval"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_sessionfinish",
+    "rag_eval",
+]
 
-_OPTION = "--rag-eval-report"
+_OPTION, _MARKER = "--rag-eval-report", "rag_eval"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,11 +45,20 @@ def _results(config: pytest.Config) -> Path | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin with an empty results file; workers of xdist share it."""
+    """Name the marker, and begin with an empty results file; workers of xdist share it."""
+    config.addinivalue_line("markers", f"{_MARKER}: evaluates samples; all users of the fixture")
     results = _results(config)
     if results is not None and not hasattr(config, "workerinput"):
         results.parent.mkdir(parents=True, exist_ok=True)
         results.unlink(missing_ok=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use the fixture, so that `-m "not rag_eval"` leaves them out."""
+    for item in items:
+        if _MARKER in getattr(item, "fixturenames", ()):
+            item.add_marker(_MARKER)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.results import Cuts, Results, read
+from rag_eval_hooks.results import Cuts, FailCondition, Results, read
 from rag_eval_hooks.results.select import time_of
 
-__all__ = ["add_repeated", "add_selection", "at_least", "cut", "results_of", "share", "write_text"]
+__all__ = [
+    "add_gates",
+    "add_repeated",
+    "add_selection",
+    "at_least",
+    "cut",
+    "results_of",
+    "share",
+    "write_text",
+]
 
 N = TypeVar("N", int, float)
 T = TypeVar("T")
@@ -76,6 +85,16 @@ def add_repeated(
     parser.add_argument(
         name, action="append", default=[], type=kind, metavar=metavar, help=f"{text} (repeatable)"
     )
+
+
+def add_gates(parser: argparse.ArgumentParser) -> None:
+    """Add the conditions on means that set the exit code 1."""
+    by_interval = "fail where the samples show that the mean meets the condition, such as"
+    condition = _checked(FailCondition.of, "METRIC<NUMBER, with <, <=, > or >=")
+    text = f"{by_interval} 'ragas.faithfulness<0.8'"
+    add_repeated(parser, "--fail-on", "CONDITION", text, condition)
+    by_point = "fail where the mean meets the condition, whatever its interval"
+    add_repeated(parser, "--fail-on-point", "CONDITION", by_point, condition)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import add_repeated, results_of, share, write_text
+from rag_eval_hooks.cli.arguments import add_gates, results_of, share, write_text
 from rag_eval_hooks.results.compare import Change, Comparison, compare
-from rag_eval_hooks.results.gates import FailCondition, failed_conditions, regressed
+from rag_eval_hooks.results.gates import failed_conditions, regressed
 
 __all__ = ["register"]
 
@@ -29,10 +29,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("base", metavar="BASE", help="results before")
     add("new", metavar="NEW", help="results after")
     add("--by", metavar="KEY", help="compare groups, too")
-    by_interval = "fail where the whole 95 %% interval of the new mean meets the condition, such as"
-    add_repeated(parser, "--fail-on", "CONDITION", f"{by_interval} 'ragas.faithfulness<0.8'")
-    by_point = "fail where the new mean meets the condition, whatever its interval"
-    add_repeated(parser, "--fail-on-point", "CONDITION", by_point)
+    add_gates(parser)
     fall = "fail where a mean, on a scale from 0 to 1, falls by more, and the samples show it"
     add("--fail-on-regression", type=share, metavar="MARGIN", help=fall)
     add("--allow-different-judges", action="store_true", help="compare scores of different judges")
@@ -42,8 +39,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    conditions = [FailCondition.of(text) for text in arguments.fail_on]
-    points = [FailCondition.of(text) for text in arguments.fail_on_point]
     comparison = compare(
         results_of([arguments.base]),
         results_of([arguments.new]),
@@ -52,8 +47,8 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     if not comparison.new:
         raise UsageError(f"{arguments.new}: no result has an outcome.")
-    failures = failed_conditions(conditions, comparison.new)
-    failures += failed_conditions(points, comparison.new, by_point=True)
+    points, conditions = arguments.fail_on_point, arguments.fail_on
+    failures = failed_conditions(conditions, comparison.new, by_point=points)
     if arguments.fail_on_regression is not None:
         failures += map(_fall, regressed(comparison, arguments.fail_on_regression))
     write_text(_rendered(comparison, failures, arguments.format), arguments.output)

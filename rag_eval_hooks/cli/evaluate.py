@@ -6,13 +6,13 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import add_repeated, at_least
+from rag_eval_hooks.cli.arguments import add_gates, add_repeated, at_least
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
 from rag_eval_hooks.model_providers import JUDGES
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.datasets.run import DatasetRun
     from rag_eval_hooks.delivery import SinkSpec
     from rag_eval_hooks.judges import Embedder, Judge
+    from rag_eval_hooks.results import FailCondition
 
 __all__ = ["register"]
 
@@ -35,8 +36,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "evaluate",
         help="evaluate a data set, or a pipeline on its questions",
-        description="Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row "
-        "failed, 3 if a metric has no value.",
+        description="Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row or "
+        "a gate failed, 3 if a metric has no value.",
     )
     add = parser.add_argument
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
@@ -48,6 +49,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--limit", type=at_least(1), metavar="N", help="the first N rows only")
     add("--metrics", metavar="IDS", help="suites or metrics, by commas")
     add("--judge", help=JUDGES.wanted)
+    add_gates(parser)
     add("--workers", choices=("celery",), help="let the workers of a fleet evaluate the rows")
     parser.set_defaults(run=_run)
 
@@ -68,11 +70,14 @@ def _run(arguments: argparse.Namespace) -> int:
     # The sinks of the settings are the workers', if there are any.
     sinks: list[SinkSpec] = [run, *(config.sinks if arguments.workers is None else ())]
     judge, embedder = (None, None) if arguments.workers else _models(config, output)
+    gates = [*arguments.fail_on, *arguments.fail_on_point]
     started = time.monotonic()
     with (
         RagEval(sinks=sinks, config=config, judge=judge, embedder=embedder) as evals,
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
+        # A misspelled gate stops the command before a row is paid for.
+        evals.known_metrics([one.metric for one in gates])
         run_dataset(
             rows,
             evals,
@@ -82,9 +87,25 @@ def _run(arguments: argparse.Namespace) -> int:
             progress=_progress(arguments.limit or count_rows(data)),
         )
     _print_end(run, output, time.monotonic() - started)
-    if run.failed or run.partial or run.unreadable:
+    failures = _failures(output, arguments.fail_on, arguments.fail_on_point)
+    for failure in failures:
+        print(f"FAILED {failure}")
+    if failures or run.failed or run.partial or run.unreadable:
         return 1
     return _UNSCORED if run.unscored else 0
+
+
+def _failures(
+    output: Path, conditions: Sequence[FailCondition], points: Sequence[FailCondition]
+) -> list[str]:
+    """Return the gates that fail on all rows of the results file."""
+    from rag_eval_hooks.results import failed_conditions, read, summarise
+
+    if not (conditions or points) or not output.exists():
+        return []
+    whole = summarise(row.without_texts() for row in read(output)).get(None)
+    metrics = {} if whole is None else whole.metrics
+    return failed_conditions(conditions, metrics, by_point=points)
 
 
 def _config(arguments: argparse.Namespace) -> RagEvalConfig:

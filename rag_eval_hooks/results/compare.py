@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -114,7 +114,7 @@ def compare(
     Raises:
         ConfigError: A metric was judged by different judges or prompts.
     """
-    before, after = ([_without_texts(row) for row in rows] for rows in (base, new))
+    before, after = ([row.without_texts() for row in rows] for rows in (base, new))
     if not allow_different_judges:
         _check_judges(before, after)
     rows = list(_pairs(before, after))
@@ -138,12 +138,6 @@ def compare(
         new=summaries[1],
         unscored=sorted({*summaries[0], *summaries[1]} - (scored[0] & scored[1])),
     )
-
-
-def _without_texts(row: ResultRow) -> ResultRow:
-    """Return a row without its largest parts: both runs are in memory."""
-    outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
-    return replace(row, sample=replace(row.sample, contexts=None), outcomes=outcomes)
 
 
 def _check_judges(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "LEAST_LABELS",
@@ -35,6 +35,28 @@ _MATTERS: Final = 0.05
 """Samples below which a stratum is rare, and the share of the traffic above which it matters."""
 
 
+class Basis(NamedTuple):
+    """Independent yes and no that would vary as much as a mean in [0, 1], and their freedom."""
+
+    count: float
+    freedom: float
+
+    def interval(self, mean: float) -> tuple[float, float]:
+        """Return the ends of Wilson's 95 % interval."""
+        square, count = t_quantile(self.freedom) ** 2, self.count
+        middle = (mean + square / (2 * count)) / (1 + square / count)
+        half = math.sqrt(square * mean * (1.0 - mean) / count + (square / (2 * count)) ** 2)
+        half /= 1 + square / count
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+    def distance(self, mean: float, limit: float) -> float:
+        """Return by how many standard errors a mean is below a limit within (0, 1).
+
+        The test of which Wilson's interval is the inverse.
+        """
+        return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.count)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Mean over all traffic, with its 95 % interval."""
@@ -45,6 +67,7 @@ class Estimate:
     n: int  # values that the estimate rests on
     effective_n: float  # values of equal weight that would tell as much (Kish): at most `n`
     raw: float  # mean of the values without weights
+    basis: Basis | None = None  # what the interval rests on; None without one
 
     def scaled(self, slope: float, offset: float) -> Estimate:
         """Return the estimate on another scale: each number times `slope` plus `offset`."""
@@ -120,7 +143,8 @@ def mean_of(
     mean = moments.mean(values)
     is_share = moments.is_plain and all(value in (0.0, 1.0) for value in values)
     variance = moments.covariance(values, values) + rare_variance(weights or ())
-    low, high = _interval(mean, variance, moments.effective_clusters, is_share=is_share)
+    basis = _basis(mean, variance, moments.effective_clusters, is_share=is_share)
+    low, high = (None, None) if basis is None else basis.interval(mean)
     return Estimate(
         mean=mean,
         low=low,
@@ -128,6 +152,7 @@ def mean_of(
         n=len(values),
         effective_n=1.0 / math.fsum(part * part for part in moments.parts),
         raw=math.fsum(values) / len(values),
+        basis=basis,
     )
 
 
@@ -184,8 +209,9 @@ def predicted_mean(
     mean = min(1.0, max(0.0, mean))
     residuals = [label - trust * value for label, value in labelled]
     variance = of_labels.covariance(residuals, residuals) + trust**2 * of_rest
-    low, high = _interval(mean, variance, own.effective_n)
-    return replace(own, mean=mean, low=low, high=high)
+    basis = _basis(mean, variance, own.effective_n)
+    low, high = (None, None) if basis is None else basis.interval(mean)
+    return replace(own, mean=mean, low=low, high=high, basis=basis)
 
 
 def t_quantile(freedom: float, alpha: float = _ALPHA) -> float:
@@ -216,16 +242,12 @@ def t_quantile(freedom: float, alpha: float = _ALPHA) -> float:
     return math.sqrt(n * ((y * tail - 1.0) * (n + 1.0) / (n + 2.0) + 1.0 / tail))
 
 
-def _interval(
+def _basis(
     mean: float, variance: float, effective: float, *, is_share: bool = False
-) -> tuple[float | None, float | None]:
+) -> Basis | None:
     if variance == math.inf:
-        return None, None
+        return None
     spread = mean * (1.0 - mean)
     # Without any variance, as where all are right, the values count as they are.
     count = max(1e-3, spread / variance) if variance > 0 and spread > 0 else effective
-    freedom = math.inf if is_share else min(count, effective) - 1.0
-    square = t_quantile(freedom) ** 2
-    middle = (mean + square / (2 * count)) / (1 + square / count)
-    half = math.sqrt(square * spread / count + (square / (2 * count)) ** 2) / (1 + square / count)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return Basis(count, math.inf if is_share else min(count, effective) - 1.0)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.compare import Change, Comparison
-from rag_eval_hooks.results.estimate import t_quantile
+from rag_eval_hooks.results.estimate import Estimate, t_quantile
 from rag_eval_hooks.results.summary import MetricSummary
 
 __all__ = ["FailCondition", "failed_conditions", "regressed"]
 
+T = TypeVar("T")
 _ALPHA: Final = 0.05
 _CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 _SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -23,20 +25,35 @@ _SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": op
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
     """Return the differences that fail a build.
 
-    All differences are tested together by Holm's method (1979): where nothing has changed, at most
-    one build in twenty has any.
+    All differences are tested together by Holm's method: where nothing has changed, at most one
+    build in twenty has any.
 
     Args:
         comparison: The comparison.
         margin: Fall of a mean that is accepted, on a scale from 0 to 1.
     """
-    tests = [(-one.gain / one.deviation, one) for one in comparison.changes if one.deviation]
-    worse = []
-    for rank, (statistic, one) in enumerate(sorted(tests, key=lambda each: -each[0])):
-        if statistic <= t_quantile(one.freedom, 2 * _ALPHA / (len(tests) - rank)):
-            break
-        worse.append(one)
-    return [one for one in worse if one.gain < -margin]
+    tests = [
+        _Test(-one.gain / one.deviation, one.freedom, one)
+        for one in comparison.changes
+        if one.deviation
+    ]
+    return [each.what for each in _shown(tests, 2 * _ALPHA) if each.what.gain < -margin]
+
+
+class _Test(NamedTuple, Generic[T]):
+    """By how many standard errors something is shown, and the freedom of these."""
+
+    statistic: float
+    freedom: float
+    what: T
+
+
+def _shown(tests: Sequence[_Test[T]], alpha: float) -> Iterator[_Test[T]]:
+    """Yield the tests that Holm's method (1979) accepts, the strongest first."""
+    for rank, test in enumerate(sorted(tests, key=lambda each: -each.statistic)):
+        if test.statistic <= t_quantile(test.freedom, alpha / (len(tests) - rank)):
+            return
+        yield test
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +86,56 @@ def failed_conditions(
     conditions: Iterable[FailCondition],
     metrics: Mapping[str, MetricSummary],
     *,
-    by_point: bool = False,
+    by_point: Iterable[FailCondition] = (),
 ) -> list[str]:
     """Return the reasons to fail a build; a metric without a score fails it, too.
 
+    All conditions are tested together by Holm's method: where the true means meet none, at most one
+    build in twenty fails. A single one fails if the whole 95 % interval of the mean meets it.
+
     Args:
-        conditions: The conditions.
+        conditions: Conditions that the samples must show to be met.
         metrics: Summaries of the new run.
-        by_point: Whether the mean alone decides. By default the whole 95 % interval must meet the
-            condition, so that the samples show that it holds.
+        by_point: Conditions that the mean alone decides, whatever its interval.
 
     Raises:
         ConfigError: A condition names a metric that was not measured.
     """
-    found = []
-    for one in conditions:
+    tests, met = list[_Test](), list[FailCondition]()
+    points, given = [*by_point], [*conditions]
+    for one in (*given, *points):
         if one.metric not in metrics:
             raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
+    for one in given:
+        if (test := _test(one, metrics[one.metric])) is None:
+            points.append(one)
+        else:
+            tests.append(test)
+    met += [each.what for each in _shown(tests, _ALPHA)]
+    for one in points:
         estimate = metrics[one.metric].estimate
-        if estimate is None:
-            found.append(f"{one.text}: no sample has a score")
-            continue
-        end = estimate.high if one.sign[0] == "<" else estimate.low
-        if one.is_met_by(estimate.mean if by_point or end is None else end):
-            interval = "" if end is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
-            found.append(f"{one.text}: the mean is {estimate.mean:.3f}{interval}")
-    return found
+        if estimate is None or one.is_met_by(estimate.mean):
+            met.append(one)
+    return [_reason(one, metrics[one.metric].estimate) for one in met]
+
+
+def _test(condition: FailCondition, summary: MetricSummary) -> _Test[FailCondition] | None:
+    """Return the test of a condition; None without an interval."""
+    normalized, estimate = summary.normalised, summary.estimate
+    if normalized is None or estimate is None or normalized.basis is None:
+        return None
+    slope, offset = summary.scale
+    limit = (condition.limit - offset) / slope
+    if not 0.0 < limit < 1.0:
+        statistic = math.inf if condition.is_met_by(estimate.mean) else -math.inf
+    else:
+        is_below = (condition.sign[0] == "<") == (slope > 0)
+        statistic = normalized.basis.distance(normalized.mean, limit) * (1 if is_below else -1)
+    return _Test(statistic, normalized.basis.freedom, condition)
+
+
+def _reason(condition: FailCondition, estimate: Estimate | None) -> str:
+    if estimate is None:
+        return f"{condition.text}: no sample has a score"
+    interval = "" if estimate.low is None else f" ({estimate.low:.3f} to {estimate.high:.3f})"
+    return f"{condition.text}: the mean is {estimate.mean:.3f}{interval}"

@@ -8,7 +8,7 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -57,6 +57,11 @@ class ResultRow:
     def when(self) -> datetime | None:
         """Time of the request, else that of its evaluation."""
         return self.time or self.evaluated
+
+    def without_texts(self) -> ResultRow:
+        """Return the row without its largest parts, contexts and explanations."""
+        outcomes = {name: replace(one, explanation={}) for name, one in self.outcomes.items()}
+        return replace(self, sample=replace(self.sample, contexts=None), outcomes=outcomes)
 
 
 def row_of(line: Mapping[str, Any]) -> ResultRow:

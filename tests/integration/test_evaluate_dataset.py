@@ -100,6 +100,28 @@ def test_a_judge_brings_the_embedder_that_it_brings_in_python(tmp_path: Path) ->
     assert not done.err
 
 
+@pytest.mark.parametrize(
+    ("gate", "code", "told"),
+    [
+        (("--fail-on", "lexical.exact_match<0.9"), 1, "FAILED lexical.exact_match<0.9: the mean"),
+        (("--fail-on-point", "lexical.exact_match<=0"), 1, "FAILED lexical.exact_match<=0"),
+        (("--fail-on", "lexical.exact_match>0.1"), 0, "40 rows evaluated"),
+        (("--fail-on", "lexical.exact_mach<0.9"), 2, "did you mean"),
+        (("--fail-on", "lexical.exact_match=1"), 2, "not accepted"),
+    ],
+)
+def test_gate_sets_the_exit_code_of_an_evaluation(
+    tmp_path: Path, gate: tuple[str, str], code: int, told: str
+) -> None:
+    """A gate that cannot be read stops the command before a row is evaluated."""
+    path = data(tmp_path, 40)
+    arguments = ("evaluate", str(path), "--metrics", "lexical.exact_match")
+    done = run_command(tmp_path, *arguments, *gate, variables={})
+    assert done.code == code, done.err
+    assert told in done.out + done.err
+    assert (tmp_path / "d.results.jsonl").exists() is (code != 2)
+
+
 def test_finished_run_evaluates_new_rows_alone(tmp_path: Path) -> None:
     """A metric without any value is named by the resumed run, too."""
     path = data(tmp_path, 10)

@@ -68,7 +68,8 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -> None:
     """A test fails at a lower or missing score, says why, and the report has all samples."""
-    done = run_pytest(tmp_path, "-n", workers, "--rag-eval-report", "out/report.html")
+    report = ("--rag-eval-report", "out/report.html", "--junitxml", "junit.xml")
+    done = run_pytest(tmp_path, "-n", workers, *report)
     text = done.stdout + done.stderr
     assert "3 failed, 1 passed" in text
     assert "ragas.faithfulness is 0, expected at least 0.8" in text
@@ -78,12 +79,14 @@ def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -
     assert "assert_scores is 'faithful'" in text
     assert "out/report.html: 4 samples" in text
     assert len(list(read(tmp_path / "out" / "report.html.jsonl"))) == 4
+    assert (tmp_path / "junit.xml").read_text("utf-8").count("<failure") == 3
     assert (tmp_path / "out" / "report.html").read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
-    """The plugin leaves no file, and costs a session without the fixture nothing."""
-    run_pytest(tmp_path)
+    """The plugin leaves no file, and costs a session without marked tests nothing."""
+    done = run_pytest(tmp_path, "--strict-markers", "-m", "not rag_eval")
+    assert "4 deselected" in done.stdout
     assert not list(tmp_path.glob("*.jsonl"))
     probe = "import sys, rag_eval_hooks_pytest; print('rag_eval_hooks' in sys.modules)"
     done = subprocess.run(

@@ -11,12 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, Outcome, Sample
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results import Change, ResultRow, compare, regressed
+from rag_eval_hooks.results import (
+    Change,
+    FailCondition,
+    ResultRow,
+    compare,
+    failed_conditions,
+    regressed,
+    summarise,
+)
 from rag_eval_hooks.results.compare import Trend
 from rag_eval_hooks.score import UNIT, Cause, Scale, Score
 from tests.support.command_line import run_command
@@ -163,6 +171,40 @@ def test_gates_over_many_differences_rarely_fail_unchanged_runs() -> None:
 
     failed = sum(bool(regressed(compare(build(), build(), by="kind"), 0.0)) for _ in range(100))
     assert failed <= 11
+
+
+def test_gates_over_many_means_rarely_fail_where_all_hold() -> None:
+    """Of builds whose true means are at their limits, about one in twenty fails."""
+    chance, metrics = random.Random(SEED), [f"m{k}" for k in range(8)]
+    conditions = [FailCondition.of(f"{metric}<0.5") for metric in metrics]
+    failed = 0
+    for _ in range(200):
+        built = [
+            ResultRow(
+                sample=Sample(question=f"q{n}"),
+                outcomes={metric: UNIT.score(chance.random()) for metric in metrics},
+            )
+            for n in range(40)
+        ]
+        failed += bool(failed_conditions(conditions, summarise(built)[None].metrics))
+    assert failed <= 20
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=40), st.floats(0.01, 0.99), st.booleans())
+def test_single_gate_fails_where_the_whole_interval_meets_it(
+    values: list[float], limit: float, higher_is_better: bool
+) -> None:
+    """In the scale of the metric, whichever side of it is best."""
+    scale = Scale(0, 100, higher_is_better=higher_is_better)
+    made = rows([scale.score(100 * value) for value in values], metric="m")
+    metrics = summarise(made)[None].metrics
+    estimate = metrics["m"].estimate
+    assert estimate is not None
+    for sign, end in (("<", estimate.high), (">", estimate.low)):
+        assert end is not None
+        assume(abs(end - 100 * limit) > 0.01)
+        failed = failed_conditions([FailCondition.of(f"m{sign}{100 * limit:f}")], metrics)
+        assert bool(failed) is (end < 100 * limit if sign == "<" else end > 100 * limit)
 
 
 @given(st.integers(1, 60), st.integers(1, 40))
