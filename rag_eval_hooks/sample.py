@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
@@ -18,6 +18,7 @@ _OTHER_NAMES = {
     "user_input": "question",
     "retrieved_contexts": "contexts",
     "response": "answer",
+    "reference_context_ids": "reference_ids",
 }
 _TEXT: Final = attrgetter("text")
 _PARTS = ("question", "contexts", "answer", "prompt")
@@ -46,6 +47,7 @@ class Sample:
             empty if retrieval found nothing. Texts and documents are accepted too.
         answer: Answer that the user got, or None if there was none.
         reference: Known right answer, if there is one.
+        reference_ids: Ids of the chunks that are known to be relevant, if they are.
         question_id: The question's id in a set of known questions.
         error_type: Qualified name of the exception's class when `status` is `ERROR`.
         latency: Duration of the request in seconds, if known.
@@ -69,6 +71,7 @@ class Sample:
     contexts: tuple[Context, ...] | None = None
     answer: str | None = None
     reference: str | None = None
+    reference_ids: tuple[str, ...] | None = None
     question_id: str | None = None
     status: Status = Status.OK
     error_type: str | None = None
@@ -101,6 +104,8 @@ class Sample:
             )
         if self.contexts is not None:
             object.__setattr__(self, "contexts", contexts_of(self.contexts))
+        if self.reference_ids is not None:
+            object.__setattr__(self, "reference_ids", _ids_of(self.reference_ids))
         object.__setattr__(self, "status", Status(self.status))
         object.__setattr__(self, "tags", tuple(self.tags))
         object.__setattr__(self, "truncated", tuple(self.truncated))
@@ -150,7 +155,8 @@ class Sample:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Return a sample from the output of `to_dict`; unknown keys go to `metadata`.
 
-        The names of ragas are understood too: `user_input`, `retrieved_contexts`, `response`.
+        The names of ragas are understood too: `user_input`, `retrieved_contexts`, `response`,
+        `reference_context_ids`.
 
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.
@@ -173,6 +179,7 @@ class Field(StrEnum):
     CONTEXTS = "contexts"
     ANSWER = "answer"
     REFERENCE = "reference"
+    REFERENCE_IDS = "reference_ids"
 
     @classmethod
     def lacking(cls, sample: Sample) -> frozenset[Field]:
@@ -194,6 +201,13 @@ def _check_texts(sample: Sample) -> None:
         value = getattr(sample, name)
         if not isinstance(value, str) and (value is not None or name == "question"):
             raise TypeError(f"{name} must be str, not {type(value).__name__}.")
+
+
+def _ids_of(values: Any) -> tuple[str, ...]:
+    """Return ids as texts; a store's number is its decimal form."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"reference_ids must be a sequence of ids, not {type(values).__name__}.")
+    return tuple(map(str, values))
 
 
 def _plain(context: Context) -> dict[str, Any]:

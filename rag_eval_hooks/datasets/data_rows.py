@@ -30,6 +30,7 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
         "outputs.contexts outputs.documents",
         "reference": "reference ground_truth ground_truths expected_output reference_answer "
         "reference_outputs.answer reference_outputs.output",
+        "reference_ids": "reference_ids reference_context_ids relevant_ids expected_ids",
         "question_id": "id question_id example_id sample_id",
     }.items()
 }
@@ -116,6 +117,7 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
         contexts=_contexts(found.get("contexts")),
         answer=_text("answer", found.get("answer")),
         reference=_text("reference", found.get("reference")),
+        reference_ids=_ids(found.get("reference_ids")),
         question_id=None if identity is None else str(identity),
         metadata={**_metadata(values, used), ROW_KEY: key},
     )
@@ -156,6 +158,11 @@ def _contexts(value: Any) -> tuple[Context, ...] | None:
     if value is not None and not isinstance(value, Iterable):
         raise TypeError(f"contexts must be texts, not {type(value).__name__}.")
     return None if value is None else tuple(map(_context, value))
+
+
+def _ids(value: Any) -> tuple[str, ...] | None:
+    value = _listed(value) if isinstance(value, str) else value
+    return None if value is None else tuple(map(str, value))
 
 
 def _listed(text: str) -> list[Any]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.metrics import graphrag, lexical, nvidia, ragas, whitepaper
+from rag_eval_hooks.metrics import graphrag, lexical, nvidia, ragas, retrieval, whitepaper
+from rag_eval_hooks.metrics.citations import CITATION_SUPPORT
 from rag_eval_hooks.metrics.metric import AskedMetric, Metric, missing_inputs
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.sample import Field
@@ -33,6 +34,8 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         *whitepaper.build(options),
         *nvidia.METRICS,
         *lexical.METRICS,
+        *retrieval.METRICS,
+        CITATION_SUPPORT,
         *(check.metric() for check in options.question_checks),
     )
 

@@ -223,6 +223,7 @@ class Redactor:
             sample,
             **redacted,
             contexts=contexts,
+            reference_ids=_ids(by, sample.reference_ids),
             session_id=by.identity("session_id", sample.session_id),
             user_id=by.identity("user_id", sample.user_id),
             tags=tuple(by.value("tags", list(map(str, sample.tags)))),
@@ -238,6 +239,11 @@ class Redactor:
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))
         return self.sample(sample, session)
+
+
+def _ids(by: Session, ids: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    # As the ids of chunks, so that they stay equal to them.
+    return None if ids is None else tuple(by.value("reference_ids", list(ids)))
 
 
 def _context(by: Session, index: int, context: Context) -> Context:

@@ -1,5 +1,6 @@
 """Results: read them, estimate from them, compare and report them."""
 
+from rag_eval_hooks.results.alerts import AlertSink
 from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, ScoreRule, diagnose
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
@@ -11,6 +12,7 @@ from rag_eval_hooks.results.select import select, worst
 from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, summarise
 
 __all__ = [
+    "AlertSink",
     "Change",
     "Comparison",
     "Cuts",

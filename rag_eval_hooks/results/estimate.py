@@ -18,6 +18,7 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 __all__ = [
+    "ALPHA",
     "LEAST_LABELS",
     "Estimate",
     "Moments",
@@ -29,7 +30,7 @@ __all__ = [
 
 LEAST_LABELS: Final = 20
 """Labels from which a prediction-powered interval covers what it says."""
-_ALPHA: Final = 0.05
+ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
 """Samples below which a stratum is rare, and the share of the traffic above which it matters."""
@@ -38,12 +39,12 @@ _MATTERS: Final = 0.05
 class Basis(NamedTuple):
     """Independent yes and no that would vary as much as a mean in [0, 1], and their freedom."""
 
-    count: float
+    number: float
     freedom: float
 
     def interval(self, mean: float) -> tuple[float, float]:
         """Return the ends of Wilson's 95 % interval."""
-        square, count = t_quantile(self.freedom) ** 2, self.count
+        square, count = t_quantile(self.freedom) ** 2, self.number
         middle = (mean + square / (2 * count)) / (1 + square / count)
         half = math.sqrt(square * mean * (1.0 - mean) / count + (square / (2 * count)) ** 2)
         half /= 1 + square / count
@@ -54,7 +55,7 @@ class Basis(NamedTuple):
 
         The test of which Wilson's interval is the inverse.
         """
-        return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.count)
+        return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +215,7 @@ def predicted_mean(
     return replace(own, mean=mean, low=low, high=high, basis=basis)
 
 
-def t_quantile(freedom: float, alpha: float = _ALPHA) -> float:
+def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the quantile of Student's t that a value exceeds, up or down, with `alpha`.
 
     Hill's expansion (1970, CACM algorithm 396), whose relative error is below 4e-4 for two degrees

@@ -11,13 +11,12 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.compare import Change, Comparison
-from rag_eval_hooks.results.estimate import Estimate, t_quantile
+from rag_eval_hooks.results.estimate import ALPHA, Estimate, t_quantile
 from rag_eval_hooks.results.summary import MetricSummary
 
 __all__ = ["FailCondition", "failed_conditions", "regressed"]
 
 T = TypeVar("T")
-_ALPHA: Final = 0.05
 _CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 _SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -37,7 +36,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
         for one in comparison.changes
         if one.deviation
     ]
-    return [each.what for each in _shown(tests, 2 * _ALPHA) if each.what.gain < -margin]
+    return [each.what for each in _shown(tests, 2 * ALPHA) if each.what.gain < -margin]
 
 
 class _Test(NamedTuple, Generic[T]):
@@ -87,6 +86,7 @@ def failed_conditions(
     metrics: Mapping[str, MetricSummary],
     *,
     by_point: Iterable[FailCondition] = (),
+    alpha: float = ALPHA,
 ) -> list[str]:
     """Return the reasons to fail a build; a metric without a score fails it, too.
 
@@ -97,11 +97,12 @@ def failed_conditions(
         conditions: Conditions that the samples must show to be met.
         metrics: Summaries of the new run.
         by_point: Conditions that the mean alone decides, whatever its interval.
+        alpha: Share of the intervals that miss the true mean, 0 to 1.
 
     Raises:
         ConfigError: A condition names a metric that was not measured.
     """
-    tests, met = list[_Test](), list[FailCondition]()
+    tests, met = list[_Test[FailCondition]](), list[FailCondition]()
     points, given = [*by_point], [*conditions]
     for one in (*given, *points):
         if one.metric not in metrics:
@@ -111,7 +112,7 @@ def failed_conditions(
             points.append(one)
         else:
             tests.append(test)
-    met += [each.what for each in _shown(tests, _ALPHA)]
+    met += [each.what for each in _shown(tests, alpha)]
     for one in points:
         estimate = metrics[one.metric].estimate
         if estimate is None or one.is_met_by(estimate.mean):

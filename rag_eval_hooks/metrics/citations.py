@@ -1,0 +1,117 @@
+"""`rag.citation_support`, 0 to 1: whether the passages that an answer cites say what it claims.
+
+Our own metric. A citation is a number in square brackets, or one after a word such as "source" in
+any brackets: `[2]`, `[1, 3]`, `(source 2)`. It means the chunk of that number, counted from 1 in
+the order of the prompt, and belongs to the sentence that it stands in or after.
+"""
+
+# ruff: noqa: RUF001 - it is about such brackets
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
+from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.metrics.shares import claim_rows, claims_of, sure_ones, unsure
+from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
+from rag_eval_hooks.text.folding import fold
+from rag_eval_hooks.text.sentences import sentences
+
+__all__ = ["CITATION_SUPPORT"]
+
+_WORD: Final = r"(?:sources?|passages?|documents?|docs?|chunks?|contexts?)[ :#]{1,3}"
+_NUMBERS: Final = r"(\d{1,3}(?: ?[,;-] ?\d{1,3}){0,20})"
+_CITATION: Final = re.compile(
+    rf"[\[【]\^?(?:{_WORD})?{_NUMBERS}[\]】]|[(（]{_WORD}{_NUMBERS}[)）]", re.IGNORECASE
+)
+_LEADING: Final = re.compile(rf"(?:\s{{0,3}}(?:{_CITATION.pattern})){{1,9}}", re.IGNORECASE)
+_MOST_CITED: Final = 1000
+
+
+def _citation_support(sample: Sample, findings: Findings) -> Outcome:
+    claims, support = claims_of(findings, "answer")
+    cited = _cited_by(claims, sample.answer or "")
+    known = [at for at, numbers in enumerate(cited) if numbers]
+    if not known:
+        return NotScored(Cause.UNDEFINED, "the answer cites no passage")
+    chosen = [support[at] for at in known]
+    rows = claim_rows([claims[at] for at in known], chosen)
+    flags = [_is_supported(support[at], cited[at]) for at in known]
+    explanation: Mapping[str, Any] = {
+        "claims": [
+            {**row, "cited": sorted(cited[at]), "supported": flag if support[at].sure else None}
+            for row, at, flag in zip(rows, known, flags, strict=True)
+        ]
+    }
+    sure_ones(chosen, explanation)
+    held = [flag for flag, one in zip(flags, chosen, strict=True) if one.sure]
+    return UNIT.score(sum(held) / len(held), explanation=explanation, warnings=unsure(chosen))
+
+
+def _is_supported(support: Support, cited: frozenset[int]) -> bool:
+    if support.verdict is not ClaimVerdict.SUPPORTED:
+        return False
+    if support.together:
+        return len(cited) > 1
+    return any(flag and number in cited for number, flag in enumerate(support.by_chunk, start=1))
+
+
+def _cited_by(claims: Sequence[str], answer: str) -> list[frozenset[int]]:
+    """Return the numbers of the chunks that each claim's sentence cites."""
+    cited = _sentences_with_citations(answer)
+    if not any(numbers for _, numbers in cited):
+        return [frozenset()] * len(claims)
+    pairs = [_pairs(sentence) for sentence, _ in cited]
+    return [cited[_nearest(_pairs(claim), pairs)][1] for claim in claims]
+
+
+def _sentences_with_citations(answer: str) -> list[tuple[str, frozenset[int]]]:
+    found: list[tuple[str, frozenset[int]]] = []
+    for piece in sentences(answer):
+        rest = piece
+        # After its full stop, a citation begins the next piece.
+        if found and (leading := _LEADING.match(piece)) is not None:
+            sentence, before = found[-1]
+            found[-1] = sentence, before | _numbers(leading[0])
+            rest = piece[leading.end() :]
+        if rest.strip():
+            found.append((_CITATION.sub("", rest), _numbers(rest)))
+    return found
+
+
+def _numbers(text: str) -> frozenset[int]:
+    numbers: set[int] = set()
+    for match in _CITATION.finditer(text):
+        for part in re.split(r"[,;]", match[1] or match[2]):
+            first, _, last = part.partition("-")
+            numbers.update(range(int(first), min(int(last or first), _MOST_CITED) + 1))
+    return frozenset(numbers)
+
+
+def _pairs(text: str) -> frozenset[str]:
+    """Return the pairs of neighboring letters and digits, in any script."""
+    letters = "".join(char for char in fold(text) if char.isalnum())
+    return frozenset(map("".join, pairwise(letters)))
+
+
+def _nearest(claim: frozenset[str], sentences: Sequence[frozenset[str]]) -> int:
+    def likeness(at: int) -> float:
+        both = len(claim) + len(sentences[at])
+        return len(claim & sentences[at]) / both if both else 0.0
+
+    return max(range(len(sentences)), key=likeness)
+
+
+CITATION_SUPPORT: Final = Metric(
+    id="rag.citation_support",
+    score=_citation_support,
+    needs=frozenset({Field.CONTEXTS, Field.ANSWER}),
+    findings=frozenset({Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}),
+    summary="Share of the claims with a citation that a cited passage supports.",
+    source="rag-eval-hooks",
+)

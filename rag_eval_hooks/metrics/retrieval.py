@@ -1,0 +1,109 @@
+"""The `retrieval` suite, 0 to 1: ids of retrieved chunks against ids known to be relevant.
+
+Without judge or model, where a sample has `reference_ids` and its chunks have ids. Sources:
+Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), chapter 8; Jarvelin
+and Kekalainen (2002) for nDCG, with a gain of 1 for a relevant chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
+
+__all__ = ["METRICS", "retrieval_metrics"]
+
+_Measure = Callable[[Sequence[bool], int], float]
+"""Value of relevance by rank, the best first, and the number of relevant chunks there are."""
+
+
+def _hit_rate(hits: Sequence[bool], _relevant: int) -> float:
+    return float(any(hits))
+
+
+def _recall(hits: Sequence[bool], relevant: int) -> float:
+    return sum(hits) / relevant
+
+
+def _mrr(hits: Sequence[bool], _relevant: int) -> float:
+    return next((1.0 / rank for rank, hit in enumerate(hits, start=1) if hit), 0.0)
+
+
+def _ndcg(hits: Sequence[bool], relevant: int) -> float:
+    gain = math.fsum(1.0 / math.log2(rank + 1) for rank, hit in enumerate(hits, start=1) if hit)
+    most = min(relevant, len(hits))
+    return gain / math.fsum(1.0 / math.log2(rank + 1) for rank in range(1, most + 1)) if most else 0
+
+
+_MEASURES: dict[str, tuple[_Measure, str]] = {
+    "hit_rate": (_hit_rate, "Whether a relevant chunk was retrieved."),
+    "recall": (_recall, "Share of the relevant chunks that were retrieved."),
+    "mrr": (_mrr, "1 divided by the rank of the first relevant chunk; 0 without one."),
+    "ndcg": (_ndcg, "Gain of the relevant chunks, less the later they come, of the best possible."),
+}
+
+
+def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
+    """Return hit rate, recall, mean reciprocal rank and nDCG of the first `k` chunks.
+
+    ```python
+    RagEval(metrics=["ragas", *retrieval_metrics(5)])
+    ```
+
+    Args:
+        k: Chunks that count, the first ones; all that the answering model saw by default. With a
+            number, the ids end in it: `retrieval.recall_at_5`.
+
+    Raises:
+        ConfigError: `k` is no positive number.
+    """
+    if k is not None and (not isinstance(k, int) or k < 1):
+        raise ConfigError("k", k, "a whole number, 1 or more, or None")
+    end = "" if k is None else f"_at_{k}"
+    return tuple(
+        Metric(
+            id=f"retrieval.{name}{end}",
+            score=_scored(measure, k),
+            needs=frozenset({Field.CONTEXTS, Field.REFERENCE_IDS}),
+            summary=summary,
+            source="Introduction to Information Retrieval, chapter 8",
+        )
+        for name, (measure, summary) in _MEASURES.items()
+    )
+
+
+def _scored(measure: _Measure, k: int | None) -> Callable[[Sample, Findings], Outcome]:
+    def score(sample: Sample, _findings: Findings) -> Outcome:
+        retrieved = [context.id for context in sample.contexts or ()]
+        relevant = frozenset(sample.reference_ids or ())
+        if not relevant:
+            return NotScored(Cause.UNDEFINED, "no chunk is known to be relevant")
+        if None in retrieved:
+            return NotScored(Cause.MISSING_INPUT, "a chunk has no id")
+        # A chunk that several searches found counts where it first stands.
+        ranked = list(dict.fromkeys(retrieved))[:k]
+        if "contexts" in sample.truncated and len(ranked) < (k or math.inf):
+            return NotScored(Cause.UNDEFINED, "limits left chunks out")
+        hits = [one in relevant for one in ranked]
+        return UNIT.score(
+            measure([*hits, *[False] * ((k or 0) - len(hits))], len(relevant)),
+            explanation=_explanation([one for one in ranked if one is not None], relevant),
+        )
+
+    return score
+
+
+def _explanation(ranked: Sequence[str], relevant: Collection[str]) -> dict[str, Sequence[str]]:
+    return {
+        "expected": sorted(relevant),
+        "found": [one for one in ranked if one in relevant],
+        "missing": sorted(set(relevant).difference(ranked)),
+    }
+
+
+METRICS = retrieval_metrics()

@@ -1,0 +1,95 @@
+"""Metrics by known ids: values of the definitions, and laws of ranks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import NotScored, Outcome, RagEval, Sample
+from rag_eval_hooks.context import Context
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.metrics.retrieval import retrieval_metrics
+from rag_eval_hooks.score import Cause
+
+IDS = st.text("abcdé字", min_size=1, max_size=2)
+
+
+def outcomes(
+    retrieved: list[str | None],
+    relevant: list[str],
+    k: int | None = None,
+    cut: tuple[str, ...] = (),
+) -> dict[str, Outcome]:
+    """Return the outcomes by the names of the measures."""
+    contexts = tuple(Context(text="a chunk", id=one) for one in retrieved)
+    sample = Sample(question="q", contexts=contexts, reference_ids=tuple(relevant), truncated=cut)
+    found = {one.id: one.score(sample, Findings()) for one in retrieval_metrics(k)}
+    return {name.partition(".")[2].partition("_at_")[0]: one for name, one in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "relevant", "k", "expected"),
+    [
+        ("abc", "a", None, (1, 1, 1, 1)),
+        ("abc", "c", None, (1, 1, 1 / 3, 1 / 2)),
+        ("abc", "c", 2, (0, 0, 0, 0)),
+        ("abc", "bx", None, (1, 1 / 2, 1 / 2, (1 / math.log2(3)) / (1 + 1 / math.log2(3)))),
+        ("ab", "abcd", None, (1, 1 / 2, 1, 1)),
+        # The best five would have held four.
+        ("ab", "abcd", 5, (1, 1 / 2, 1, (1 + 0.6309) / (1 + 0.6309 + 0.5 + 0.4307))),
+        ("aab", "b", None, (1, 1, 1 / 2, 1 / math.log2(3))),
+        ("", "a", None, (0, 0, 0, 0)),
+    ],
+)
+def test_values_are_those_of_the_definitions(
+    retrieved: str, relevant: str, k: int | None, expected: tuple[float, ...]
+) -> None:
+    found = outcomes(list(retrieved), list(relevant), k)
+    values = [found[name].value for name in ("hit_rate", "recall", "mrr", "ndcg")]
+    assert values == pytest.approx(expected, abs=1e-4)
+
+
+@given(st.lists(IDS, min_size=2, unique=True), st.lists(IDS, min_size=1, unique=True), st.data())
+def test_earlier_relevant_chunk_lowers_no_value(
+    retrieved: list[str], relevant: list[str], data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(1, len(retrieved) - 1))
+    moved = [retrieved[at], *retrieved[:at], *retrieved[at + 1 :]]
+    before, after = outcomes(list(retrieved), relevant), outcomes(list(moved), relevant)
+    for name, one in before.items():
+        assert one.value is not None
+        assert 0 <= one.value <= 1
+        if retrieved[at] in relevant:
+            assert (after[name].value or 0) >= one.value - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "relevant", "cut", "cause"),
+    [
+        (["a", None], ["a"], (), Cause.MISSING_INPUT),
+        (["a"], [], (), Cause.UNDEFINED),
+        (["a"], ["b"], ("contexts",), Cause.UNDEFINED),
+    ],
+)
+def test_what_cannot_be_ranked_has_no_value(
+    retrieved: list[str | None], relevant: list[str], cut: tuple[str, ...], cause: Cause
+) -> None:
+    for one in outcomes(retrieved, relevant, cut=cut).values():
+        assert isinstance(one, NotScored)
+        assert one.cause is cause
+
+
+def test_evaluator_measures_without_a_judge() -> None:
+    """By its name in the settings, and by a number of chunks; ids of a store may be numbers."""
+    sample = {"question": "q", "contexts": [{"text": "x", "id": "7"}, {"text": "y", "id": "8"}]}
+    with RagEval(["retrieval", *retrieval_metrics(1)]) as evals:
+        found = evals.evaluate({**sample, "reference_ids": [8]})
+        assert found["retrieval.recall"].value == 1.0
+        assert found["retrieval.recall_at_1"].value == 0.0
+        assert evals.evaluate(sample)["retrieval.mrr"].cause is Cause.MISSING_INPUT  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="whole number"):
+        retrieval_metrics(0)
