@@ -284,13 +284,9 @@ class RagEvalCallbackHandler(RunHandler):
             run.interaction.left_out.add("prompt")
             return
         parts = [one for batch in batches for one in ([batch] if isinstance(batch, str) else batch)]
-        self._recorder.prompt(run, [one if isinstance(one, str) else one.shown for one in parts])
         messages = [one for one in parts if isinstance(one, Message)]
-        if messages:
-            roles = [message.role for message in messages]
-            self._recorder.for_span(run, roles=tuple(roles))
-            asked = len(roles) - 1 - roles[::-1].index("user") if "user" in roles else 0
-            run.earlier = frozenset(n for n in range(asked) if roles[n] == "assistant")
+        texts = [one.shown for one in messages] or parts
+        self._recorder.prompt(run, texts, [message.role for message in messages])
         shown = list(batches[0]) if messages else "\n".join(parts)
         keys, longest = self._reader_of(run).keys, self._recorder.longest
         step, lists = graphs.unseen_documents(run, shown, keys, longest)

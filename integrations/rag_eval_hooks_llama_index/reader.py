@@ -317,8 +317,8 @@ class Reader:
         elif isinstance(given, str):
             self._recorder.prompt(run, (given,))
         else:
-            self._recorder.prompt(run, tuple(message.text for message in given))
-            self._recorder.for_span(run, roles=[message.role for message in given])
+            roles = [str(message.role) for message in given]
+            self._recorder.prompt(run, [message.text for message in given], roles)
 
     def reply(self, run: Run, response: Any) -> None:
         """Note the details of a model's reply."""

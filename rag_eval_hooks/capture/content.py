@@ -144,9 +144,7 @@ def _model_content(run: Run, cut_texts: Set[str]) -> Contents:
 
     Texts without a role, as of a completion model, are the user's.
     """
-    roles = run.span_content.get("roles", ())
-    if len(roles) != len(run.prompt):
-        roles = ["user"] * len(run.prompt)
+    roles = run.roles or ["user"] * len(run.prompt)
     prompts = [
         (role, marked(text, cut_texts) or "") for role, text in zip(roles, run.prompt, strict=True)
     ]

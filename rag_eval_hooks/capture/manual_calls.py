@@ -9,7 +9,7 @@ from functools import cached_property
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Place, Run, RunKind
+from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Place, RunKind
 from rag_eval_hooks.capture.replies import texts_in
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
@@ -20,9 +20,9 @@ __all__ = ["ManualCalls", "answers", "is_step"]
 _MOST = 1000
 """Root runs that may wait; the oldest is forgotten for one more."""
 _MOST_CHARS = 10_000_000
-_REMEMBERED_NS = 60 * 10**9
+_REMEMBERED_S = 60
 """Time for which a retrieval waits for the model that is shown its documents."""
-_PAUSE_S = 5.0
+_PAUSE_S = 5
 """Seconds without a further call after which a request is over."""
 _BEGINNING = 240
 """Characters of a document that a prompt must hold where the document's end was cut."""
@@ -108,10 +108,9 @@ class _Call:
         for one in before:
             for text in one.documents:
                 givers.setdefault(text, []).append(one)
-        shown = [some for text, some in givers.items() if _shows(self.prompt, text)]
-        chosen = {id(self._giver(some)) for some in shown}
-        chosen |= {id(one) for one in before if self._shows_short_texts(one)}
-        self.retrievals = [one for one in before if id(one) in chosen]
+        chosen = {self._giver(some) for text, some in givers.items() if _shows(self.prompt, text)}
+        chosen.update(one for one in before if self._shows_short_texts(one))
+        self.retrievals = [one for one in before if one in chosen]
 
     def _shows_short_texts(self, one: _Call) -> bool:
         near = self.asks(one) and self.nearness(one) > 0
@@ -121,6 +120,15 @@ class _Call:
         """Return whether the prompts show the question of a retrieval."""
         return bool(retrieval.query) and retrieval.query in self.prompt
 
+    def led_to(self, retrieval: _Call) -> bool:
+        """Return whether a model wrote the query of a retriever, or a tool's arguments."""
+        query = retrieval.query
+        if retrieval.root.kind is not RunKind.TOOL:
+            return bool(query) and is_distinctive(said := fold(self.text)) and query in said
+        given = (arguments for run in self.models for arguments in run.tool_arguments)
+        texts = ([fold(t) for t in texts_in(one) if t[:1] not in ("{", "[")] for one in given)
+        return any(some and all(text in query for text in some) for some in texts)
+
     def _giver(self, givers: Sequence[_Call]) -> _Call | None:
         """Return the retrieval that gave a document, unless two with other questions may have."""
         best = max(givers, key=lambda one: (self.asks(one), self.nearness(one), one.end))
@@ -128,18 +136,6 @@ class _Call:
             return best
         is_sure = all(one.end < best.end or one.query == best.query for one in givers)
         return best if is_sure else None
-
-    def picks_tool(self, retrievals: Sequence[_Call]) -> bool:
-        """Return whether a model gave one of the tools that retrieved its arguments."""
-        tools = [one.query for one in retrievals if one.root.kind is RunKind.TOOL]
-        given = [
-            [fold(text) for text in texts_in(arguments) if text[:1] not in ("{", "[")]
-            for run in self.models
-            for arguments in run.tool_arguments
-        ]
-        return any(
-            texts and all(text in tool for text in texts) for texts in given for tool in tools
-        )
 
 
 def _shows(prompt: str, text: str) -> bool:
@@ -151,11 +147,11 @@ class _Request:
 
     def __init__(self, call: _Call) -> None:
         self.calls = [call]
-        self.last = time.monotonic()
+        self.begun = self.last = time.monotonic()
 
     @property
     def retrievals(self) -> list[_Call]:
-        return list({id(one): one for call in self.calls for one in call.retrievals}.values())
+        return list(dict.fromkeys(one for call in self.calls for one in call.retrievals))
 
     def takes(self, call: _Call) -> bool:
         """Return whether a call shares documents, was asked for, or sums up several replies."""
@@ -167,14 +163,9 @@ class _Request:
             )
         if nearness <= 0:
             return False
-        if any(one.picks_tool(call.retrievals) for one in self.calls):
-            return True
         said = {text for one in self.calls if is_distinctive(text := fold(one.text))}
-        if call.retrievals:
-            return any(
-                is_distinctive(r.query) and r.query in t for r in call.retrievals for t in said
-            )
-        return sum(text in call.prompt for text in said) > 1
+        is_asked_for = any(one.led_to(r) for one in self.calls for r in call.retrievals)
+        return is_asked_for or sum(text in call.prompt for text in said) > 1
 
     def is_over(self, requests: Iterable[_Request]) -> bool:
         """Return whether its place is gone, or another request began in its line."""
@@ -184,19 +175,10 @@ class _Request:
         begun = (r.calls[0] for r in requests if r is not self)
         return any(one.root.start > last.end and one.nearness(last) == SAME_LINE for one in begun)
 
-    def is_going_on(self, opened: Iterable[Interaction]) -> bool:
-        """Return whether an open root may be a further call."""
-        for one in opened:
-            if one.place is None:
-                continue
-            one.read()
-            call = _Call(one, one.place)
-            if any(call.nearness(known) == SAME_LINE for known in self.calls):
-                return True
-            call.find_retrievals(self.retrievals)
-            if self.takes(call):
-                return True
-        return False
+    def may_go_on(self, opened: Iterable[Place]) -> bool:
+        """Return whether an open root stands where it does: it may be a further call."""
+        is_young = time.monotonic() - self.begun < _REMEMBERED_S
+        return is_young and any(p.nearness(one.place) > 0 for p in opened for one in self.calls)
 
 
 class ManualCalls:
@@ -227,7 +209,6 @@ class ManualCalls:
         """Forget everything: the parent of a forked process reports it."""
         self._ended: deque[_Call] = deque(maxlen=_MOST)
         self._retrievals: list[_Call] = []
-        self._loose: list[_Call] = []
         self._requests: list[_Request] = []
 
     def add(self, interaction: Interaction) -> None:
@@ -240,7 +221,7 @@ class ManualCalls:
     @property
     def waits(self) -> bool:
         """True if `sweep` has something to do."""
-        return bool(self._ended or self._requests or self._retrievals or self._loose)
+        return bool(self._ended or self._requests or self._retrievals)
 
     def was_shown(self, interaction: Interaction) -> bool:
         """Return whether a root's prompts show documents of retrievals outside of it."""
@@ -260,15 +241,15 @@ class ManualCalls:
         while self._ended:
             self._take(self._ended.popleft())
         now = time.monotonic()
+        places = [one.place for one in opened if one.place is not None]
         for request in list(self._requests):
             is_due = at_once or now - request.last > _PAUSE_S or request.is_over(self._requests)
-            if is_due and request.is_going_on(opened):
+            if is_due and request.may_go_on(places):
                 request.last = now
             elif is_due:
                 self._requests.remove(request)
                 self._finish(request)
         self._retrievals = _remembered(self._retrievals)
-        self._loose = _remembered(self._loose)
 
     def _take(self, call: _Call) -> None:
         if call.retrieves:
@@ -283,34 +264,24 @@ class ManualCalls:
             self._requests.append(_Request(call))
             if len(self._requests) > _MOST:
                 self._finish(self._requests.pop(0))
-        else:
-            self._loose.append(call)
 
     def _finish(self, request: _Request) -> None:
         retrievals = request.retrievals
         self._retrievals = [one for one in self._retrievals if one not in retrievals]
-        parts = [*request.calls, *retrievals]
-        if not all(part.interaction.is_joinable for part in parts):
+        if not all(one.interaction.is_joinable for one in (*request.calls, *retrievals)):
             self._incidents.count(_ADVICE)
             return
-        first = min(call.root.start for call in parts)
-        near = [
-            one
-            for one in self._loose
-            if one.end <= first and any(one.nearness(call) > 0 for call in request.calls)
-        ]
-        used = [one for one in near if _asked_for(one, retrievals)]
         try:
-            joined = _join(request.calls, retrievals, used)
+            joined = _join(request.calls, retrievals)
         except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
             self._incidents.report("calls by hand", error)
             joined = Interaction(otel_context.get_current(), is_readable=False)
-        self.joined += sum(answers(one.interaction) for one in (*request.calls, *used))
+        self.joined += sum(answers(one.interaction) for one in request.calls)
         self._on_end(joined)
 
 
 def _remembered(calls: list[_Call]) -> list[_Call]:
-    oldest = time.time_ns() - _REMEMBERED_NS
+    oldest = time.time_ns() - _REMEMBERED_S * 10**9
     kept: list[_Call] = []
     chars = 0
     for call in reversed(calls[-_MOST:]):
@@ -321,23 +292,15 @@ def _remembered(calls: list[_Call]) -> list[_Call]:
     return kept[::-1]
 
 
-def _asked_for(call: _Call, retrievals: Sequence[_Call]) -> bool:
-    """Return whether a model wrote the query of a retriever, or the arguments of a tool."""
-    said = fold(call.text)
-    return call.picks_tool(retrievals) or any(r.query and r.query in said for r in retrievals)
-
-
-def _join(
-    calls: Sequence[_Call], retrievals: Sequence[_Call], used: Sequence[_Call]
-) -> Interaction:
-    """Return the request that model calls make up with retrievals and what led to these."""
+def _join(calls: Sequence[_Call], retrievals: Sequence[_Call]) -> Interaction:
+    """Return the request that model calls make up with retrievals."""
     answering = _answering(calls)
-    parts = sorted([*used, *retrievals, *calls], key=lambda call: call.root.start)
+    parts = sorted([*retrievals, *calls], key=lambda call: call.root.start)
     joined = answering.interaction.part([answering.root])
     joined.lists, joined.kept_chars, joined.joined = [], 0, True
     root = joined.root
     is_chain = root.kind is RunKind.CHAIN
-    root.query = _question(answering, root, retrievals, used)
+    root.query = _question(answering, retrievals)
     if not is_chain:
         root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
         root.text, root.prompt = answering.text or None, ()
@@ -372,26 +335,17 @@ def _answering(calls: Sequence[_Call]) -> _Call:
     return calls[0] if calls[0].text else calls[-1]
 
 
-def _question(
-    answering: _Call, root: Run, retrievals: Sequence[_Call], used: Sequence[_Call]
-) -> str | None:
-    """Return the input of a chain, the message beside the documents, or the query."""
+def _question(answering: _Call, retrievals: Sequence[_Call]) -> str | None:
+    """Return the input of a chain or the user's message if no document is in it, else the query."""
     documents = [text for one in retrievals for text in one.documents]
-    if root.kind is RunKind.CHAIN and root.query and not _holds(root.query, documents):
-        return root.query
-    picking = (call for call in used if call.picks_tool(retrievals))
-    if (first := next(picking, None)) is not None:
-        return first.models[0].prompt[-1].strip()
-    texts = answering.models[-1].prompt if answering.models else ()
-    last = texts[-1] if len(texts) > 1 else ""
     shown = [one for one in retrievals if answering.asks(one)]
-    in_last = [one for one in shown if one.query in fold(last)]
-    if last.strip() and not in_last and not _holds(last, documents):
-        return last.strip()
-    queried = [one for one in retrievals if one.query]
-    return next((one.root.query for one in (*in_last, *shown, *queried)), None)
-
-
-def _holds(text: str, documents: Sequence[str]) -> bool:
-    folded = fold(text)
-    return any(_shows(folded, document) for document in documents)
+    queried = [one for one in (*shown, *retrievals) if one.query]
+    root = answering.root
+    own = root.query if root.kind is RunKind.CHAIN else None
+    if not own and answering.models:
+        own = answering.models[-1].user_text
+        if any(one.query in fold(own) for one in shown):
+            own = None
+    if own and own.strip() and not any(_shows(fold(own), text) for text in documents):
+        return own.strip()
+    return next((one.root.query for one in queried), None)

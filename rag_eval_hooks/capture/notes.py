@@ -59,9 +59,9 @@ class Notes:
         """Note the texts of the state that an outermost run without an input goes on with."""
         run.interaction.kept = self._prompt_texts(run.interaction, texts)
 
-    def prompt(self, run: Run, texts: Sequence[str]) -> None:
-        """Note the texts that a model was given; cut only if the interaction is full."""
-        run.prompt = self._prompt_texts(run.interaction, texts)
+    def prompt(self, run: Run, texts: Sequence[str], roles: Sequence[str] = ()) -> None:
+        """Note the texts that a model was given, with their roles if the framework names them."""
+        run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
         """Note the text that a run gave out; `unknown` if it cannot be read."""

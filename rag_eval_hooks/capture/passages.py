@@ -35,6 +35,8 @@ MIN_RUNS = 3
 """Runs of words of its own by which a text is recognized."""
 _MIN_METADATA = 40
 """Characters of a text in a document's metadata that may be shown in its place."""
+_FEW = 16
+"""Passages for which a plain search is faster than an index of all words of the prompts."""
 _KEY_CHARS = 200
 _KEY_RUN = slice(1, 5)
 """Words by which a whole text is looked up: its first word may be glued to what is before it."""
@@ -101,6 +103,7 @@ class Prompts:
         self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
         self._offsets: dict[int, dict[str, int]] = {}
+        self._has_many = False
 
     def place(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
         """Return the places of the passages that the prompts show, without parts of others."""
@@ -118,6 +121,8 @@ class Prompts:
         self, passages: Iterable[Passage], is_long: Callable[[str], bool]
     ) -> dict[Passage, Place]:
         found: dict[Passage, Place] = {}
+        passages = list(passages)
+        self._has_many = len(passages) > _FEW
         for p in passages:
             places = (
                 Place(number, at, at + len(text), at, context, True)
@@ -141,7 +146,11 @@ class Prompts:
     def _first(self, number: int, text: str) -> int:
         """Return the first place of a text, by the first place of a run of its words."""
         start = 0
-        if text.isascii() and len(head := words(text[:_KEY_CHARS])) > _KEY_RUN.stop:
+        if (
+            self._has_many
+            and text.isascii()
+            and len(head := words(text[:_KEY_CHARS])) > _KEY_RUN.stop
+        ):
             start = self._offsets_of(number).get(" ".join(head[_KEY_RUN]), -1)
             if start < 0:
                 return -1

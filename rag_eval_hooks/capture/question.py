@@ -179,7 +179,8 @@ class Rewritten:
                 break
             is_given = later.kind is not RunKind.RETRIEVER or later in run.ancestors()
             if is_given and written not in others:
-                return written if text == most_alike(others | {text}, written) else text
+                is_same = written == text or text == most_alike(others | {text}, written)
+                return written if is_same else text
         for bare in self._bare:
             if text in bare:
                 return text

@@ -69,8 +69,8 @@ class Run:
     outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
-    # Indices of the prompt's texts that a model wrote in earlier turns.
-    earlier: Collection[int] = ()
+    # Role of each text of the prompt, if the framework tells.
+    roles: tuple[str, ...] = ()
     text: str | None = None
     # The output is a text that cannot be read.
     text_unknown: bool = False
@@ -81,7 +81,7 @@ class Run:
     # Class name of the exception that ended the run.
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
-    # For the span alone: `roles`, `tool_calls`, `arguments`, `result`.
+    # For the span alone: `tool_calls`, `arguments`, `result`.
     span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     # The framework's name for this step, equal when it runs again after a stop.
     checkpoint: str | None = None
@@ -93,6 +93,22 @@ class Run:
     unfinished: bool = False
     # Kept for the integration while the interaction is open.
     state: Any = None
+
+    @property
+    def earlier(self) -> Collection[int]:
+        """Indices of the prompt's texts that a model wrote in earlier turns."""
+        asked = self._asked_at
+        return frozenset(n for n in range(asked) if self.roles[n] == "assistant")
+
+    @property
+    def user_text(self) -> str:
+        """The last text of the user in the prompt, or ""."""
+        return self.prompt[self._asked_at] if "user" in self.roles else ""
+
+    @property
+    def _asked_at(self) -> int:
+        places = [n for n, role in enumerate(self.roles) if role == "user"]
+        return places[-1] if places else 0
 
     @property
     def by_hand(self) -> bool:

@@ -18,11 +18,11 @@ from langchain_core.tools import tool
 
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.kit import Chat, prompt_text, store
+from tests.matrix.langchain.kit import Chat, prompt_text
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request, random_text
 from tests.support.size import size
-from tests.support.variation import Variation, seeds
+from tests.support.variation import seeds
 from tests.waiting import PATIENCE
 
 SEEDS = size((1, 2), tuple(range(1, 13)))
@@ -144,19 +144,6 @@ def test_one_question_is_one_interaction(
     assert any("chat" in line for line in world.seen()[0].spans)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_calls_made_while_everything_is_captured_are_joined_after_it(seed: int) -> None:
-    """Capture may be taken back before the calls are joined."""
-    world = World()
-    RagEvalCallbackHandler.enable(world.evals)
-    one = random_request(random.Random(seed))
-    invoke(Desk([one]), one, one_text)
-    RagEvalCallbackHandler.disable()
-    assert captured(world) == [one]
-    assert world.evals.stats().incidents == {}
-    world.close()
-
-
 @pytest.mark.parametrize("spans", ["own", "none", "one"])
 @pytest.mark.parametrize("way", size([stream, astream], [*SYNC[:2], *ASYNC]))
 def test_requests_at_once_are_never_mixed(way: Way, spans: str, world: World) -> None:
@@ -219,7 +206,6 @@ def test_the_last_of_several_calls_answers(
     # Nothing tells the follow-up question from the rest of the prompt.
     assert as_request(sample.sample) == one
     assert sample.sample.question_source == "query"
-    assert world.evals.stats().without_retrieval == 0
     assert [record.getMessage() for record in caplog.records] == []
 
 
@@ -368,19 +354,3 @@ def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
     assert rag.parent == view.get_span_context()
     assert rag.attributes is not None
     assert rag.attributes["output.value"] == one.answer
-
-
-@pytest.mark.filterwarnings("ignore:The class")
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_chain_that_calls_its_retriever_without_callbacks(world: World, seed: int) -> None:
-    """The chain's input is the question, its output the answer, the documents are the contexts."""
-    memory = pytest.importorskip("langchain_classic.memory")
-    chains = pytest.importorskip("langchain_classic.chains")
-    drawn = Variation(seed)
-    found = (drawn.passage(),)
-    one = Request(drawn.question(), found, drawn.sentence())
-    retriever = store(found).as_retriever(search_kwargs={"k": 1})
-    remembering = memory.VectorStoreRetrieverMemory(retriever=retriever)
-    chain = chains.ConversationChain(llm=Desk([one]).model, memory=remembering)
-    chain.invoke({"input": one.question})
-    assert captured(world) == [one]

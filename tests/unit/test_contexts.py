@@ -402,7 +402,7 @@ def test_earlier_turn_is_evidence_if_the_answer_takes_from_it(seed: int) -> None
     def turn(story: Story) -> None:
         model = story.root.interaction.runs[-1]
         model.prompt = (document, drawn.question(), before, drawn.question())
-        model.earlier = (2,)
+        model.roles = ("tool", "user", "assistant", "user")
 
     for answer, expected in (
         (document[: len(document) // 2], ([document], ContextSource.PROMPT)),
