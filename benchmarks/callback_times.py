@@ -120,7 +120,7 @@ def print_callbacks() -> None:
 def agent_request(calls: int, documents: int, words: int) -> Interaction:
     """Return the ended request of an agent that is shown all documents so far at each call."""
     ended: list[Interaction] = []
-    recorder = Recorder(ended.append, ttl=60, max_open=9)
+    recorder = Recorder(ended.append)
     root: Any = recorder.start("root", None, RunKind.CHAIN, "agent")
     prompt = ["Which word comes first?"]
     root.query = prompt[0]

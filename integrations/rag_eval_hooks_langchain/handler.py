@@ -7,41 +7,86 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Self
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Self, TypeVar, Unpack, cast
+from uuid import UUID
 
-from langchain_core.outputs import Generation, LLMResult
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.outputs import LLMResult
 
-from rag_eval_hooks import RagEval, semconv
-from rag_eval_hooks.capture import CaptureOptions, Choice, Origin, Run, RunKind
-from rag_eval_hooks.capture.copied import Message, called
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
+from rag_eval_hooks.capture.copied import called
+from rag_eval_hooks.capture.copies import Copies
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.interaction import enclosing_interactions
-from rag_eval_hooks.capture.readings import as_json, question_of
-from rag_eval_hooks.capture.snapshots import Opaque
+from rag_eval_hooks.capture.options import HandlerKeywords
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge
-from rag_eval_hooks_langchain import graphs, models
+from rag_eval_hooks.suppress import is_suppressed
+from rag_eval_hooks_langchain import graphs
 from rag_eval_hooks_langchain.graphs import ChainState, state_of
-from rag_eval_hooks_langchain.outputs import ChainEnd, Reader
-from rag_eval_hooks_langchain.registration import SWITCH, IgnoredClass, InlineUnlessWithheld
-from rag_eval_hooks_langchain.runs import FRAMEWORK, RunHandler, end_edge, run_edge
+from rag_eval_hooks_langchain.reader import Reader
 from rag_eval_hooks_langchain.surroundings import (
+    SWITCH,
+    InlineUnlessWithheld,
     current_handlers,
     current_run_id,
     has_reader_left,
     key_of,
+    note_belonging,
+    users_tags,
 )
+from rag_eval_hooks_langchain.vendor_spans import vendor_span
+from rag_eval_hooks_langchain.vocabulary import class_name, form_of, start_facts
 
 __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
 
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents that the model is given."""
+_FRAMEWORK = "langchain"
 _REFINING = ("RefineDocumentsChain",)
 """Chains whose model calls make one answer, whatever each of them said."""
+F = TypeVar("F", bound=Callable[..., None])
 
 
-class RagEvalCallbackHandler(RunHandler):
+def _run_edge(method: F) -> F:
+    """Wrap an event of a run: an exception is counted, and the run's interaction is marked."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **event: Any) -> None:
+        try:
+            method(self, *args, **event)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report(f"capture {method.__name__}", error)
+            run_id, parent_run_id = event.get("run_id"), event.get("parent_run_id")
+            self._recorder.lost(key_of(run_id), key_of(parent_run_id))
+
+    return cast("F", guarded)
+
+
+def _end_edge(method: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the end of a run: the run ends even if reading its output raises."""
+
+    @_run_edge
+    @functools.wraps(method)
+    def ending(self: Any, output: Any, *, run_id: Any, **extra: Any) -> None:
+        run = self._ended(run_id, extra)
+        if run is None:
+            return
+        try:
+            method(self, run, output, **extra)
+        except Exception:
+            self._recorder.lost(run.id)
+            raise
+        finally:
+            self._recorder.end(run)
+
+    return ending
+
+
+class RagEvalCallbackHandler(BaseCallbackHandler):
     """Captures RAG interactions of LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
     One handler serves any number of chains, threads and tasks at once. It does dictionary work
@@ -69,8 +114,6 @@ class RagEvalCallbackHandler(RunHandler):
         ConfigError: An argument cannot be used.
     """
 
-    ignore_chain = ignore_chat_model = ignore_llm = ignore_retriever = IgnoredClass()
-
     run_inline: Any = InlineUnlessWithheld()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -79,31 +122,27 @@ class RagEvalCallbackHandler(RunHandler):
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
-    def __init__(
-        self,
-        evals: RagEval,
-        *,
-        question: Choice = None,
-        contexts: Choice = None,
-        answer: Choice = None,
-        root: str | None = None,
-        document_keys: Collection[str] | None = None,
-        retrieval_tools: Collection[str] | None = None,
-        as_context: Callable[[Any], Any] | None = None,
-    ) -> None:
-        options = CaptureOptions(
-            question=question,
-            contexts=contexts,
-            answer=answer,
-            root=root,
-            retrieval_tools=retrieval_tools,
-            document_keys=document_keys,
-            as_context=as_context,
-        )
-        super().__init__(checked(evals), options)
+    def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
+        # A collected evaluator is closed.
+        self._evals = checked(evals)
+        self._recorder = recorder = evals.recorder
+        self._left_out = recorder.left_out
+        self._incidents = evals.incidents
+        chosen = CaptureOptions(**options)
+        self._copies = Copies(recorder, chosen, form_of)
+        self._reader = Reader(recorder, evals.incidents, chosen)
+        recorder.locators.add(current_run_id)
+
+    def __copy__(self) -> Self:
+        """Return the handler itself: a copied config captures into the same evaluator."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the handler itself."""
+        return self
 
     @classmethod
-    def enable(cls, evals: RagEval, **options: Any) -> Self:
+    def enable(cls, evals: RagEval, **options: Unpack[HandlerKeywords]) -> Self:
         """Give every run of the process a handler, without passing it anywhere.
 
         A run that is passed a handler of the same `evals` as well is still captured once.
@@ -118,7 +157,7 @@ class RagEvalCallbackHandler(RunHandler):
         """
         handler = cls(evals, **options)
         cls.disable()
-        evals.recorder.by_hand.everywhere.add(FRAMEWORK)
+        evals.recorder.by_hand.everywhere.add(_FRAMEWORK)
         SWITCH.set(handler)
         return handler
 
@@ -127,30 +166,103 @@ class RagEvalCallbackHandler(RunHandler):
         """Take `enable` back for runs that start later."""
         handler = SWITCH.get()
         if isinstance(handler, RagEvalCallbackHandler):
-            handler._recorder.by_hand.everywhere.discard(FRAMEWORK)
+            handler._recorder.by_hand.everywhere.discard(_FRAMEWORK)
         SWITCH.set(None)
+
+    # Runs.
+
+    def _start(
+        self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
+    ) -> Run | None:
+        """Start a run, unless it is left out, outside of the named root, or its start was lost."""
+        run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
+        if self._left_out and self._left_out.starts(run_id, parent_id, kind):
+            return None
+        name = event.get("name") or class_name(serialized) or kind.value
+        # With `root`, only runs of that name and the runs inside of them count.
+        outer = self._recorder.around(parent_id)
+        options = self._reader.options if outer is None else outer.interaction.options
+        root = None if options is None else options.root
+        if root not in (None, name) and (outer is None or outer.kind is RunKind.MANUAL):
+            return None
+        tags, metadata = event.get("tags") or (), event.get("metadata")
+        if root is None and self._has_lost(parent_id, tags):
+            self._recorder.lost(run_id, parent_id)
+            return None
+        own_tags = users_tags(tags) if outer is None else ()
+        run = self._recorder.start(run_id, parent_id, kind, name, metadata, own_tags)
+        if run is not None:
+            self._describe(run, event, tags)
+        return run
+
+    def _describe(self, run: Run, event: Mapping[str, Any], tags: Sequence[str]) -> None:
+        if run.kind is not RunKind.CHAIN or run.outermost:
+            run.facts = start_facts(run.kind, run.name, event)
+        if run.outermost:
+            self._note_outermost(run, event["run_id"], tags)
+        if run.parent is not None:
+            note_belonging(run, event.get("metadata"))
+            if run.kind is RunKind.RETRIEVER or run.interaction.others is None:
+                self._evals.instrumentors.note(run, vendor_span)
+
+    def _note_outermost(self, run: Run, run_id: Any, tags: Sequence[str]) -> None:
+        interaction = run.interaction
+        interaction.is_joinable = _FRAMEWORK in self._recorder.by_hand.everywhere
+        interaction.passed = self is not SWITCH.get()
+        if run.parent is None and isinstance(run_id, UUID):
+            # LangChain's run manager holds it, and is gone when a batch was cancelled.
+            interaction.id = weakref.ref(run_id)
+        if tags:
+            interaction.add_tags(users_tags(tags))
+
+    def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
+        """Return whether a run that was never seen started while this handler was to be called."""
+        if not self._recorder.is_unknown(parent_id) or is_suppressed():
+            return False
+        if graphs.is_step(tags):
+            return True
+        if parent_id is None or current_run_id() != parent_id:
+            return False
+        ours = (one for one in current_handlers() if isinstance(one, RagEvalCallbackHandler))
+        return any(one._recorder is self._recorder for one in ours)
+
+    def _ended(
+        self, run_id: Any, event: Mapping[str, Any], error: BaseException | None = None
+    ) -> Run | None:
+        """Return the run that ends, or None for a run whose start was lost or is left out."""
+        key = key_of(run_id)
+        if self._left_out and self._recorder.leave(key, error):
+            return None
+        run = self._recorder.get(key)
+        parent = self._recorder.get(key_of(event.get("parent_run_id")))
+        if parent is not None:
+            if run is None and not self._recorder.knows(key):
+                self._recorder.lost(key, parent.id)
+            elif run is not None and run.parent is None:
+                self._recorder.misplaced(run, parent)
+        return run
 
     # Chains.
 
-    @run_edge
+    @_run_edge
     def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
         """Start a chain run; the input of an outermost run holds the question."""
         run = self._start(RunKind.CHAIN, serialized, event)
         if run is None:
             return
-        run.state = ChainState()
+        run.state = state = ChainState()
         run.joins = run.name in _REFINING
-        parent, reader = run.parent, self._reader_of(run)
+        parent = run.parent
         if run.outermost or parent is None:
-            run.state.is_resuming = run.state.is_continuing = graphs.resumes(inputs)
-            chosen = None if run.state.is_resuming else _asked(reader, inputs)
-            self._copies.defer(run, "on_chain_start", self._read_input, inputs, chosen)
+            state.is_resuming = state.is_continuing = graphs.resumes(inputs)
+            chosen = None if state.is_resuming else self._asked(run, inputs)
+            self._copies.defer(run, "on_chain_start", self._reader.input_of_root, inputs, chosen)
             return
         begins_step, graph = graphs.is_step(event.get("tags")), state_of(parent)
         first = not graph.is_graph
         is_earlier = begins_step and parent.outermost and not graph.is_resuming
-        earlier = is_earlier if first else None
-        self._copies.defer(run, "on_chain_start", self._read_given, inputs, earlier)
+        read = functools.partial(self._reader.input_of_chain, earlier=is_earlier if first else None)
+        self._copies.defer(run, "on_chain_start", read, inputs)
         metadata = event.get("metadata")
         if begins_step:
             self._begin_step(run, parent, inputs, metadata, first=first)
@@ -164,49 +276,37 @@ class RagEvalCallbackHandler(RunHandler):
     ) -> None:
         if not graphs.begin_step(self._recorder, run, graph, metadata):
             return
-        reader, pulled = self._reader_of(run), graphs.is_pulled(metadata)
-        chosen = called(reader.options.question, inputs) if pulled and first else None
+        pulled, resuming = graphs.is_pulled(metadata), state_of(graph).is_resuming
+        question = self._reader.options_of(run).question
+        chosen = called(question, inputs) if pulled and first else None
         read = functools.partial(
-            reader.input_of_step, first=first, pulled=pulled, resuming=state_of(graph).is_resuming
+            self._reader.input_of_step, first=first, pulled=pulled, resuming=resuming
         )
         self._copies.later(run, "on_chain_start", read, graph, chosen)
 
-    def _read_input(self, run: Run, inputs: Any, chosen: Any) -> None:
-        state_of(run).given = inputs
-        self._reader_of(run).input_of_root(run, inputs, chosen)
+    def _asked(self, run: Run, inputs: Any) -> Any:
+        """Return the result of the application's function for the question in a live input."""
+        is_command = type(inputs).__name__ == "Command"
+        question = self._reader.options_of(run).question
+        return called(question, inputs.update if is_command else inputs)
 
-    def _read_given(self, run: Run, inputs: Any, earlier: bool | None) -> None:
-        state_of(run).given = inputs
-        if earlier is not None:
-            self._reader_of(run).texts_of_caller(run, inputs, earlier=earlier)
-
-    @end_edge
+    @_end_edge
     def on_chain_end(self, run: Run, outputs: Any, **extra: Any) -> None:
         """End a chain run; its output may hold documents, the output of a root the answer."""
-        state, reader = state_of(run), self._reader_of(run)
-        options, outermost = reader.options, run.outermost
+        state, options = state_of(run), self._reader.options_of(run)
         # A stream reports its input only now.
-        reports = "inputs" in extra
-        given = extra["inputs"] if reports else None
-        asks = outermost and reports and not state.is_resuming
-        gives_state = outermost and state.is_graph
-        end = ChainEnd(
-            is_graph=state.is_graph,
-            is_resuming=state.is_resuming,
-            is_step=state_of(run.parent).is_graph,
-            attempted=run.interaction.attempted,
-            reports_input=reports,
-            chosen={
-                "question": _asked(reader, given) if asks else None,
-                "state": called(options.question, outputs) if gives_state else None,
-                "answer": called(options.answer, outputs) if outermost else None,
-            },
-        )
-        read = functools.partial(reader.output_of_chain, end=end)
+        reports, given = "inputs" in extra, extra.get("inputs")
+        chosen = {"question": None, "state": None, "answer": None}
+        if run.outermost:
+            if reports and not state.is_resuming:
+                chosen["question"] = self._asked(run, given)
+            chosen["state"] = called(options.question, outputs) if state.is_graph else None
+            chosen["answer"] = called(options.answer, outputs)
+        read = functools.partial(self._reader.output_of_chain, reports_input=reports, chosen=chosen)
         contexts = called(options.contexts, outputs)
         self._copies.defer(run, "on_chain_end", read, outputs, given, contexts)
 
-    @run_edge
+    @_run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
         """End a run that raised, was cancelled or interrupted, or whose stream was closed."""
         only_steers = graphs.only_steers(error)
@@ -215,9 +315,9 @@ class RagEvalCallbackHandler(RunHandler):
             return
         self._recorder.stop(run, run.checkpoint)
         if run.outermost and "inputs" in extra and not state_of(run).is_resuming:
-            reader, given = self._reader_of(run), extra["inputs"]
-            chosen = _asked(reader, given)
-            self._copies.defer(run, "on_chain_error", reader.whole_input, given, chosen)
+            given = extra["inputs"]
+            chosen = self._asked(run, given)
+            self._copies.defer(run, "on_chain_error", self._reader.whole_input, given, chosen)
         if graphs.is_interrupt(error):
             self._recorder.interrupt(run)
         if only_steers:
@@ -231,22 +331,16 @@ class RagEvalCallbackHandler(RunHandler):
 
     # Retrievers.
 
-    @run_edge
+    @_run_edge
     def on_retriever_start(
         self, serialized: dict[str, Any] | None, query: Any, **event: Any
     ) -> None:
         """Start a retrieval."""
         run = self._start(RunKind.RETRIEVER, serialized, event)
         if run is not None:
-            self._copies.defer(run, "on_retriever_start", self._read_query, query)
-            source = (event.get("metadata") or {}).get("ls_vector_store_provider") or run.name
-            run.facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(source)}
+            self._copies.defer(run, "on_retriever_start", self._reader.query, query)
 
-    def _read_query(self, run: Run, query: Any) -> None:
-        asked = question_of(query)
-        self._recorder.question(run, str(query) if asked is None and query is not None else asked)
-
-    @end_edge
+    @_end_edge
     def on_retriever_end(self, run: Run, documents: Any, **_extra: Any) -> None:
         """End a retrieval with its documents, possibly none.
 
@@ -257,60 +351,26 @@ class RagEvalCallbackHandler(RunHandler):
 
     # Models.
 
-    @run_edge
+    @_run_edge
     def on_chat_model_start(
-        self, serialized: dict[str, Any] | None, messages: list[list[Any]], **event: Any
+        self, serialized: dict[str, Any] | None, messages: Any, **event: Any
     ) -> None:
-        """Start a call of a chat model."""
-        self._start_model(serialized, messages, event)
-
-    @run_edge
-    def on_llm_start(
-        self, serialized: dict[str, Any] | None, prompts: list[str], **event: Any
-    ) -> None:
-        """Start a call of a plain model."""
-        self._start_model(serialized, prompts, event)
-
-    def _start_model(
-        self, serialized: dict[str, Any] | None, prompt: Any, event: Mapping[str, Any]
-    ) -> None:
+        """Start a call of a chat model, or of a plain one with its prompts."""
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
-            run.facts = models.model_facts(event)
-            self._copies.defer(run, "on_llm_start", self._read_prompt, prompt)
+            self._copies.defer(run, "on_llm_start", self._reader.prompt, messages)
 
-    def _read_prompt(self, run: Run, batches: Any) -> None:
-        if isinstance(batches, Opaque):
-            run.interaction.left_out.add("prompt")
-            return
-        parts = [one for batch in batches for one in ([batch] if isinstance(batch, str) else batch)]
-        messages = [one for one in parts if isinstance(one, Message)]
-        texts = [one.shown for one in messages] or parts
-        self._recorder.prompt(run, texts, [message.role for message in messages])
-        shown = list(batches[0]) if messages else "\n".join(parts)
-        keys, longest = self._reader_of(run).keys, self._recorder.longest
-        step, lists = graphs.unseen_documents(run, shown, keys, longest)
-        for contexts in lists:
-            self._recorder.documents(step, contexts)
+    on_llm_start = on_chat_model_start
 
-    @end_edge
+    @_end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
         """End a model call; a streamed reply arrives here put together."""
-        self._copies.later(run, "on_llm_end", self._read_reply, models.first_generation(response))
-
-    def _read_reply(self, run: Run, reply: Generation | None) -> None:
-        calls = models.tool_calls(reply)
-        self._recorder.answer(run, models.reply_text(reply))
-        self._recorder.reply(run, models.reply_facts(reply), [one.get("args") for one in calls])
-        shown = [
-            {"id": one.get("id"), "name": one.get("name"), "arguments": one.get("args")}
-            for one in calls
-        ]
-        self._recorder.for_span(run, tool_calls=shown or None)
+        replies = (one for batch in response.generations for one in batch)
+        self._copies.later(run, "on_llm_end", self._reader.reply, next(replies, None))
 
     # Tools.
 
-    @run_edge
+    @_run_edge
     def on_tool_start(
         self, serialized: dict[str, Any] | None, input_str: Any, **event: Any
     ) -> None:
@@ -321,31 +381,17 @@ class RagEvalCallbackHandler(RunHandler):
         for outer in run.ancestors():
             if isinstance(outer.state, ChainState):
                 outer.state.holds_tool = True
-        run.facts = models.tool_facts(run.name, event)
         run.description = str((serialized or {}).get("description") or "")
         self._recorder.question(run, input_str if isinstance(input_str, str) else None)
         if self._recorder.span_content:
             given = event.get("inputs")
-            self._copies.defer(run, "on_tool_start", self._read_arguments, given, input_str)
+            self._copies.defer(run, "on_tool_start", self._reader.arguments, given, input_str)
 
-    def _read_arguments(self, run: Run, inputs: Any, written: Any) -> None:
-        self._recorder.for_span(run, arguments=as_json(inputs) or written)
-
-    @end_edge
+    @_end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
         """End a tool call; its output or artifact may hold documents, or else its text counts."""
-        chosen = called(self._reader_of(run).options.contexts, output)
-        self._copies.defer(run, "on_tool_end", self._read_result, output, chosen)
-
-    def _read_result(self, run: Run, output: Any, chosen: Any) -> None:
-        is_message = isinstance(output, Message)
-        if is_message and output.call_id:
-            run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}
-        text = output.text if is_message else output
-        self._recorder.for_span(run, result=text if isinstance(text, str) else None)
-        reader = self._reader_of(run)
-        reader.contexts_chosen(run, output, chosen)
-        reader.output_of_tool(run, output)
+        chosen = called(self._reader.options_of(run).contexts, output)
+        self._copies.defer(run, "on_tool_end", self._reader.result, output, chosen)
 
     # Graphs, and contexts that the application states.
 
@@ -363,7 +409,7 @@ class RagEvalCallbackHandler(RunHandler):
         if run is not None:
             graphs.resume_at(self._recorder, run, event.checkpoint_id)
 
-    @run_edge
+    @_run_edge
     def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
         """Record documents that the application dispatched as `CONTEXTS_EVENT`."""
         run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
@@ -375,12 +421,6 @@ class RagEvalCallbackHandler(RunHandler):
         self._copies.later(
             run, "on_custom_event", self._recorder.documents, contexts, Origin.STATED
         )
-
-
-def _asked(reader: Reader, inputs: Any) -> Any:
-    """Return the result of the application's function for the question in a live input."""
-    is_command = type(inputs).__name__ == "Command"
-    return called(reader.options.question, inputs.update if is_command else inputs)
 
 
 def record_contexts(documents: Any) -> bool:

@@ -1,25 +1,33 @@
-"""Copies of LangChain's and LangGraph's own objects, made on the request's thread."""
+"""Copies and facts of LangChain's and LangGraph's own objects."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.capture.copied import FormattedPrompt, Message, Update
+from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.copied import FormattedPrompt, Message, Update, content_text
+from rag_eval_hooks.capture.records import Facts
 from rag_eval_hooks.capture.snapshots import Copier, Form
 from rag_eval_hooks.context import scalars, score_in
 from rag_eval_hooks.sample import Context
 
-__all__ = ["form_of"]
+__all__ = ["class_name", "form_of", "reply_facts", "reply_text", "start_facts", "tool_calls"]
 
 _MAX_METADATA = 200
 """Entries of a document's metadata that are copied."""
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 """Roles of the GenAI conventions that LangChain calls otherwise."""
+_SCALARS = (str, int, float, bool)
+
+
+# Copies, made on the request's thread.
 
 
 def form_of(kind: type) -> Form | None:
@@ -27,15 +35,12 @@ def form_of(kind: type) -> Form | None:
     for base, form in _FORMS:
         if issubclass(kind, base):
             return form
-    if kind.__name__ == "Command" and {"update", "goto", "graph"} <= _fields(kind):
+    fields = set(getattr(kind, "__dataclass_fields__", {}))
+    if kind.__name__ == "Command" and {"update", "goto", "graph"} <= fields:
         return _command
     if any(base.__module__ == "langgraph.store.base" for base in kind.__mro__):
         return _stored
     return None
-
-
-def _fields(kind: type) -> set[str]:
-    return set(getattr(kind, "__dataclass_fields__", {}))
 
 
 def _document(copier: Copier, document: Any, depth: int) -> Any:
@@ -96,3 +101,75 @@ _FORMS: tuple[tuple[type, Form], ...] = (
     (BaseMessage, _message),
     (PromptValue, _prompt),
 )
+
+
+# Replies of models, and span attributes.
+
+
+def class_name(serialized: Mapping[str, Any] | None) -> str | None:
+    """Return the name of a tool, or the class behind a run that has no name of its own."""
+    described = serialized or {}
+    path = described.get("id")
+    name = path[-1] if path else described.get("name")
+    return None if name is None else str(name)
+
+
+def reply_text(reply: Generation | None) -> str | None:
+    """Return the text of a reply, or None if it has none, as when it only picks a tool."""
+    if isinstance(reply, ChatGeneration):
+        return content_text(reply.message.content) or None
+    return None if reply is None else reply.text or None
+
+
+def tool_calls(reply: Generation | None) -> Sequence[Mapping[str, Any]]:
+    """Return the tool calls in a reply, each with `id`, `name` and `args`."""
+    return getattr(getattr(reply, "message", None), "tool_calls", None) or ()
+
+
+def reply_facts(reply: Generation | None) -> Facts:
+    """Return model, tokens and id of a reply."""
+    if not isinstance(reply, ChatGeneration):
+        return {}
+    message: BaseMessage = reply.message
+    described = message.response_metadata
+    usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
+    return _scalars(
+        {
+            semconv.GEN_AI_RESPONSE_MODEL: described.get("model_name") or described.get("model"),
+            semconv.GEN_AI_RESPONSE_ID: described.get("id") or message.id,
+            semconv.GEN_AI_INPUT_TOKENS: usage.get("input_tokens"),
+            semconv.GEN_AI_OUTPUT_TOKENS: usage.get("output_tokens"),
+        }
+    )
+
+
+def start_facts(kind: str, name: str, event: Mapping[str, Any]) -> Facts:
+    """Return the span attributes of a run from its start event.
+
+    A model has its provider and name, a tool its name and call, a retriever its store, and an
+    agent that is an outermost chain its name.
+    """
+    metadata = event.get("metadata") or {}
+    if kind == "model":
+        asked = event.get("invocation_params") or {}
+        model = metadata.get("ls_model_name") or asked.get("model") or asked.get("model_name")
+        provider = metadata.get("ls_provider")
+        facts = {semconv.GEN_AI_PROVIDER_NAME: provider, semconv.GEN_AI_REQUEST_MODEL: model}
+    elif kind == "tool":
+        facts = {
+            semconv.GEN_AI_TOOL_NAME: name,
+            semconv.GEN_AI_TOOL_TYPE: "function",
+            semconv.GEN_AI_TOOL_CALL_ID: event.get("tool_call_id"),
+        }
+    elif kind == "retriever":
+        store = metadata.get("ls_vector_store_provider")
+        facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(store or name)}
+    else:
+        is_agent = metadata.get("ls_integration") == "langchain_create_agent"
+        agent = metadata.get("lc_agent_name") or (name if is_agent else None)
+        facts = {semconv.GEN_AI_AGENT_NAME: agent}
+    return _scalars(facts)
+
+
+def _scalars(facts: Mapping[str, Any]) -> Facts:
+    return {k: v for k, v in facts.items() if isinstance(v, _SCALARS) and v != ""}

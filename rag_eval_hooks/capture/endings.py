@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
-from weakref import WeakValueDictionary
+from collections.abc import Callable
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -16,7 +15,7 @@ from opentelemetry.trace import format_trace_id
 from rag_eval_hooks.capture.answer import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
-from rag_eval_hooks.capture.records import Interaction, Run, RunKind, UnseenParent
+from rag_eval_hooks.capture.records import Interaction, RunKind
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.split_requests import split_requests
@@ -32,11 +31,7 @@ _REMEMBERED = 10_000
 """Traces of requests without retrieved text that can be explained."""
 _MANY = 1000
 """Ended roots that may wait before the threads that end roots help."""
-_MOST_HELD = 1000
-"""Roots that may wait for the end of what encloses them."""
 _OF_EVENTS = ("contexts", "prompt")
-_ALL_PARTS = (*_OF_EVENTS, "question", "answer")
-"""Parts of a sample that may be wrong where its root is a part of something."""
 _CHILDLESS = (
     "The run %r ended without any step that capture could see: callbacks in a constructor are not "
     "handed on. Pass them in the config of the call, or use RagEvalCallbackHandler.enable(evals)."
@@ -50,12 +45,7 @@ _UNRETRIEVED = (
 
 
 class Endings:
-    """Reads and reports ended interactions, and counts answers without retrieved text.
-
-    A handler attached to a sub-chain never sees the runs around it. If a parent's end event does
-    arrive, its start event was lost, and its children are not requests of their own: roots with
-    such a parent are held back until that is known.
-    """
+    """Reads and reports ended interactions, and counts answers without retrieved text."""
 
     def __init__(
         self,
@@ -69,8 +59,6 @@ class Endings:
         self._suspensions = suspensions
         self._incidents = incidents
         self._ended: deque[Interaction] = deque()
-        self._held: deque[Interaction] = deque()
-        self._parents: WeakValueDictionary[Hashable, UnseenParent] = WeakValueDictionary()
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._warned_childless = False
         self._warned_unretrieved = False
@@ -99,7 +87,7 @@ class Endings:
                     self._decide(interaction)
                 except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
                     self._incidents.report("capture ending", error)
-                    self._on_end(_unreadable())
+                    self._on_end(Interaction(otel_context.get_current(), is_readable=False))
 
     def _decide(self, interaction: Interaction) -> None:
         interaction.read()
@@ -111,12 +99,6 @@ class Endings:
         _mark_unfinished(interaction)
         if interaction.resumable:
             self._suspensions.reduce(interaction)
-        if interaction.unseen is not None:
-            self._held.append(interaction)
-        else:
-            self._report(interaction)
-
-    def _report(self, interaction: Interaction) -> None:
         is_manual = interaction.root.kind is RunKind.MANUAL
         if not interaction.is_readable or is_manual or self._is_request(interaction):
             self._on_end(interaction)
@@ -153,47 +135,6 @@ class Endings:
         if not self._by_hand.was_shown(interaction):
             self._warned_unretrieved = True
             _logger.warning(_UNRETRIEVED)
-
-    def name_parent(self, root: Run, parent_id: Hashable, held: Callable[[], object]) -> None:
-        """Note the parent that a root names, and whose start was never reported.
-
-        `held` returns None when nothing could report the end of the parent any more.
-        """
-        root.interaction.unseen = self._parents.setdefault(parent_id, UnseenParent(held))
-
-    def parent_ended(self, run_id: Hashable) -> bool:
-        """Note the end of a run that was never seen; return whether it is a parent of roots."""
-        parent = self._parents.get(run_id)
-        if parent is None or parent.has_ended:
-            return False
-        parent.has_ended = True
-        self._on_end(_unreadable())
-        return True
-
-    def decide_held(self, before: float | None) -> None:
-        """Report the roots that wait for no end any more.
-
-        Roots that ended before a time wait no longer, and are marked as maybe parts of something;
-        with None all.
-        """
-        for _ in range(len(self._held)):
-            interaction = self._held.popleft()
-            parent = interaction.unseen
-            # Asked first, as it may end at this moment.
-            is_gone = parent is None or parent.held() is None
-            if parent is not None and parent.has_ended:
-                continue
-            is_due = before is None or (interaction.root.end or 0) <= before
-            if not is_gone and not is_due and len(self._held) < _MOST_HELD:
-                self._held.append(interaction)
-                continue
-            if not is_gone:
-                interaction.left_out.update(_ALL_PARTS)
-            self._report(interaction)
-
-
-def _unreadable() -> Interaction:
-    return Interaction(otel_context.get_current(), is_readable=False)
 
 
 def _mark_unfinished(interaction: Interaction) -> None:

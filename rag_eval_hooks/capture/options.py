@@ -10,7 +10,7 @@ from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Context
 
-__all__ = ["CaptureKeywords", "CaptureOptions", "Choice"]
+__all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords"]
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
 """The name of a key, or a function from what a run was given or gave."""
@@ -25,6 +25,12 @@ class CaptureKeywords(TypedDict, total=False):
     retrieval_tools: Collection[str] | None
     document_keys: Collection[str] | None
     as_context: Callable[[Any], Any] | None
+
+
+class HandlerKeywords(CaptureKeywords, total=False):
+    """Keywords of a framework's handler."""
+
+    question: Choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

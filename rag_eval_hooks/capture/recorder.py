@@ -18,6 +18,7 @@ from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.records import Interaction, Place, Run, RunKind, current_task
 from rag_eval_hooks.capture.resume import Suspensions
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
@@ -48,10 +49,6 @@ class Recorder(Notes):
 
     Args:
         on_end: Called with every ended interaction, off the request's thread.
-        ttl: Seconds after which an open or interrupted interaction is given up.
-        max_open: Interactions that may be open, and as many that may be interrupted; the oldest
-            is given up for one more.
-        max_chars: Characters of text that one may hold.
         max_text_chars: Characters of one text that are of use later.
         on_wait: Called when `sweep` is needed. Returns whether somebody will call it; if not,
             ended interactions are reported by the thread that ends them.
@@ -66,22 +63,19 @@ class Recorder(Notes):
         self,
         on_end: Callable[[Interaction], None],
         *,
-        ttl: float,
-        max_open: int,
-        max_chars: int = 4_000_000,
         max_text_chars: int = 20_000,
         on_wait: Callable[[], bool] = lambda: False,
         incidents: Incidents | None = None,
     ) -> None:
         self._on_end = on_end
         self._on_wait = on_wait
-        self._ttl_ns = int(ttl * 1e9)
-        self._max_open = max_open
-        Notes.__init__(self, max_chars, max_text_chars)
+        self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
+        self._max_open = limits.OPEN_INTERACTIONS
+        Notes.__init__(self, limits.INTERACTION_CHARS, max_text_chars)
         self._incidents = incidents or Incidents()
         self.by_hand = ManualCalls(on_end, self._incidents)
         self.locators: set[Callable[[], Hashable | None]] = set()
-        self.left_out = LeftOutRequests(int(ttl * 1e9), max_open)
+        self.left_out = LeftOutRequests(self._ttl_ns, self._max_open)
         self.forked()
 
     def forked(self) -> None:
@@ -99,9 +93,8 @@ class Recorder(Notes):
 
     def opened(self) -> tuple[int, int]:
         """Return how many interactions are open or interrupted, and the characters they hold."""
-        held = list(self._open.values())
-        chars = sum(interaction.chars for interaction in held) + self.suspensions.chars
-        return len(held) + len(self.suspensions), chars
+        held = [*self._open.values(), *self.suspensions.interrupted()]
+        return len(held), sum(interaction.chars for interaction in held)
 
     def __len__(self) -> int:
         """Return the number of open interactions; interrupted ones do not count."""
@@ -311,11 +304,6 @@ class Recorder(Notes):
             if name is not None and name not in self._runs:
                 self._remember(name)
 
-    def ended_unseen(self, run_id: Hashable) -> None:
-        """Note the end of a run that was never seen: with its start its request is lost."""
-        if self.ended.parent_ended(run_id):
-            self._remember(run_id)
-
     def misplaced(self, root: Run, parent: Run) -> None:
         """Discard a root that turns out to be a child: its parent was unknown when it started."""
         root.interaction.is_readable = False
@@ -361,11 +349,11 @@ class Recorder(Notes):
         if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._on_wait()
-            self.suspensions.interrupted.add(interaction)
+            self.suspensions.add(interaction)
             return
         # Interrupts are reported only to handlers that were passed: this may have been one.
         if interaction.resumable and not (status is Status.OK and interaction.passed):
-            self.suspensions.broken_off.add(interaction)
+            self.suspensions.add(interaction)
         self.report(interaction)
 
     def _end_runs(self, interaction: Interaction) -> None:
@@ -399,8 +387,7 @@ class Recorder(Notes):
         """Report what ended, end streams that are over, give up what is past the time limit.
 
         Args:
-            at_once: Whether to report what a further call by hand, or an end around it, may yet
-                change.
+            at_once: Whether to report what a further call by hand may yet change.
         """
         until = time.monotonic() + _PATIENCE_S
         while self._sweeper not in (None, threading.get_ident()):
@@ -422,8 +409,6 @@ class Recorder(Notes):
             self._abandon_large()
             self._end_left(len(self._open))
             self.ended.decide()
-            due = time.time_ns() - self._ttl_ns
-            self.ended.decide_held(None if at_once else due)
             if self.by_hand.waits:
                 self.by_hand.sweep(list(self._open.values()), at_once=at_once)
         finally:
@@ -455,7 +440,7 @@ class Recorder(Notes):
 
     def close(self) -> None:
         """Report what waits for somebody as interrupted: nobody will resume it here."""
-        self.suspensions.interrupted.close()
+        self.suspensions.close()
 
 
 def _first(interactions: Mapping[Hashable, Interaction], most: int) -> list[Interaction]:

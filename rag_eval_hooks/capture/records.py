@@ -32,7 +32,6 @@ __all__ = [
     "Place",
     "Run",
     "RunKind",
-    "UnseenParent",
     "current_task",
 ]
 
@@ -234,15 +233,6 @@ class Place:
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
-class UnseenParent:
-    """A run that roots name as their parent, and whose start was never reported."""
-
-    # Returns None when nothing could report its end any more.
-    held: Callable[[], object]
-    has_ended: bool = False
-
-
-@dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
     """One root run and all that happened in it."""
 
@@ -315,7 +305,6 @@ class Interaction:
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.
     id: Callable[[], object] | None = None
-    unseen: UnseenParent | None = None
     # Key by which it was sampled when it started.
     sampling_key: str | None = None
     # Events to be read off the request's thread, in order, and copies of their values.

@@ -1,4 +1,4 @@
-"""Interactions that stopped and may be resumed."""
+"""Interactions of a conversation that stopped and may be resumed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TypeAlias
@@ -23,88 +22,41 @@ Fits: TypeAlias = Callable[[Interaction], bool]
 """Tells whether a suspended interaction of a conversation is the one that is resumed."""
 
 
-class _Waiting:
-    """Interactions by conversation, until they are resumed or given up.
+class Suspensions:
+    """Interactions that wait for somebody, and what is left of those that broke off.
 
-    Several may wait in one conversation: two pipelines of one name may share a thread.
+    Several may wait in one conversation: two pipelines of one name may share a thread. An
+    interrupted one that is not resumed is reported; one that broke off is reported at once, and
+    what is kept of it serves a further try.
+
+    Args:
+        report: Called with each interrupted one that is not resumed.
+        most: How many may wait; the oldest is given up for one more.
     """
 
-    def __init__(self, give_up: Callable[[Interaction], None], most: int) -> None:
-        self._give_up = give_up
+    def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
+        self._report = report
         self._most = most
-        self.interactions: OrderedDict[Hashable, Interaction] = OrderedDict()
+        self._waiting: dict[Hashable, Interaction] = {}
         self._conversations: dict[str, tuple[Interaction, ...]] = {}
         self._lock = threading.Lock()
+        # None can be registered while the interpreter ends.
+        with contextlib.suppress(RuntimeError):
+            atexit.register(_close, weakref.ref(self))
 
     def add(self, interaction: Interaction) -> None:
         """Keep an interaction; without a thread nothing can resume it, so it is given up."""
         conversation = _conversation(interaction)
-        if conversation is None:
-            self._give_up(interaction)
-            return
-        interaction.opened = time.time_ns()
-        with self._lock:
-            beside = self._conversations.get(conversation, ())
-            self._conversations[conversation] = (*beside, interaction)
-            self.interactions[interaction.root.id] = interaction
-        if len(self.interactions) > self._most:
-            self.give_up_oldest()
-
-    def fitting(self, conversation: str, fits: Fits) -> list[Interaction]:
-        return [one for one in self._conversations.get(conversation, ()) if fits(one)]
-
-    def take(self, conversation: str, fits: Fits) -> Interaction | None:
-        """Take out the only one that fits: of several nobody knows which one is resumed."""
-        fitting = self.fitting(conversation, fits)
-        return fitting[0] if len(fitting) == 1 and self.remove(fitting[0]) else None
-
-    def give_up(self, interaction: Interaction) -> None:
-        if self.remove(interaction):
-            self._give_up(interaction)
-
-    def give_up_oldest(self, opened_before: float = float("inf")) -> bool:
-        first = oldest(self.interactions)
-        if first is None or first.opened > opened_before:
-            return False
-        self.give_up(first)
-        return True
-
-    def close(self) -> None:
-        """Give up all that wait, and from now on each that would."""
-        self._most = 0
-        while self.give_up_oldest():
-            pass
-
-    def remove(self, interaction: Interaction) -> bool:
-        """Take one out, and return whether it waited: only one caller gets it."""
-        with self._lock:
-            if self.interactions.pop(interaction.root.id, None) is None:
-                return False
-            conversation = _conversation(interaction) or ""
-            beside = self._conversations.pop(conversation, ())
-            if rest := tuple(one for one in beside if one is not interaction):
-                self._conversations[conversation] = rest
-            return True
-
-
-class Suspensions:
-    """Interactions that wait for somebody, and what is left of those that broke off.
-
-    Args:
-        report: Called with each interrupted one that is not resumed.
-        most: How many of each may wait; the oldest is given up for one more.
-
-    Attributes:
-        interrupted: Those that wait for somebody.
-        broken_off: Those that may be tried again. They are reported as well.
-    """
-
-    def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
-        self.interrupted = _Waiting(report, most)
-        self.broken_off = _Waiting(lambda _: None, most)
-        # None can be registered while the interpreter ends.
-        with contextlib.suppress(RuntimeError):
-            atexit.register(_close, weakref.ref(self))
+        if conversation is not None:
+            interaction.opened = time.time_ns()
+            with self._lock:
+                beside = self._conversations.get(conversation, ())
+                self._conversations[conversation] = (*beside, interaction)
+                self._waiting[interaction.root.id] = interaction
+            if len(self._waiting) > self._most:
+                self._give_up_oldest()
+        elif interaction.status is Status.INTERRUPTED:
+            self._report(interaction)
 
     def reduce(self, interaction: Interaction) -> None:
         """Keep of an interaction that broke off, and was read, only what a further try needs.
@@ -112,8 +64,8 @@ class Suspensions:
         One that ended well with documents was not interrupted, so nothing of it is kept.
         """
         is_done = interaction.status is Status.OK and interaction.retrieves
-        if self.broken_off.remove(interaction) and not is_done:
-            self.broken_off.add(_remainder(interaction))
+        if self._remove(interaction) and not is_done:
+            self.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
         """Continue with an outermost run what was suspended in a conversation.
@@ -124,40 +76,68 @@ class Suspensions:
         Returns:
             Whether anything was continued: exactly one interaction fitted.
         """
-        interaction = run.interaction
-        if (earlier := self.interrupted.take(conversation, fits)) is not None:
-            run.start, interaction.otel = earlier.root.start, earlier.otel
-        elif (earlier := self.broken_off.take(conversation, fits)) is None:
+        fitting = self._fitting(conversation, fits)
+        interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]
+        chosen = (
+            interrupted if len(interrupted) == 1 else [o for o in fitting if o not in interrupted]
+        )
+        if len(chosen) != 1 or not self._remove(chosen[0]):
             return False
+        earlier, interaction = chosen[0], run.interaction
+        if interrupted == chosen:
+            run.start, interaction.otel = earlier.root.start, earlier.otel
         interaction.metadata = {**earlier.metadata, **interaction.metadata}
         interaction.pending.appendleft(partial(_continue, interaction, earlier))
         return True
 
     def renew(self, conversation: str, fits: Fits) -> None:
         """Give up what was suspended in a conversation that goes on with a new question."""
-        for waiting in (self.interrupted, self.broken_off):
-            for interaction in waiting.fitting(conversation, fits):
-                waiting.give_up(interaction)
+        for interaction in self._fitting(conversation, fits):
+            self._give_up(interaction)
 
     def sweep(self, oldest_allowed: float) -> None:
         """Give up those that have waited since before a time, in nanoseconds since the epoch."""
-        for waiting in (self.interrupted, self.broken_off):
-            while waiting.give_up_oldest(oldest_allowed):
-                pass
+        while self._give_up_oldest(oldest_allowed):
+            pass
 
-    @property
-    def chars(self) -> int:
-        """Characters of text that interrupted interactions hold."""
-        return sum(one.chars for one in list(self.interrupted.interactions.values()))
+    def close(self) -> None:
+        """Give up all that wait, and from now on each that would."""
+        self._most = 0
+        self.sweep(float("inf"))
 
-    def __len__(self) -> int:
-        """Return how many wait for somebody."""
-        return len(self.interrupted.interactions)
+    def interrupted(self) -> list[Interaction]:
+        """Return those that wait for somebody."""
+        return [one for one in list(self._waiting.values()) if one.status is Status.INTERRUPTED]
+
+    def _fitting(self, conversation: str, fits: Fits) -> list[Interaction]:
+        return [one for one in self._conversations.get(conversation, ()) if fits(one)]
+
+    def _give_up(self, interaction: Interaction) -> None:
+        if self._remove(interaction) and interaction.status is Status.INTERRUPTED:
+            self._report(interaction)
+
+    def _give_up_oldest(self, opened_before: float = float("inf")) -> bool:
+        first = oldest(self._waiting)
+        if first is None or first.opened > opened_before:
+            return False
+        self._give_up(first)
+        return True
+
+    def _remove(self, interaction: Interaction) -> bool:
+        """Take one out, and return whether it waited: only one caller gets it."""
+        with self._lock:
+            if self._waiting.pop(interaction.root.id, None) is None:
+                return False
+            conversation = _conversation(interaction) or ""
+            beside = self._conversations.pop(conversation, ())
+            if rest := tuple(one for one in beside if one is not interaction):
+                self._conversations[conversation] = rest
+            return True
 
 
 def _close(reference: weakref.ref[Suspensions]) -> None:
     if (suspensions := reference()) is not None:
-        suspensions.interrupted.close()
+        suspensions.close()
 
 
 def _continue(interaction: Interaction, earlier: Interaction) -> None:

@@ -28,6 +28,7 @@ from rag_eval_hooks.capture.content import Contents, content_of, marked, plain, 
 from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.question import Rewritten, question_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Status
@@ -184,7 +185,6 @@ class SpanWriter:
         provider: A tracer provider, or None for the global one, also when it is set later.
         mode: The setting `spans`.
         capture_content: Whether questions, documents and answers are put on spans.
-        content_max_length: Characters of one attribute with content.
         incidents: Counts exceptions of span processors, and content that was left out.
     """
 
@@ -194,7 +194,6 @@ class SpanWriter:
         *,
         mode: str = "all",
         capture_content: bool,
-        content_max_length: int = 20_000,
         incidents: Incidents,
     ) -> None:
         self._tracer = trace.get_tracer(
@@ -202,7 +201,7 @@ class SpanWriter:
         )
         self._mode = mode
         self._content = capture_content
-        self._content_max = content_max_length
+        self._content_max = limits.CONTENT_CHARS
         self._incidents = incidents
         self.forked()
 

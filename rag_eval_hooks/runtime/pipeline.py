@@ -62,7 +62,6 @@ class Pipeline:
             parts.tracer_provider,
             mode=config.spans,
             capture_content=config.capture_content,
-            content_max_length=limits.CONTENT_CHARS,
             incidents=incidents,
         )
         self._intake = Intake(self, self.assembler, spans, incidents)
@@ -70,9 +69,6 @@ class Pipeline:
         self.instrumentors = OtherInstrumentors(config.spans, self.others, incidents)
         self.recorder = Recorder(
             self._intake.add,
-            ttl=limits.INTERACTION_SECONDS,
-            max_open=limits.OPEN_INTERACTIONS,
-            max_chars=limits.INTERACTION_CHARS,
             max_text_chars=self.assembler.text_chars,
             on_wait=self.watch,
             incidents=incidents,

@@ -15,7 +15,7 @@ pytest.importorskip("llama_index.core")
 
 from llama_index.core.instrumentation import get_dispatcher
 
-from rag_eval_hooks_langchain.registration import SWITCH
+from rag_eval_hooks_langchain.surroundings import SWITCH
 from tests.support.command_line import Finished, run_command
 from tests.support.variation import Variation, seeds
 

@@ -19,6 +19,7 @@ from rag_eval_hooks.capture.sample import Assembler
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, choose_redactor
 from rag_eval_hooks.redaction.patterns import Patterns
+from tests.support.limits import small_limits
 from tests.support.size import size
 
 # Of characters that the text around them does not have, so that any part can be told.
@@ -55,13 +56,8 @@ def captured(texts: list[str], max_chars: int = 10**6) -> tuple[Sample, str]:
     config = RagEvalConfig(max_text_chars=LIMIT)
     assembler = Assembler(config, RULES, Incidents())
     ended: list[Interaction] = []
-    recorder = Recorder(
-        ended.append,
-        ttl=60.0,
-        max_open=10,
-        max_chars=max_chars,
-        max_text_chars=assembler.text_chars,
-    )
+    with small_limits({"INTERACTION_CHARS": max_chars}):
+        recorder = Recorder(ended.append, max_text_chars=assembler.text_chars)
     first = texts[0]
     metadata = {"note": first, "reference": first, "user_id": first, "session_id": first}
     root = recorder.start(1, None, RunKind.CHAIN, "help", metadata)
@@ -156,7 +152,7 @@ def test_metadata_on_spans_is_redacted_before_it_is_written() -> None:
     session = RULES.session()
     assembler = Assembler(RagEvalConfig(), RULES, Incidents())
     metadata = {"note": f"pay\n{SECRETS['card']}", "by": address, "deep": [{"to": address}]}
-    recorder = Recorder(lambda _: None, ttl=60.0, max_open=1, max_chars=10**6)
+    recorder = Recorder(lambda _: None)
     run = recorder.start(1, None, RunKind.RETRIEVER, "store")
     assert run is not None
     document = Context(text="t", id=address, score=1.0, metadata=metadata)

@@ -13,7 +13,7 @@ class Story:
 
     def __init__(self) -> None:
         self.ended: list[Interaction] = []
-        self.recorder = Recorder(self.ended.append, ttl=60, max_open=9)
+        self.recorder = Recorder(self.ended.append)
         self.root = self.run("root", None, RunKind.CHAIN)
 
     def run(self, name: str, parent: Run | None, kind: RunKind) -> Run:

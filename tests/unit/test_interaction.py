@@ -14,6 +14,7 @@ from rag_eval_hooks import Sample, Status
 from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, RunKind, assemble
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
+from tests.support.limits import small_limits
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
@@ -38,9 +39,10 @@ class Hit:
 class Log(list[Interaction]):
     """Ended interactions, with a recorder that fills it."""
 
-    def __init__(self, ttl: float = 60) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__()
-        self.recorder = Recorder(self.append, ttl=ttl, max_open=100)
+        with small_limits(settings):
+            self.recorder = Recorder(self.append)
         self.incidents = Incidents()
 
     def open(self, question: str | None = "q", **more: Any) -> ManualInteraction:
@@ -250,7 +252,7 @@ async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log:
 
 
 def test_abandoned_interaction_leaves_nothing() -> None:
-    log = Log(ttl=1e-9)
+    log = Log(INTERACTION_SECONDS=1e-9)
     it = log.open()
     it.__enter__()
     log.recorder.sweep()

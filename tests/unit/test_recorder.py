@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,14 +16,16 @@ from hypothesis import strategies as st
 from rag_eval_hooks.capture import Interaction, Recorder, Run, RunKind
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.suppress import suppressed
+from tests.support.limits import small_limits
 
 
 class Log(list[Interaction]):
     """Ended interactions, with a recorder that fills it."""
 
-    def __init__(self, ttl: float = 60, max_open: int = 100) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__()
-        self.recorder = Recorder(self.append, ttl=ttl, max_open=max_open)
+        with small_limits(settings):
+            self.recorder = Recorder(self.append)
 
     def start(self, run_id: str, parent: str | None = None, kind: str = "chain") -> Run:
         run = self.recorder.start(run_id, parent, RunKind(kind), run_id)
@@ -68,7 +71,7 @@ def test_root_whose_id_is_used_again_is_another_interaction(names: list[str]) ->
 
 def test_open_interactions_are_bounded() -> None:
     """One interaction too many abandons the oldest."""
-    log = Log(max_open=2)
+    log = Log(OPEN_INTERACTIONS=2)
     for name in "abc":
         log.start(name)
         log.retrieve(f"r{name}", name)
@@ -96,7 +99,7 @@ def test_interrupted_request_is_reported_at_exit() -> None:
     code = """
 from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.sample import Context
-recorder = Recorder(lambda it: print(it.status.value), ttl=60, max_open=9)
+recorder = Recorder(lambda it: print(it.status.value))
 root = recorder.start("r", None, RunKind.CHAIN, "graph", {"thread_id": "t"})
 recorder.documents(root, [Context(text="a chunk")])
 root.interaction.interrupted = True
@@ -206,7 +209,7 @@ def test_sweep_waits_for_reports_of_another_thread() -> None:
         goes_on.wait()
         reported.append(interaction)
 
-    recorder = Recorder(report, ttl=60, max_open=100)
+    recorder = Recorder(report)
     root = recorder.start("root", None, RunKind.CHAIN, "root")
     retriever = recorder.start("r", "root", RunKind.RETRIEVER, "r")
     assert root is not None

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, TypedDict, get_type_hints
+from typing import Any
 
 from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -134,25 +134,6 @@ def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
     return build
 
 
-def before_model() -> Any:
-    middleware = import_module("langchain.agents.middleware")
-
-    make: Any = TypedDict
-    keys = get_type_hints(middleware.AgentState, include_extras=True)
-
-    class Retrieving(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
-        state_schema = make("Documents", {**keys, kit.FOUND: list[Any]})
-
-        def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-            documents = kit.store().similarity_search(str(state["messages"][-1].content), k=2)
-            asked = state["messages"][-1]
-            text = f"{asked.content}"
-            context = import_module("langchain_core.messages").SystemMessage(kit.joined(documents))
-            return {kit.FOUND: documents, "messages": [context, HumanMessage(text)]}
-
-    return agent(stepping(), [], middleware=[Retrieving()])
-
-
 def supervisor() -> Any:
     inner = artifact()
 
@@ -221,7 +202,6 @@ def dispatched(documents: Any) -> None:
 
 
 SHAPES = (
-    kit.shape(GROUP, "content_and_artifact tool", artifact, spans=TOOL_SPANS, **AGENT),
     kit.shape(GROUP, "create_retriever_tool", retriever_tool, spans=RETRIEVER_SPANS, **AGENT),
     kit.shape(
         GROUP,
@@ -254,7 +234,6 @@ SHAPES = (
         write='dispatch_custom_event("rag_eval.contexts", documents)',
         **MIDDLEWARE,
     ),
-    kit.shape(GROUP, "before_model middleware with state", before_model, **MIDDLEWARE),
     kit.shape(
         GROUP,
         "AgentExecutor with a retriever tool",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from langchain_core.runnables import RunnableLambda
@@ -48,25 +47,6 @@ def larger() -> Any:
 
 def larger_answer(question: str) -> str:
     return f"Good day to you, dear passenger. {kit.answer_to(question, kit.top(question))}"
-
-
-OTHER = kit.WORDS("May dogs be on the car deck?")
-
-
-def two_in_one() -> Any:
-    def serve(question: str) -> str:
-        return " ".join([plain().invoke(question), plain().invoke(OTHER)])
-
-    return RunnableLambda(serve)
-
-
-def two_contexts(question: str) -> list[str]:
-    return kit.top(OTHER)
-
-
-def two_answers(question: str) -> str:
-    asked = (question, OTHER)
-    return " ".join(kit.answer_to(one, kit.top(one)) for one in asked)
 
 
 def on_a_sub_chain(world: World, way: str) -> None:
@@ -118,22 +98,6 @@ def everywhere(world: World, way: str) -> None:
     kit.call(way, plain(), ["Is this seen?"], {})
 
 
-def threads(world: World, way: str) -> None:
-    chain, told = plain(), config(world)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda question: chain.invoke(question, told), kit.QUESTIONS))
-
-
-def to_thread(world: World, way: str) -> None:
-    chain, told = plain(), config(world)
-
-    async def both() -> None:
-        calls = (asyncio.to_thread(chain.invoke, question, told) for question in kit.QUESTIONS)
-        await asyncio.gather(*calls)
-
-    asyncio.run(both())
-
-
 def lost_context(world: World, way: str) -> None:
     """A part runs in a bare thread, which knows nothing of the run that started it.
 
@@ -182,17 +146,6 @@ SHAPES = (
         answer=larger_answer,
         spans=("chat scripted", *SPANS),
     ),
-    kit.shape(
-        GROUP,
-        "two in one root",
-        two_in_one,
-        contexts=lambda question: list(
-            dict.fromkeys([*kit.top(question), *two_contexts(question)])
-        ),
-        answer=two_answers,
-        spans=("chat scripted",) * 2 + SPANS[1:] * 2,
-        questions=(kit.WORDS("What does a season ticket at the office cost?"),),
-    ),
     scene("handler on a sub-chain only", on_a_sub_chain, [due()], kit.CHAIN_WAYS),
     scene(
         "handlers in constructors only", in_constructors, [due()], ("invoke", "stream", "ainvoke")
@@ -205,8 +158,6 @@ SHAPES = (
         kit.CHAIN_WAYS,
         write="RagEvalCallbackHandler.enable(evals)",
     ),
-    scene("threads", threads, [due(), due(kit.QUESTIONS[1])]),
-    scene("asyncio.to_thread", to_thread, [due(), due(kit.QUESTIONS[1])], ("ainvoke",)),
     scene("a bare thread that is given the config", lost_context, [due()], ("invoke", "ainvoke")),
     scene("model without retrieval", no_retrieval, [], kit.CHAIN_WAYS),
     scene("retriever alone", retriever_alone, [], ("invoke", "batch", "ainvoke", "abatch")),

@@ -34,17 +34,6 @@ def stuffed(model: Any = None) -> Any:
     return make(model or kit.reader(), prompt)
 
 
-def retrieval_chain() -> Any:
-    return classic("chains.create_retrieval_chain")(kit.base(), stuffed())
-
-
-def retrieval_qa() -> Any:
-    prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
-    return classic("chains.RetrievalQA").from_chain_type(
-        kit.reader(), retriever=kit.base(), chain_type_kwargs={"prompt": prompt}
-    )
-
-
 def retrieval_qa_refine() -> Any:
     first = PromptTemplate.from_template("Use only:\n{context_str}\n\nQuestion: {question}")
     again = PromptTemplate.from_template(
@@ -129,21 +118,6 @@ def with_history(question: str) -> dict[str, Any]:
 CHAINS: dict[str, Any] = {"ways": ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")}
 
 SHAPES = (
-    kit.shape(
-        GROUP,
-        "create_retrieval_chain",
-        retrieval_chain,
-        inputs=lambda question: {"input": question},
-        missing=CLASSIC_MISSING,
-    ),
-    kit.shape(
-        GROUP,
-        "RetrievalQA",
-        retrieval_qa,
-        inputs=lambda question: {"query": question},
-        missing=CLASSIC_MISSING,
-        **CHAINS,
-    ),
     kit.shape(
         GROUP,
         "RetrievalQA, refine",

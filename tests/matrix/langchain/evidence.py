@@ -96,7 +96,6 @@ def documents(*texts: str) -> list[Document]:
 
 
 BOOK: Tool = ("book_room", "Books a room.", lambda q: f"Room {NUMBER} is booked for {q}: {OTHER}")
-MAIL: Tool = ("send_mail", "Sends a mail.", lambda q: f"Mail {NUMBER} to {q} was sent: {OTHER}")
 CLOCK: Tool = ("get_current_time", "", lambda q: "It is Wednesday the 25th, 14:30 in the city.")
 SUM: Tool = (NAME, "Calculates a sum.", lambda q: f"The sum of all the numbers is {NUMBER}.")
 HAND: Tool = (f"transfer_to_{NAME}", "", lambda q: f"Successfully transferred the talk to {NAME}.")
@@ -105,7 +104,6 @@ TICKET: Tool = (
     "Opens a ticket.",
     lambda q: json.dumps({"id": NUMBER, "state": "open", "title": OTHER}, ensure_ascii=False),
 )
-TODO: Tool = ("write_todos", "", lambda q: f"Updated the list of things to do: {OTHER}")
 SAVE: Tool = (NAME, "Saves a preference of the user.", lambda q: f"Saved for {q}: {OTHER}")
 NOTHING: Tool = ("search_docs", "", lambda q: f"No results found for {q}.")
 BROKEN: Tool = ("search_docs", "", lambda q: "Error: connection to the index timed out, try again.")
@@ -141,23 +139,17 @@ def feedback(state: Any) -> dict[str, Any]:
 
 NOT_RETRIEVED: dict[str, Callable[[], Any]] = {
     "a booking": agentic(BOOK, said=f"Room {NUMBER} is yours."),
-    "a mail": agentic(MAIL, said=f"I sent the mail {NUMBER}."),
-    "the time": agentic(CLOCK, said="It is 14:30."),
-    "a sum": agentic(SUM, said=f"It is {NUMBER}."),
     "a clock and a sum": agentic(CLOCK, SUM, said=f"It is 14:30 and {NUMBER}."),
     "a transfer": agentic(HAND, said=ANSWER),
     "a ticket as JSON": agentic(TICKET, said=f"Ticket {NUMBER} is open."),
-    "a list of things to do": agentic(TODO, said=ANSWER),
     "a saved preference": agentic(SAVE, said=ANSWER),
     "a tool of unknown kind that is not used": agentic(DESK, said=ANSWER),
     "a search that finds nothing": agentic(NOTHING, said="I found nothing, sorry."),
     "a search that fails": agentic(BROKEN, said="I cannot search now, sorry."),
-    "an expert's own words": agentic(expert(str), said=OTHER),
     "an expert's words under a heading": agentic(
         expert(lambda text: f"Response 1:\n{text}\n\n---\nEnd of replies."), said=OTHER
     ),
     "a persona": steps(put(kit.SHOWN, OTHER), tell(ANSWER, kit.SHOWN)),
-    "a scene of a game": steps(put(kit.SHOWN, f"{NAME}: {OTHER}"), tell(ANSWER, kit.SHOWN)),
     "a profile": steps(put(kit.FOUND, {"name": NAME, "about": OTHER}), tell(ANSWER, kit.FOUND)),
     "lines of a plan": steps(planned, tell(ANSWER, kit.SHOWN)),
     "a summary by a model": steps(summed, tell(ANSWER, kit.SHOWN)),

@@ -59,36 +59,12 @@ def generate(state: Any) -> dict[str, Any]:
     return {kit.SAID: chain.invoke({kit.SHOWN: context, kit.ASKED: state[kit.ASKED]})}
 
 
-def with_retriever() -> Any:
-    retriever = kit.base()
-    return line(
-        {
-            "retrieve": lambda state: {kit.FOUND: retriever.invoke(state[kit.ASKED])},
-            "generate": generate,
-        }
-    ).compile()
-
-
 def searched(state: Any) -> dict[str, Any]:
     return {kit.FOUND: kit.store().similarity_search(state[kit.ASKED], k=2)}
 
 
 def direct(node: Any = searched) -> Any:
     return line({"retrieve": node, "generate": generate}).compile()
-
-
-def texts_in_state() -> Any:
-    """A state of plain texts, found by the name of its key."""
-
-    def retrieve(state: Any) -> dict[str, Any]:
-        return {kit.FOUND: kit.top(state[kit.ASKED])}
-
-    def answer(state: Any) -> dict[str, Any]:
-        chain = kit.PROMPT | kit.reader() | StrOutputParser()
-        context = "\n\n".join(state[kit.FOUND])
-        return {kit.SAID: chain.invoke({kit.SHOWN: context, kit.ASKED: state[kit.ASKED]})}
-
-    return line({"retrieve": retrieve, "generate": answer}).compile()
 
 
 def said(model: kit.Chat, prompt: str) -> str:
@@ -178,13 +154,6 @@ def fanned(_question: str) -> list[str]:
     return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(BETTER, 1)]))
 
 
-def subgraph() -> Any:
-    made = graph()
-    made.add_node("find", line({"retrieve": searched}).compile())
-    made.add_node("generate", generate)
-    return chained(made, "find", "generate").compile()
-
-
 def modes() -> Shape:
     def run(world: World, way: str) -> None:
         config = kit.config(world)
@@ -248,12 +217,8 @@ RETRIEVED = ("chat scripted", "retrieval InMemoryVectorStore")
 
 SHAPES = (
     kit.shape(
-        GROUP, "retrieve node with a retriever", with_retriever, ways=kit.GRAPH_WAYS, **GRAPH
-    ),
-    kit.shape(
         GROUP, "retrieve node with direct search", direct, ways=kit.GRAPH_WAYS, spans=ONE, **GRAPH
     ),
-    kit.shape(GROUP, "a state of texts", texts_in_state, ways=kit.GRAPH_WAYS, spans=ONE, **GRAPH),
     kit.shape(
         GROUP,
         "self-RAG with graders",
@@ -292,7 +257,6 @@ SHAPES = (
         spans=ONE,
         **GRAPH,
     ),
-    kit.shape(GROUP, "subgraph that retrieves", subgraph, ways=kit.GRAPH_WAYS, spans=ONE, **GRAPH),
     modes(),
     closed(),
 )

@@ -84,7 +84,6 @@ FOLLOW_UP = "And when does it return?"
 CACHE_MISSING = None if caches() else "this LangGraph caches no nodes"
 
 SHAPES = (
-    one("a cached retrieve node", cached(thread=False), [due(), due()], CACHE_MISSING),
     one("a cached retrieve node, in threads", cached(thread=True), [due(), due()], CACHE_MISSING),
     one(
         "a cached retrieve node, no model seen",

@@ -30,10 +30,6 @@ def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, 
     return kit.answering(kit.base(k), model)
 
 
-def upper() -> Any:
-    return plain() | (lambda text: text.upper())
-
-
 def generated() -> Any:
     def shout(parts: Iterator[str]) -> Iterator[str]:
         for part in parts:
@@ -93,13 +89,6 @@ def given_documents(question: str) -> dict[str, Any]:
 def of_the_caller() -> Any:
     context = RunnablePassthrough.assign(**{kit.SHOWN: lambda given: kit.joined(given[kit.FOUND])})
     return context | kit.PROMPT | kit.reader() | StrOutputParser()
-
-
-def direct() -> Any:
-    found = kit.store()
-    search: Any = RunnableLambda(lambda question: found.similarity_search(question, k=2))
-    inputs: Any = {kit.SHOWN: search | kit.joined, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def one_function() -> Any:
@@ -208,12 +197,6 @@ def far_joined(documents: Any) -> str:
     return kit.joined(far(documents))
 
 
-def none_pass() -> Any:
-    retriever = kit.base()
-    given = {kit.SHOWN: retriever | far | kit.joined, kit.ASKED: RunnablePassthrough()}
-    return given | kit.PROMPT | kit.reader() | StrOutputParser()
-
-
 def none_written() -> Any:
     retriever = kit.base()
     given = {kit.SHOWN: retriever | far_joined, kit.ASKED: RunnablePassthrough()}
@@ -233,7 +216,6 @@ THREE_AND_ONE = ("chat scripted",) * 4 + ("retrieval InMemoryVectorStore",)
 
 SHAPES = (
     kit.shape(GROUP, "retriever, prompt, model, parser", plain),
-    kit.shape(GROUP, "post-processing by lambda", upper, answer=shouted),
     kit.shape(GROUP, "RunnableGenerator", generated, answer=shouted),
     kit.shape(
         GROUP,
@@ -258,10 +240,8 @@ SHAPES = (
         inputs=given_documents,
         spans=MODEL_ONLY,
     ),
-    kit.shape(GROUP, "similarity_search in a lambda", direct, spans=MODEL_ONLY),
     kit.shape(GROUP, "all in one plain function", one_function, spans=MODEL_ONLY),
     kit.shape(GROUP, "rerank in a lambda", reranked, contexts=reranked_texts),
-    kit.shape(GROUP, "a filter that lets none pass", none_pass, contexts=lambda question: []),
     kit.shape(GROUP, "a formatter that lets none pass", none_written, contexts=lambda question: []),
     kit.shape(
         GROUP,

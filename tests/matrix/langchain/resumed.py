@@ -8,22 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
 from rag_eval_hooks import Status
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.agents import (
-    TOOL_SPANS,
     asks,
     pick,
     search,
-    searching,
     stepping,
 )
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, line, searched
-from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph, stopping
+from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
@@ -101,17 +98,6 @@ def resumed_elsewhere(world: World, way: str) -> None:
     call_graph(app, resume(update={kit.TRIES: 3}), config(world), way)
 
 
-def edited(build: Callable[[], Any]) -> Callable[[World, str], None]:
-
-    def body(world: World, way: str) -> None:
-        app, told = build(), config(world)
-        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-        app.update_state({"configurable": told["configurable"]}, {kit.TRIES: 3})
-        call_graph(app, resume() if build is approving else None, told, way)
-
-    return body
-
-
 def planning() -> Any:
     chain = line(
         {
@@ -156,16 +142,6 @@ def waiting_twice(world: World, way: str) -> None:
         call_graph(app, inputs, told, way)
 
 
-def waiting_inside(world: World, way: str) -> None:
-    made = graph()
-    made.add_node("find", line({"retrieve": searched, "approve": approve}).compile())
-    made.add_node("generate", generate)
-    app = chained(made, "find", "generate").compile(checkpointer=saver())
-    told = config(world)
-    for inputs in ({kit.ASKED: kit.QUESTION}, resume()):
-        call_graph(app, inputs, told, way)
-
-
 def from_a_checkpoint(world: World, way: str) -> None:
     """A finished graph goes on once more from the middle of its history."""
     app = line({"retrieve": searched, "generate": generate}).compile(checkpointer=saver())
@@ -200,21 +176,6 @@ def cancelled(world: World, way: str) -> None:
         await app.ainvoke(None, told)
 
     asyncio.run(requests())
-
-
-def agent_recovers(world: World, way: str) -> None:
-    inner, failed = searching(), [False]
-
-    def reply(messages: list[BaseMessage]) -> AIMessage | str:
-        if messages[-1].type == "tool" and not failed[0]:
-            failed[0] = True
-            raise ConnectionError("the model is down")
-        return inner.reply(messages)
-
-    app, told = agent(kit.Chat(reply=reply), [search], checkpointer=saver()), config(world)
-    with contextlib.suppress(ConnectionError):
-        call_graph(app, asks(kit.QUESTION), told, way)
-    call_graph(app, None, told, way)
 
 
 def booking(world: World, first: Any, way: str) -> None:
@@ -267,11 +228,6 @@ def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
     return body
 
 
-def in_another_process(_: World) -> Any:
-    with another_process() as told:
-        return told
-
-
 FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no functions"
 SYNC = ("invoke", "stream")
 BEFORE = ("chat scripted", "chat scripted", "chat scripted", "execute_tool book")
@@ -281,8 +237,6 @@ SHAPES = (
     one("recovery after an error", recovered, [FAILED, due()]),
     one("recovery in another process", recovered_elsewhere, [due()]),
     one("resumed in another process", resumed_elsewhere, [due()]),
-    one("state edited before it is resumed", edited(approving), [due()]),
-    one("state edited before it goes on", edited(stopping), [due()], NO_EVENTS),
     one(
         "two graphs in one thread",
         side_by_side,
@@ -306,18 +260,12 @@ SHAPES = (
         ],
     ),
     one("two interrupts", waiting_twice, [due()]),
-    one("an interrupt in a graph in the graph", waiting_inside, [due()]),
     one("on from a checkpoint", from_a_checkpoint, [due(), due()]),
     one(
         "a cancelled task, called again",
         cancelled,
         [due(Status.CANCELLED, answer=None, spans=()), due()],
         ways=("ainvoke",),
-    ),
-    one(
-        "recovery of an agent",
-        agent_recovers,
-        [due(Status.ERROR, answer=None, spans=TOOL_SPANS), due()],
     ),
     one(
         "approval of a tool",
@@ -327,11 +275,4 @@ SHAPES = (
     ),
     one("approval in another process", approved_elsewhere, [TOLD_ELSEWHERE], MIDDLEWARE_MISSING),
     one("an entrypoint that waits", entrypoint(config), [due()], FUNCTIONS_MISSING, SYNC),
-    one(
-        "an entrypoint resumed in another process",
-        entrypoint(in_another_process),
-        [due()],
-        FUNCTIONS_MISSING,
-        SYNC,
-    ),
 )

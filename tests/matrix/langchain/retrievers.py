@@ -10,11 +10,9 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableParallel, RunnablePassthrough
-from langchain_core.stores import InMemoryStore
-from langchain_core.vectorstores import InMemoryVectorStore
 
 from tests.matrix.langchain import kit
-from tests.matrix.langchain.compat import CLASSIC_MISSING, classic, has
+from tests.matrix.langchain.compat import CLASSIC_MISSING, classic
 
 GROUP = "retrievers"
 MISSING = CLASSIC_MISSING
@@ -34,12 +32,6 @@ def multi_query_texts(_question: str) -> list[str]:
         kit.WORDS("What does a season ticket cost?"),
     )
     return list(dict.fromkeys(text for question in asked for text in kit.top(question, 1)))
-
-
-def ensemble() -> Any:
-    other = kit.store(kit.PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
-    kind = classic("retrievers.EnsembleRetriever")
-    return kit.answering(kind(retrievers=[kit.base(1), other], weights=[0.6, 0.4]))
 
 
 def ensemble_texts(question: str) -> list[str]:
@@ -74,28 +66,6 @@ def extraction() -> Any:
     return kit.answering(kind(base_compressor=extractor, base_retriever=kit.base()))
 
 
-def parents() -> Any:
-    from langchain_text_splitters import CharacterTextSplitter
-
-    kind = classic("retrievers.ParentDocumentRetriever")
-    made = kind(
-        vectorstore=InMemoryVectorStore(kit.Bags()),
-        docstore=InMemoryStore(),
-        child_splitter=CharacterTextSplitter(separator=",", chunk_size=40, chunk_overlap=0),
-        search_kwargs={"k": 2},
-    )
-    made.add_documents([Document(text) for text in kit.PASSAGES])
-    return made
-
-
-def parent() -> Any:
-    return kit.answering(parents())
-
-
-def parent_texts(question: str) -> list[str]:
-    return [document.page_content for document in parents().invoke(question)]
-
-
 def parallel() -> Any:
     other = kit.store(kit.PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
     both = RunnableParallel(one=kit.base(1), two=other) | (
@@ -127,14 +97,6 @@ SHAPES = (
     ),
     kit.shape(
         GROUP,
-        "EnsembleRetriever",
-        ensemble,
-        contexts=ensemble_texts,
-        spans=("chat scripted", "retrieval EnsembleRetriever", SUB, SUB),
-        missing=MISSING,
-    ),
-    kit.shape(
-        GROUP,
         "ContextualCompressionRetriever with reranker",
         compression,
         contexts=last_two,
@@ -153,14 +115,6 @@ SHAPES = (
             SUB,
         ),
         missing=MISSING,
-    ),
-    kit.shape(
-        GROUP,
-        "ParentDocumentRetriever",
-        parent,
-        contexts=parent_texts,
-        spans=("chat scripted", "retrieval ParentDocumentRetriever"),
-        missing=MISSING or (None if has("langchain_text_splitters") else "no text splitters"),
     ),
     kit.shape(
         GROUP,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
@@ -30,12 +29,11 @@ from tests.matrix.langchain.graphs import (
     ONE,
     chained,
     generate,
-    graph,
     line,
     searched,
     state,
 )
-from tests.matrix.langchain.teams import GROUP, TWO, told
+from tests.matrix.langchain.teams import GROUP
 from tests.matrix.shape import Shape
 
 OTHER = kit.QUESTIONS[1]
@@ -66,24 +64,6 @@ def narrow() -> Any:
 
 def side_by_side(_: str) -> list[str]:
     return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(OTHER, 1)]))
-
-
-def joining(documents: bool) -> Callable[[], Any]:
-    """The context is one text in the state, with or without the documents of before."""
-
-    def build() -> Any:
-        made = graph()
-        if documents:
-            made.add_node("find", searched)
-            made.add_node("join", lambda s: {kit.SHOWN: kit.joined(s[kit.FOUND])})
-        else:
-            made.add_node("find", lambda s: {kit.ASKED: s[kit.ASKED]})
-            found = lambda s: {kit.SHOWN: kit.joined(searched(s)[kit.FOUND])}  # noqa: E731
-            made.add_node("join", found)
-        made.add_node("tell", lambda s: {kit.SAID: told().invoke(s)})
-        return chained(made, "find", "join", "tell").compile()
-
-    return build
 
 
 def one_text(question: str) -> list[str]:
@@ -117,21 +97,6 @@ def with_fields() -> Any:
     made.add_node("find", lambda s: {kit.FOUND: kit.store().similarity_search(asked(s), k=2)})
     made.add_node("tell", lambda s: {kit.SAID: kit.ask(asked(s), found(s))})
     return chained(made, "find", "tell").compile()
-
-
-def gathered() -> Any:
-
-    async def find(state: Any) -> dict[str, Any]:
-        found = await asyncio.gather(
-            kit.base(1).ainvoke(state[kit.ASKED]), kit.base(1).ainvoke(OTHER)
-        )
-        return {kit.FOUND: [document for documents in found for document in documents]}
-
-    async def tell(state: Any) -> dict[str, Any]:
-        inputs = {kit.SHOWN: kit.joined(state[kit.FOUND]), kit.ASKED: state[kit.ASKED]}
-        return {kit.SAID: await told().ainvoke(inputs)}
-
-    return line({"find": find, "tell": tell}).compile()
 
 
 def handed_over() -> Any:
@@ -212,26 +177,12 @@ SHAPES = (
     graphs("graphs in graphs in graphs", deep),
     graphs("parallel nodes and an output schema", narrow, contexts=side_by_side, **FIXED),
     graphs(
-        "a joined text in the state",
-        joining(documents=False),
-        contexts=one_text,
-        answer=lambda q: kit.answer_to(q, kit.top(q)),
-    ),
-    graphs(
         "a node that compresses",
         compressing,
         contexts=compressed,
         spans=("chat scripted",) * 3,
     ),
     graphs("a state of pydantic", with_fields),
-    graphs(
-        "retrievers gathered in a node",
-        gathered,
-        contexts=side_by_side,
-        ways=tuple(way for way in kit.GRAPH_WAYS if way.startswith("a")),
-        spans=TWO,
-        **FIXED,
-    ),
     agents("handed over to an agent", handed_over),
     agents(
         "a tool whose text is the answer",

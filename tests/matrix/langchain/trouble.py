@@ -13,7 +13,6 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
-from pydantic import Field
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -45,20 +44,6 @@ class Finding(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         return list(self.documents)
-
-
-class Flaky(BaseRetriever):
-    """A store that is down once."""
-
-    tries: list[str] = Field(default_factory=list)
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        self.tries.append(query)
-        if len(self.tries) == 1:
-            raise LookupError("the store is down")
-        return kit.store().similarity_search(query, k=2)
 
 
 def down(messages: list[BaseMessage]) -> str:
@@ -107,10 +92,6 @@ def model_fallback() -> Any:
     return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
 
 
-def retriever_retry() -> Any:
-    return kit.answering(Flaky().with_retry(wait_exponential_jitter=False))
-
-
 def answered_anyway() -> Any:
     """The application catches what its retriever raises, and asks the model without documents."""
 
@@ -121,10 +102,6 @@ def answered_anyway() -> Any:
             return []
 
     return kit.answering(RunnableLambda(found))
-
-
-def chain_fallback() -> Any:
-    return kit.answering(kit.base(), kit.Chat(reply=down)).with_fallbacks([plain()])
 
 
 def closed(world: World, way: str) -> None:
@@ -242,12 +219,6 @@ SHAPES = (
     trouble("retriever raises", lambda: kit.answering(Failing()), [UNFOUND], LookupError),
     trouble("retriever raises, answered anyway", answered_anyway, [ANYWAY]),
     trouble(
-        "retry of a retriever",
-        retriever_retry,
-        [due(spans=("chat scripted", "retrieval Flaky", "retrieval Flaky"))],
-        ways=("invoke", "ainvoke", "batch", "abatch"),
-    ),
-    trouble(
         "model raises",
         lambda: kit.answering(kit.base(), kit.Chat(reply=down)),
         [FAILED],
@@ -260,11 +231,6 @@ SHAPES = (
         ways=("invoke", "ainvoke", "batch", "abatch"),
     ),
     trouble("fallback of a model", model_fallback, [due(spans=("chat scripted", *SPANS))]),
-    trouble(
-        "fallback of the whole chain",
-        chain_fallback,
-        [due(spans=("chat scripted", *SPANS, SPANS[1]))],
-    ),
     trouble("empty retrieval", empty, [EMPTY]),
     kit.scene(
         GROUP,

@@ -148,11 +148,6 @@ def plain_documents(texts: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def divided_documents(texts: Sequence[str]) -> list[dict[str, Any]]:
-    blocks = [{"type": "text", "text": text} for text in texts]
-    return [{"type": "document", "source": {"type": "content", "content": blocks}}]
-
-
 def cited(text: str) -> list[dict[str, Any]]:
     middle = len(text) // 2
     cites = [{"type": "search_result_location", "cited_text": kit.PASSAGES[-1], "title": FIRST}]
@@ -205,5 +200,4 @@ SHAPES = (
     ),
     kit.shape(GROUP, "search results in Anthropic's blocks", in_blocks(results), **CHAIN),
     kit.shape(GROUP, "documents in Anthropic's blocks", in_blocks(plain_documents), **CHAIN),
-    kit.shape(GROUP, "a document in blocks of its own", in_blocks(divided_documents), **CHAIN),
 )

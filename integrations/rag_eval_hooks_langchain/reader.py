@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from langchain_core.outputs import Generation
+
+from rag_eval_hooks import semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind
 from rag_eval_hooks.capture.copied import Message, chosen_text, entries, fresh, named, state_update
 from rag_eval_hooks.capture.documents import (
@@ -17,6 +19,7 @@ from rag_eval_hooks.capture.documents import (
 )
 from rag_eval_hooks.capture.readings import (
     answer_of,
+    as_json,
     lone_text,
     named_answer,
     other_answers,
@@ -29,46 +32,51 @@ from rag_eval_hooks.capture.readings import (
 )
 from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.capture.replies import rows_in
+from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_langchain.graphs import artifacts_in, documents_in_output, outermost, state_of
+from rag_eval_hooks_langchain import vocabulary
+from rag_eval_hooks_langchain.graphs import (
+    artifacts_in,
+    documents_in_output,
+    outermost,
+    state_of,
+    unseen_documents,
+)
 
-__all__ = ["ChainEnd", "Reader"]
-
-
-class ChainEnd(NamedTuple):
-    """Facts about a chain run at its end, which later events may change."""
-
-    is_graph: bool
-    is_resuming: bool
-    is_step: bool
-    # A retriever had been asked.
-    attempted: bool
-    # The end event reports the input of a stream.
-    reports_input: bool
-    # What functions of the application chose: `question`, `state` and `answer`.
-    chosen: Mapping[str, Any]
+__all__ = ["Reader"]
 
 
-@dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads runs under the options of their request."""
+    """Reads runs off the request's thread.
 
-    recorder: Recorder
-    incidents: Incidents
-    options: CaptureOptions
+    Args:
+        recorder: Where it is noted.
+        incidents: Counts choices that cannot be used.
+        options: Of all interactions that have none of their own.
+    """
 
-    @property
-    def keys(self) -> Collection[str]:
-        """Names of lists of documents."""
-        named_keys = self.options.document_keys
+    def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
+        self._recorder = recorder
+        self._incidents = incidents
+        self.options = options
+
+    def options_of(self, run: Run) -> CaptureOptions:
+        """Return the options for a run: one opened by hand may have options of its own."""
+        own = run.interaction.options
+        return self.options if own is None else own.over(self.options)
+
+    def _keys(self, run: Run) -> Collection[str]:
+        """Return the names of lists of documents."""
+        named_keys = self.options_of(run).document_keys
         return DOCUMENT_KEYS if named_keys is None else named_keys
 
-    # Inputs.
+    # Inputs of chains.
 
     def input_of_root(self, run: Run, inputs: Any, chosen: Any) -> None:
         """Note the input with which an outermost run starts."""
+        state_of(run).given = inputs
         if state_of(run).is_continuing:
             self._note_given_documents(run, state_update(inputs))
         elif not (isinstance(inputs, dict) and list(inputs.items()) == [("input", "")]):
@@ -80,8 +88,8 @@ class Reader:
         if run.query:
             return
         inputs = state_update(inputs)
-        self.recorder.question(run, self._question_in(inputs, chosen))
-        self.recorder.asked(run, list(texts_in_input(inputs)))
+        self._recorder.question(run, self._question_in(run, inputs, chosen))
+        self._recorder.asked(run, list(texts_in_input(inputs)))
         self._note_given_documents(run, inputs)
 
     def input_of_step(
@@ -92,12 +100,21 @@ class Reader:
         if not graph.query and pulled:
             # The input of an entrypoint is the graph's own.
             read = self._question_in if isinstance(given, str) else self._question_in_state
-            self.recorder.question(graph, read(given, chosen))
+            self._recorder.question(graph, read(graph, given, chosen))
         if first and not graph.query and resuming:
-            self.recorder.kept(graph, texts_in_state(given))
+            self._recorder.kept(graph, texts_in_state(given))
 
-    def texts_of_caller(self, run: Run, inputs: Any, *, earlier: bool) -> None:
-        """Note rows and texts that a caller gave to a run without any step that found them."""
+    def input_of_chain(self, run: Run, inputs: Any, *, earlier: bool | None) -> None:
+        """Note rows and texts that a caller gave to a run without any step that found them.
+
+        Args:
+            run: An inner run.
+            inputs: Its input.
+            earlier: Whether the texts are of an earlier turn; None if the caller is a graph.
+        """
+        state_of(run).given = inputs
+        if earlier is None:
+            return
         values = entries(inputs) or {}
         if run.parent is not None and not run.parent.outermost:
             # What the parent was given was noted then, and conversations go through all steps.
@@ -106,65 +123,84 @@ class Reader:
         texts = [value for value in values.values() if isinstance(value, str | list)]
         self._note_texts(run, texts, Origin.EARLIER if earlier else Origin.STEP)
 
-    def _question_in(self, value: Any, chosen: Any) -> str | None:
-        choice = self.options.question
-        text = chosen_text("question", choice, value, chosen, question_of, self.incidents)
+    def _question_in(self, run: Run, value: Any, chosen: Any) -> str | None:
+        choice = self.options_of(run).question
+        text = chosen_text("question", choice, value, chosen, question_of, self._incidents)
         return question_of(value) if text is None else text
 
-    def _question_in_state(self, state: Any, chosen: Any) -> str | None:
-        if isinstance(self.options.question, str):
-            chosen = question_of(named(state, self.options.question))
+    def _question_in_state(self, run: Run, state: Any, chosen: Any) -> str | None:
+        choice = self.options_of(run).question
+        if isinstance(choice, str):
+            chosen = question_of(named(state, choice))
         return chosen if isinstance(chosen, str) else question_in_state(state)
 
     def _note_given_documents(self, run: Run, values: Any) -> None:
-        for contexts in filter(None, given_documents(values, self.keys)):
-            self.recorder.documents(run, contexts, Origin.GIVEN)
+        lists = given_documents(values, self._keys(run))
+        self._note_lists(run, filter(None, lists), Origin.GIVEN)
 
     # Outputs of chains.
 
     def output_of_chain(
-        self, run: Run, outputs: Any, given: Any, chosen: Any, *, end: ChainEnd
+        self,
+        run: Run,
+        outputs: Any,
+        given: Any,
+        contexts: Any,
+        *,
+        reports_input: bool,
+        chosen: Mapping[str, Any],
     ) -> None:
-        """Note the answer of an outermost run, and documents and texts of any run."""
-        given = given if end.reports_input else state_of(run).given
+        """Note the answer of an outermost run, and documents and texts of any run.
+
+        Args:
+            run: The run.
+            outputs: Its output.
+            given: Its input, if its end reports that.
+            contexts: Result of the application's function for contexts.
+            reports_input: Whether its end reports its input, as that of a stream does.
+            chosen: Results of functions of the application: `question`, `state`, `answer`.
+        """
+        state = state_of(run)
+        given = given if reports_input else state.given
         if run.outermost:
-            if end.reports_input and not end.is_resuming:
-                self.whole_input(run, given, end.chosen["question"])
-            if end.is_graph and not run.query:
-                question = self._question_in_state(outputs, end.chosen["state"])
-                self.recorder.question(run, question)
-            self._note_answer(run, outputs, given, end.chosen["answer"])
-        if end.is_graph:
-            lists = documents_in_output(run, outputs, self.keys, self.recorder.longest)
-            self._note_lists(run, lists)
-        elif not end.is_resuming:
-            self._note_found(run, outputs, given, end)
+            if reports_input and not state.is_resuming:
+                self.whole_input(run, given, chosen["question"])
+            if state.is_graph and not run.query:
+                question = self._question_in_state(run, outputs, chosen["state"])
+                self._recorder.question(run, question)
+            self._note_answer(run, outputs, given, chosen["answer"])
+        if state.is_graph:
+            keys, longest = self._keys(run), self._recorder.longest
+            self._note_lists(run, documents_in_output(run, outputs, keys, longest))
+        elif not state.is_resuming:
+            self._note_found(run, outputs, given)
         self._note_written(run, outputs, given)
-        self.contexts_chosen(run, outputs, chosen)
+        self._note_choice(run, outputs, contexts)
         run.state = None
 
     def _note_answer(self, run: Run, outputs: Any, given: Any, chosen: Any) -> None:
-        interaction, choice = run.interaction, self.options.answer
+        interaction, choice = run.interaction, self.options_of(run).answer
         if run.parent is None and not interaction.passed and holds_documents(outputs):
             # A run that gives a list of documents retrieves for something around it.
             run.kind = RunKind.RETRIEVER
-        answer = chosen_text("answer", choice, outputs, chosen, named_answer, self.incidents)
+        answer = chosen_text("answer", choice, outputs, chosen, named_answer, self._incidents)
         if answer is None:
             answer = answer_of(outputs, given, lambda text: _is_said(interaction, text))
-        self.recorder.answer(run, answer)
+        self._recorder.answer(run, answer)
         others = () if answer and choice is not None else other_answers(outputs, given, answer)
         found = None
         if answer is None:
             found = structured_answer(outputs, given, is_state=state_of(run).is_graph)
         last = () if choice is not None else written_texts(state_of(run).written, outputs)
-        self.recorder.alternatives(run, others, found, last)
+        self._recorder.alternatives(run, others, found, last)
 
-    def _note_found(self, run: Run, outputs: Any, given: Any, end: ChainEnd) -> None:
+    def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
+        is_step, keys = state_of(run.parent).is_graph, self._keys(run)
         # A step that empties a list before any retrieval may only clear the state of a turn.
-        resets = end.is_step and self.options.document_keys is None and not end.attempted
-        resets = resets and all(found.is_guessed for found in run.interaction.lists)
+        resets = is_step and self.options_of(run).document_keys is None
+        resets = resets and not _has_retrieved_before(run)
         # Outside of graphs' steps, messages of tools are of earlier turns.
-        found = documents_in(outputs, given, keys=self.keys, artifacts=end.is_step, resets=resets)
+        found = documents_in(outputs, given, keys=keys, artifacts=is_step, resets=resets)
         self._note_lists(run, found)
         if not found and run.checkpoint is not None:
             self._note_joined_text(run, outputs, given)
@@ -173,10 +209,10 @@ class Reader:
 
     def _note_joined_text(self, run: Run, outputs: Any, given: Any) -> None:
         """Note documents that a step joined to one text under a name of documents."""
-        values = fresh(entries(state_update(outputs)) or {}, given)
-        texts = [one for key, one in values.items() if key in self.keys and isinstance(one, str)]
+        values, keys = fresh(entries(state_update(outputs)) or {}, given), self._keys(run)
+        texts = [one for key, one in values.items() if key in keys and isinstance(one, str)]
         if texts and is_distinctive_text(texts[0]):
-            self.recorder.documents(run, (Context(text=texts[0]),), Origin.TEXT)
+            self._recorder.documents(run, (Context(text=texts[0]),), Origin.TEXT)
 
     def _note_texts_beside(
         self, run: Run, outputs: Any, given: Any, *, has_documents: bool
@@ -187,7 +223,8 @@ class Reader:
             run.interaction.step_texts.add(hash(outputs))
         elif not state_of(run).holds_tool:
             calls = _calls_in(given) if state_of(run.parent).is_graph else set()
-            for value in _new_values(outputs, given, self.keys if has_documents else ()):
+            skipped = self._keys(run) if has_documents else ()
+            for value in _new_values(outputs, given, skipped):
                 # A node that calls a plain function as a tool answers the model's call.
                 is_reply = not calls.isdisjoint(_answered_by(value))
                 self._note_texts(run, [value], Origin.TEXT if is_reply else Origin.STEP)
@@ -211,7 +248,7 @@ class Reader:
         is_named: bool = False,
     ) -> None:
         for contexts in lists:
-            self.recorder.documents(run, contexts, origin, named=is_named)
+            self._recorder.documents(run, contexts, origin, named=is_named)
 
     def _note_written(self, run: Run, outputs: Any, given: Any) -> None:
         """Keep the entries that a step with a text put into its graph: the last may report."""
@@ -221,32 +258,73 @@ class Reader:
             if graph.state is not None and any(map(lone_text, values.values())):
                 graph.state.written = values
 
-    def contexts_chosen(self, run: Run, outputs: Any, chosen: Any) -> None:
+    def _note_choice(self, run: Run, outputs: Any, chosen: Any) -> None:
         """Note the contexts that the application chose in an output, or by its function."""
-        choice = self.options.contexts
+        choice = self.options_of(run).contexts
         if choice is None:
             return
         # A function that reads one step's output need not fit another's.
         is_last = run.outermost and run.interaction.chosen is None
-        contexts = chosen_contexts(choice, outputs, chosen, self.incidents if is_last else None)
+        contexts = chosen_contexts(choice, outputs, chosen, self._incidents if is_last else None)
         if contexts is not None:
-            self.recorder.choose(run, contexts)
+            self._recorder.choose(run, contexts)
 
-    # Outputs of tools.
+    # Retrievers and models.
 
-    def output_of_tool(self, run: Run, output: Any) -> None:
+    def query(self, run: Run, query: Any) -> None:
+        """Note what a retriever was asked."""
+        asked = question_of(query)
+        self._recorder.question(run, str(query) if asked is None and query is not None else asked)
+
+    def prompt(self, run: Run, batches: Any) -> None:
+        """Note what a model was given, and the documents in it that no step was seen to find."""
+        if isinstance(batches, Opaque):
+            run.interaction.left_out.add("prompt")
+            return
+        parts = [one for batch in batches for one in ([batch] if isinstance(batch, str) else batch)]
+        messages = [one for one in parts if isinstance(one, Message)]
+        texts = [one.shown for one in messages] or parts
+        self._recorder.prompt(run, texts, [message.role for message in messages])
+        shown = list(batches[0]) if messages else "\n".join(parts)
+        self._note_lists(*unseen_documents(run, shown, self._keys(run), self._recorder.longest))
+
+    def reply(self, run: Run, reply: Generation | None) -> None:
+        """Note the reply of a model."""
+        calls = vocabulary.tool_calls(reply)
+        self._recorder.answer(run, vocabulary.reply_text(reply))
+        arguments = [one.get("args") for one in calls]
+        self._recorder.reply(run, vocabulary.reply_facts(reply), arguments)
+        shown = [
+            {"id": one.get("id"), "name": one.get("name"), "arguments": one.get("args")}
+            for one in calls
+        ]
+        self._recorder.for_span(run, tool_calls=shown or None)
+
+    # Tools.
+
+    def arguments(self, run: Run, inputs: Any, written: Any) -> None:
+        """Note the arguments of a tool for its span."""
+        self._recorder.for_span(run, arguments=as_json(inputs) or written)
+
+    def result(self, run: Run, output: Any, chosen: Any) -> None:
         """Note the documents in a tool's output or artifact, or else its texts."""
-        if found := documents_in(output, keys=self.keys):
+        is_message = isinstance(output, Message)
+        if is_message and output.call_id:
+            run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}
+        text = output.text if is_message else output
+        self._recorder.for_span(run, result=text if isinstance(text, str) else None)
+        self._note_choice(run, output, chosen)
+        if found := documents_in(output, keys=self._keys(run)):
             self._note_lists(run, found)
             graph = outermost(run)
             if graph.state is not None:
                 graph.state.read.update(artifacts_in([output]))
             return
-        names = self.options.retrieval_tools
+        names = self.options_of(run).retrieval_tools
         if names is None or run.name in names:
-            self._note_tool(run, output, is_named=names is not None)
+            self._note_tool_text(run, output, is_named=names is not None)
 
-    def _note_tool(self, run: Run, output: Any, *, is_named: bool) -> None:
+    def _note_tool_text(self, run: Run, output: Any, *, is_named: bool) -> None:
         message = _message_of(output)
         content = message.content if isinstance(message, Message) else message
         if isinstance(message, Message) and not _lists_texts(content):
@@ -257,6 +335,14 @@ class Reader:
                 self._note_lists(run, rows)
                 return
         self._note_lists(run, rows_in(content), Origin.TEXT, is_named=is_named)
+
+
+def _has_retrieved_before(run: Run) -> bool:
+    """Return whether a retriever had been asked, or documents were found, when a run ended."""
+    interaction = run.interaction
+    ended = run.end or 0
+    asked = any(one.kind is RunKind.RETRIEVER and one.start <= ended for one in interaction.runs)
+    return asked or not all(found.is_guessed for found in interaction.lists)
 
 
 def _message_of(output: Any) -> Any:
