@@ -353,14 +353,24 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     @_run_edge
     def on_chat_model_start(
-        self, serialized: dict[str, Any] | None, messages: Any, **event: Any
+        self, serialized: dict[str, Any] | None, messages: list[list[Any]], **event: Any
     ) -> None:
-        """Start a call of a chat model, or of a plain one with its prompts."""
+        """Start a call of a chat model."""
+        self._start_model(serialized, messages, event)
+
+    @_run_edge
+    def on_llm_start(
+        self, serialized: dict[str, Any] | None, prompts: list[str], **event: Any
+    ) -> None:
+        """Start a call of a plain model."""
+        self._start_model(serialized, prompts, event)
+
+    def _start_model(
+        self, serialized: dict[str, Any] | None, prompt: Any, event: Mapping[str, Any]
+    ) -> None:
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
-            self._copies.defer(run, "on_llm_start", self._reader.prompt, messages)
-
-    on_llm_start = on_chat_model_start
+            self._copies.defer(run, "on_llm_start", self._reader.prompt, prompt)
 
     @_end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
