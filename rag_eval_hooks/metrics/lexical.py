@@ -22,6 +22,7 @@ from rag_eval_hooks.text.measures import agree, measures
 from rag_eval_hooks.text.numbers import number_spans, numbers
 
 _FULL_MARKS = 3  # distinct indicators for a full citation score
+_MOST_NUMBERS = 300  # of a reference; each is compared with every quantity of the answer
 
 _SOURCE_NAME = (
     r"(?:the |this |these |your |an? )?(?:\w+ )?(?:sources?|documents?|pages?|tables?|pdfs?"
@@ -89,9 +90,14 @@ def _keyword_coverage(answer: str, reference: str) -> Outcome:
 
 
 def _number_match(answer: str, reference: str) -> Outcome:
-    expected = list(dict.fromkeys(numbers(reference)))
-    if not expected:
+    stated = numbers(reference)
+    if not stated:
         return NotScored(Cause.UNDEFINED, "the reference holds no number")
+    if len(stated) > _MOST_NUMBERS:
+        return NotScored(
+            Cause.MISSING_INPUT, f"the reference holds more than {_MOST_NUMBERS} numbers"
+        )
+    expected = list(dict.fromkeys(stated))
     return _found(answer, expected, _said_otherwise(answer, reference))
 
 

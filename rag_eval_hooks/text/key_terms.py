@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from rag_eval_hooks.text.folding import (
     STOP_WORDS,
-    contains,
     distinct,
     fold,
     has_cjk,
@@ -89,7 +89,8 @@ def keywords(text: str) -> list[Keyword]:
     """
     every = tokens(text)
     # A phrase that splits a token, as beside a stray combining mark, could never be found.
-    folded = (fold(phrase) for phrase in phrases(text) if contains(every, tokens(phrase)))
+    written = Searched(every, frozenset())
+    folded = (fold(phrase) for phrase in phrases(text) if written.holds_words(tokens(phrase)))
     words = (token for token in every if _is_keyword(token))
     return list(dict.fromkeys([*folded, *numbers(text), *words]))
 
@@ -105,7 +106,9 @@ class Searched:
 
     def __init__(self, words: Sequence[str], values: frozenset[Number]) -> None:
         self._tokens = words
-        self._set = frozenset(words)
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for at, word in enumerate(words):
+            self._places[word].append(at)
         self._numbers = values
 
     @classmethod
@@ -117,8 +120,18 @@ class Searched:
         """Return whether the text holds a keyword; "604" is not in "1604"."""
         if isinstance(keyword, Number):
             return keyword in self._numbers
-        wanted = tokens(keyword)
-        return self._set.issuperset(wanted) and contains(self._tokens, wanted)
+        return self.holds_words(tokens(keyword))
+
+    def holds_words(self, words: Sequence[str]) -> bool:
+        """Return whether the text holds words side by side and in order."""
+        if not words or not all(word in self._places for word in words):
+            return False
+        offset, rarest = min(enumerate(words), key=lambda one: len(self._places[one[1]]))
+        starts = (at - offset for at in self._places[rarest])
+        return any(
+            start >= 0 and list(self._tokens[start : start + len(words)]) == words
+            for start in starts
+        )
 
     def holds_entity(self, entity: str) -> bool:
         """Return whether the text holds an entity; a bare number is compared as a value."""

@@ -9,11 +9,11 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
 from rag_eval_hooks.text.numbers import number_spans, word_numbers
+from rag_eval_hooks.text.short_cache import cache_short
 
 __all__ = ["MONTHS", "Measure", "agree", "measures"]
 
@@ -95,7 +95,7 @@ _LABEL_BEFORE: Final = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)
+@cache_short(4096)
 def measures(text: str) -> tuple[Measure, ...]:
     """Return the quantities of a text in order.
 
@@ -156,7 +156,10 @@ def _numbers(text: str) -> Iterator[Measure]:
             number, end = number * _SHORT[short[1].lower()], short.end()
         name, stop = percent or sign, end
         if not name:
-            after, code = _UNIT_AFTER.match(text, end), _CODE_BEFORE.search(text[:start][-5:])
+            after, code = (
+                _UNIT_AFTER.match(text, end),
+                _CODE_BEFORE.search(text[max(0, start - 5) : start]),
+            )
             name = after["unit"].lower().replace(" ", "") if after else ""
             if after and name in _UNITS:
                 stop = after.end()

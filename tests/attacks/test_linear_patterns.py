@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import random
 import re
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +17,7 @@ import rag_eval_hooks.capture
 import rag_eval_hooks.judges.heuristic
 import rag_eval_hooks.redaction
 import rag_eval_hooks.text
+from rag_eval_hooks import RagEval
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.text.folding import collapse_runs, tokens
 from rag_eval_hooks.text.key_terms import entities, keywords
@@ -61,9 +64,9 @@ def patterns() -> dict[str, re.Pattern[str]]:
 def spent(call: Callable[[str], Any], text: str) -> float:
     times = []
     for _ in range(3):
-        start = time.thread_time()
+        start = time.process_time()
         call(text)
-        times.append(time.thread_time() - start)
+        times.append(time.process_time() - start)
         if times[-1] < FLOOR:
             break
     return min(times)
@@ -95,3 +98,56 @@ def test_pattern_over_a_run_takes_linear_time(name: str) -> None:
 )
 def test_reading_a_collapsed_run_takes_linear_time(read: Callable[[str], Any]) -> None:
     assert not [run for run in RUNS if not is_linear(lambda text: read(collapse_runs(text)), run)]
+
+
+DISTINCT = (
+    *("{word} ", "{Word}, ", "{Word} {word}. ", "{n} ", "{n} km, ", "{n}.{n}% ", "{n}:{n} "),
+    *("1 May {n}, ", "http://{word}.com/ ", "{word}@{word}.com ", "{word} / ", "| {word} "),
+    *("\n- {word}", "\n{n}. {word}", "[{word}-{n}] ", "{Word} {Word}; ", "{word} not only "),
+    *("<EMAIL_{n}> ", "{word}'s ", '"{word}" ', "{word}: {n}, "),
+)
+"""Runs of units that all differ: what is compared with each other grows by the square."""
+
+
+def written(unit: str, length: int, seed: int) -> str:
+    drawn = random.Random(seed)
+
+    def word() -> str:
+        return "".join(drawn.choices("abcdefghijklmnoprstuvwz", k=drawn.randint(3, 8)))
+
+    made = ""
+    while len(made) < length:
+        made += unit.format(word=word(), Word=word().capitalize(), n=drawn.randint(1, 2000))
+    return made
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("unit", DISTINCT)
+def test_evaluating_texts_of_distinct_units_takes_linear_time(unit: str) -> None:
+    def evaluate(length: int) -> float:
+        texts = [written(unit, length, seed) for seed in range(5)]
+        sample = {
+            "question": f"What is {texts[0][:200]}?",
+            "contexts": texts[1:3],
+            "answer": texts[3],
+            "reference": texts[4],
+        }
+        return spent(lambda _: evals.evaluate(sample), "")
+
+    with RagEval("all", embedder="none", redact="all") as evals:
+        evaluate(10)  # What is loaded at first use is loaded now.
+        long = evaluate(LENGTH // 2)
+        assert long <= 8 * FLOOR or long <= GROWTH * evaluate(LENGTH // 16)
+
+
+def test_cached_reading_keeps_no_long_text() -> None:
+    tracemalloc.start()
+    try:
+        measures(written("{n} km, ", 4000, 0))
+        before, _ = tracemalloc.get_traced_memory()
+        for seed in range(1, 9):
+            measures(written("{n} km, ", 4000, seed))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 100_000

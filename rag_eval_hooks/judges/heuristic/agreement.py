@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
 from rag_eval_hooks.findings import Verdict
@@ -17,6 +16,7 @@ from rag_eval_hooks.judges.heuristic.passages import (
 )
 from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Claim, Sentence, terms
 from rag_eval_hooks.text.folding import fold, folded_tokens, has_cjk, word_set
+from rag_eval_hooks.text.short_cache import cache_short
 
 __all__ = ["agrees", "denies"]
 
@@ -104,7 +104,7 @@ def _denied(claim: Sentence, window: Window) -> str | None:
     return None
 
 
-@lru_cache(maxsize=512)
+@cache_short(512)
 def negated(text: str) -> Sequence[frozenset[str]]:
     """Return the terms of each clause of a sentence that denies something."""
     clauses = (_HARMLESS.sub("", fold(part)) for part in BREAK.split(text))

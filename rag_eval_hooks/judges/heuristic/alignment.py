@@ -9,11 +9,18 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from rag_eval_hooks.judges.heuristic.sentence import BREAKS, LEXICONS, Item, Lexicon, Sentence
+from rag_eval_hooks.judges.heuristic.sentence import (
+    BREAKS,
+    LEXICONS,
+    VALUE,
+    Item,
+    Lexicon,
+    Sentence,
+)
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.measures import Measure, agree
 
-__all__ = ["Alignment", "align", "resembles"]
+__all__ = ["Alignment", "align", "anchors", "resembles"]
 
 _LONGEST: Final = 160  # items of a sentence; a longer one is no sentence
 _MOVED: Final = 3  # words of a long claim for each one that may stand elsewhere
@@ -62,6 +69,24 @@ def align(
     if not close or _is_limited(items, path, words):
         return None
     return _alignment(claim.items(code), said, items, path, words.denials)
+
+
+def anchors(claim: Sentence, code: str, names: frozenset[str]) -> Sequence[frozenset[str]]:
+    """Return sets of words: `align` finds a claim only in sentences that hold one of each set."""
+    words = LEXICONS[code]
+    firm = names | words.limiting | words.conditions
+    opening: set[str] = set()
+    found: list[frozenset[str]] = []
+    for item in claim.items(code):
+        word = VALUE if isinstance(item, Measure) else item
+        is_weak = word in words.weak
+        if not is_weak and not _counts(item, code, words, ()):
+            continue
+        if not found:
+            opening.add(word)
+        if not is_weak and (not found or word == VALUE or word in firm):
+            found.append(frozenset([word]))
+    return [frozenset(opening), *found[1:]]
 
 
 def resembles(

@@ -52,6 +52,10 @@ _COMPARED: Final = frozenset({
     Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT, Finding.RELEVANCE,
     Finding.RELEVANCE_TO_ANSWER, Finding.CLASSIFICATION, Finding.DIRECT_RELEVANCE,
 })  # fmt: skip
+_MOST_ITEMS: Final = 300  # claims or entities; each is compared with every chunk
+_TOO_MANY: Final = NotScored(
+    Cause.MISSING_INPUT, f"the text has more than {_MOST_ITEMS} claims or entities"
+)
 _USEFUL: Final = 0.15  # least relevance of a useful chunk
 _PAUSE_EVERY: Final = 8  # claims: a long answer must hold up neither the loop nor the GIL
 
@@ -123,19 +127,27 @@ class _Case:
         return Verdict(bool(where), f"in chunk {', '.join(where)}" if where else "in no chunk")
 
 
+def _bounded(items: Sequence[str]) -> tuple[str, ...] | NotScored:
+    return tuple(items) if len(items) <= _MOST_ITEMS else _TOO_MANY
+
+
+def _classification(case: _Case) -> Verdict | NotScored:
+    if max(len(claims(case.answer)), len(claims(case.reference))) > _MOST_ITEMS:
+        return _TOO_MANY
+    return classification(case.question, case.answer, case.reference, case.vectors)
+
+
 _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
-    Finding.ANSWER_CLAIMS: lambda case: claims(case.answer),
-    Finding.REFERENCE_CLAIMS: lambda case: claims(case.reference),
-    Finding.ENTITIES: lambda case: tuple(entities(case.reference)),
+    Finding.ANSWER_CLAIMS: lambda case: _bounded(claims(case.answer)),
+    Finding.REFERENCE_CLAIMS: lambda case: _bounded(claims(case.reference)),
+    Finding.ENTITIES: lambda case: _bounded(entities(case.reference)),
     Finding.STANCE: _Case.stance,
     Finding.ANSWER_AGREEMENT: lambda case: case.agreement("answer_claims", case.referred),
     Finding.REFERENCE_AGREEMENT: lambda case: case.agreement("reference_claims", case.answered),
     Finding.RELEVANCE: lambda case: case.relevance(case.reference),
     Finding.RELEVANCE_TO_ANSWER: lambda case: case.relevance(case.answer),
     Finding.ENTITIES_FOUND: _Case.entities_found,
-    Finding.CLASSIFICATION: lambda case: classification(
-        case.question, case.answer, case.reference, case.vectors
-    ),
+    Finding.CLASSIFICATION: _classification,
     Finding.DIRECT_RELEVANCE: lambda case: direct_relevance(
         case.question, case.answer, case.vectors
     ),

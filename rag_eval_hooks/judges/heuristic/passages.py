@@ -13,7 +13,8 @@ from operator import mul
 from typing import Final
 
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.heuristic.sentence import Sentence
+from rag_eval_hooks.judges.heuristic.sentence import VALUE, Sentence
+from rag_eval_hooks.judges.heuristic.values import Derived
 from rag_eval_hooks.text.key_terms import Searched
 from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import Measure
@@ -75,6 +76,32 @@ class Passage:
         return Searched(self.words, self.numbers)
 
     @cached_property
+    def casefolded(self) -> str:
+        """The text of its sentences without case."""
+        return "\n".join(one.text.casefold() for one in self.sentences)
+
+    @cached_property
+    def _holding(self) -> dict[str, Mapping[str, Sequence[int]]]:
+        return {}
+
+    def holding(self, anchors: Sequence[frozenset[str]], code: str) -> Sequence[Sentence]:
+        """Return the sentences with a word of the rarest anchor, in order."""
+        if code not in self._holding:
+            self._holding[code] = self._by_item(code)
+        by_item = self._holding[code]
+        found = [[at for word in anchor for at in by_item.get(word, ())] for anchor in anchors]
+        rarest = min(found, key=len)
+        return [self.sentences[at] for at in sorted(set(rarest))]
+
+    def _by_item(self, code: str) -> Mapping[str, Sequence[int]]:
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for at, sentence in enumerate(self.sentences):
+            items = sentence.items(code)
+            for word in {VALUE if isinstance(item, Measure) else item for item in items}:
+                found[word].append(at)
+        return dict(found)
+
+    @cached_property
     def heads(self) -> frozenset[str]:
         """The first four letters of its longer terms."""
         return frozenset(term[:4] for term in self.index if len(term) > 3)
@@ -106,8 +133,14 @@ class Chunks(tuple[Passage, ...]):
 
     @cached_property
     def measures(self) -> Sequence[Measure]:
-        """All quantities."""
-        return [measure for passage in self for measure in passage.measures]
+        """All distinct quantities."""
+        every = (measure for passage in self for measure in passage.measures)
+        return list({(one.text, one.unit, one.dates): one for one in every}.values())
+
+    @cached_property
+    def derived(self) -> Derived:
+        """The values that follow from its quantities."""
+        return Derived(self.measures)
 
     @cached_property
     def values(self) -> frozenset[float]:

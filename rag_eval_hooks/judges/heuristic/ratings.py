@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 from rag_eval_hooks.findings import Verdict
@@ -12,7 +13,7 @@ from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.passages import Passage, Vectors
 from rag_eval_hooks.judges.heuristic.sentence import Claim, terms
 from rag_eval_hooks.text.folding import contains, fold, is_content, tokens
-from rag_eval_hooks.text.measures import agree, measures
+from rag_eval_hooks.text.measures import Measure, agree, measures
 from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["aliases", "classification", "direct_relevance", "indistinct"]
@@ -20,6 +21,7 @@ __all__ = ["aliases", "classification", "direct_relevance", "indistinct"]
 _STEPS: Final = 4  # of direct relevance above 0
 _SHORT: Final = 6  # content words; an answer of no more need not repeat the question
 _LONGEST: Final = 6  # words of a reference that is an answer in itself
+_MOST_ALIASES: Final = 200
 _NAMED: Final = 3  # words between a family name and its first initial
 _MARK: Final = re.compile(r"(?<=[a-z]{4})\d{1,2}(?=[\s.,;:)]|$)")
 _SUPERSCRIPT: Final = re.compile(r"[\u00b9\u00b2\u00b3\u2070-\u2079]")
@@ -40,7 +42,12 @@ def classification(question: str, answer: str, reference: str, vectors: Vectors)
     Of a reference that lists aliases, "USA / United States", one is enough.
     """
     asked = frozenset(terms(question))
-    found = [_states(asked, answer, alias, vectors) for alias in aliases(reference)]
+    marked = _Answer(answer)
+    bare = _Answer(_MARK.sub("", answer))  # without footnotes; but "Python3" is no word with one
+    found = [
+        _states(asked, marked if _MARK.search(alias) else bare, alias, vectors)
+        for alias in aliases(reference)
+    ]
     return next((verdict for verdict in found if verdict.holds), found[-1])
 
 
@@ -49,11 +56,35 @@ def reference_claims(reference: str) -> Sequence[str]:
     return claims(reference) or (reference,)
 
 
-def _states(asked: frozenset[str], answer: str, reference: str, vectors: Vectors) -> Verdict:
-    if not _MARK.search(reference):
-        answer = _MARK.sub("", answer)  # footnotes; but "Python3" is no word with a footnote
-    answer = _SUPERSCRIPT.sub("", answer)
-    said = Passage(answer)
+class _Answer:
+    """An answer that is compared with each alias, taken apart once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = _SUPERSCRIPT.sub("", text)
+
+    @cached_property
+    def passage(self) -> Passage:
+        return Passage(self.text)
+
+    @cached_property
+    def claims(self) -> Sequence[Claim]:
+        return [Claim.of(text) for text in claims(self.text)]
+
+    @cached_property
+    def tokens(self) -> Sequence[str]:
+        return tokens(self.text)
+
+    @cached_property
+    def words(self) -> Sequence[str]:
+        return _WORD.findall(self.text)
+
+    @cached_property
+    def measures(self) -> Sequence[Measure]:
+        return measures(self.text)
+
+
+def _states(asked: frozenset[str], answer: _Answer, reference: str, vectors: Vectors) -> Verdict:
+    said = answer.passage
     stated = Verdict(False, "the reference is empty")
     for text in reference_claims(reference):
         claim = Claim.of(text)
@@ -64,8 +95,8 @@ def _states(asked: frozenset[str], answer: str, reference: str, vectors: Vectors
         if not stated.holds:
             return stated
     other = Passage(reference)
-    for text in claims(answer):
-        if denied := denies(Claim.of(text), other, asked):
+    for claim in answer.claims:
+        if denied := denies(claim, other, asked):
             return Verdict(False, f"the negation differs at {denied}")
     return stated
 
@@ -111,10 +142,11 @@ def aliases(reference: str) -> Sequence[str]:
     """Return the short answers that a reference lists, "USA / United States", or it alone."""
     parts = [part.strip() for part in reference.replace("|", "/").split("/") if part.strip()]
     short = all(len(part.split()) <= _LONGEST and part[-1] not in ".!?" for part in parts)
-    return parts if parts and short and all(len(part) > 1 for part in parts) else [reference]
+    lists = short and 0 < len(parts) <= _MOST_ALIASES and all(len(part) > 1 for part in parts)
+    return parts if lists else [reference]
 
 
-def _given_otherwise(reference: str, answer: str) -> str | None:
+def _given_otherwise(reference: str, answer: _Answer) -> str | None:
     """Return as a reason in which other form an answer gives a short reference, or None."""
     reference = _ASIDE.sub("", reference).strip(" .") or reference
     if len(reference.split()) > _LONGEST:
@@ -124,39 +156,38 @@ def _given_otherwise(reference: str, answer: str) -> str | None:
     return _same_quantity(reference, answer) or _same_person(reference, answer)
 
 
-def _stands_alone(reference: str, answer: str) -> bool:
+def _stands_alone(reference: str, answer: _Answer) -> bool:
     """Return whether an answer has the reference word for word; one without content at its end."""
     words = tokens(reference)
     if any(map(is_content, words)):
-        return contains(tokens(answer), words)
-    return bool(words) and tokens(answer)[-len(words) :] == words
+        return contains(answer.tokens, words)
+    return bool(words) and answer.tokens[-len(words) :] == words
 
 
-def _same_quantity(reference: str, answer: str) -> str | None:
+def _same_quantity(reference: str, answer: _Answer) -> str | None:
     """Find a quantity that the reference is: equal, or a date in part."""
     wanted = measures(reference)
     if len(wanted) != 1 or _WORD.search(reference.replace(wanted[0].text, "")):
         return None
-    for said in measures(answer):
+    for said in answer.measures:
         if agree(wanted[0], said) or (wanted[0].unit == "date" and agree(said, wanted[0])):
             return f"{said.text!r} agrees with {wanted[0].text!r}"
     return None
 
 
-def _same_person(reference: str, answer: str) -> str | None:
+def _same_person(reference: str, answer: _Answer) -> str | None:
     """Find a family name behind the initial, or a short form, of the given name."""
     words = _WORD.findall(reference)
     if not 1 < len(words) <= _LONGEST or not all(word[0].isupper() for word in words):
         return None
     first, last = fold(words[0]), fold(words[-1])
-    for before in _before(answer, last):
+    for before in _before(answer.words, last):
         if any(word[0].isupper() and fold(word)[:1] == first[:1] for word in before):
             return f"the name {reference!r} stands there in another form"
     return None
 
 
-def _before(answer: str, last: str) -> Iterator[Sequence[str]]:
-    words = _WORD.findall(answer)
+def _before(words: Sequence[str], last: str) -> Iterator[Sequence[str]]:
     for at, word in enumerate(words):
         if fold(word) == last and len(last) > 1:
             yield words[max(0, at - _NAMED) : at]

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib.resources import files
 from itertools import pairwise
 from typing import Final, TypeAlias
@@ -16,12 +16,14 @@ from rag_eval_hooks.text.key_terms import phrases
 from rag_eval_hooks.text.languages import function_words, language
 from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.numbers import Number, numbers
+from rag_eval_hooks.text.short_cache import cache_short
 
 __all__ = [
     "BREAK",
     "BREAKS",
     "LEXICONS",
     "PLACEHOLDER",
+    "VALUE",
     "Claim",
     "Item",
     "Lexicon",
@@ -77,6 +79,8 @@ _COUNT_WORDS: Final = {
     "nine": "9", "ten": "10", "eleven": "11", "twelve": "12",
 }  # fmt: skip
 BREAKS: Final = (",", ";", "&")
+VALUE: Final = "#"
+"""Stands for every value among words."""
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
@@ -92,7 +96,7 @@ def terms(text: str) -> list[str]:
     return [term for word in folded_tokens(fold(text)) if (term := term_of(word))]
 
 
-@lru_cache(maxsize=16_384)
+@cache_short(16_384)
 def term_of(word: str) -> str:
     """Return the term of a folded word, empty for a word without content."""
     if not is_content(word):

@@ -13,10 +13,9 @@ from operator import mul
 from typing import Final, TypeAlias
 
 from rag_eval_hooks.findings import ClaimVerdict, Support
-from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, resembles
+from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, anchors, resembles
 from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Window, best_window
 from rag_eval_hooks.judges.heuristic.sentence import BREAKS, PLACEHOLDER, Claim, Sentence
-from rag_eval_hooks.judges.heuristic.values import is_derived
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.languages import function_word_counts
 from rag_eval_hooks.text.measures import Measure, agree
@@ -35,6 +34,8 @@ _FEWEST: Final = 2  # content words of a claim that a sentence may state
 _NAME_WEIGHT, _ASKED_WEIGHT = 1.5, 0.4  # of terms of names and values, and of the question's
 _LONG: Final = 7  # content words; shorter claims differ by one word too easily
 _SURE, _COVERED = 0.85, 0.4  # least probability and coverage of a long claim that is supported
+_MOST_COMPARED: Final = 400  # sentences; more with the same word are no text
+_MOST_SAID, _MOST_STATED = 20, 500  # quantities of a claim, and of all chunks
 _REFUTED: Final = 0.1  # greatest probability of a contradicted claim
 _ASIDE: Final = re.compile(r"[\[(<{\"'\u201c\u2018>][^\[\]()<>{}]{0,80}$")
 _CONTROL: Final = re.compile(r"\s?(?:button|key|menu|tab|option|icon|field)\b|\s?>", re.IGNORECASE)
@@ -101,12 +102,7 @@ def _ruling(
     items = [item for item in claim.sentence.items(code) if item not in BREAKS]
     if sum(isinstance(item, Measure) or is_content(item) for item in items) < _FEWEST:
         return _Ruling(_OPEN, "the claim holds fewer than two content words")
-    aligned = [
-        (at, sentence, found)
-        for at, passage in enumerate(chunks)
-        for sentence in passage.sentences
-        if (found := align(claim.sentence, sentence, code, names)) is not None
-    ]
+    aligned = _aligned(claim.sentence, chunks, code, names)
     return (
         _stated(aligned, len(chunks))
         or _denied(aligned)
@@ -114,6 +110,19 @@ def _ruling(
         or _missing(claim, chunks, question)
         or _Ruling(_OPEN, "no sentence states it in its words, and no value or name refutes it")
     )
+
+
+def _aligned(claim: Sentence, chunks: Chunks, code: str, names: frozenset[str]) -> _Aligned:
+    wanted = anchors(claim, code, names)
+    compared = [
+        (at, sentence)
+        for at, passage in enumerate(chunks)
+        for sentence in passage.holding(wanted, code)
+    ]
+    if len(compared) > _MOST_COMPARED:
+        return []
+    every = ((at, one, align(claim, one, code, names)) for at, one in compared)
+    return [(at, one, found) for at, one, found in every if found is not None]
 
 
 def _stated(aligned: _Aligned, chunks: int) -> _Ruling | None:
@@ -178,7 +187,7 @@ def _other_value(aligned: _Aligned, chunks: Chunks) -> _Ruling | None:
 def _missing(claim: Claim, chunks: Chunks, question: frozenset[str]) -> _Ruling | None:
     """Return the ruling on a claim with a value or name that is in no chunk."""
     for said in _lacking_values(claim, chunks, question):
-        if not is_derived(said, chunks.measures):
+        if not chunks.derived.holds(said):
             return _Ruling(_MISSING, f"the number {said.text} is in no chunk")
     text = claim.sentence.text
     for phrase in _lacking_names(claim, chunks, question):
@@ -191,7 +200,9 @@ def _missing(claim: Claim, chunks: Chunks, question: frozenset[str]) -> _Ruling 
 
 def _lacking_values(claim: Claim, chunks: Chunks, question: frozenset[str]) -> Iterator[Measure]:
     """Yield the quantities of a claim that no chunk states, with their unit, any other or none."""
-    for said in claim.sentence.measures:
+    if len(chunks.measures) > _MOST_STATED:
+        return
+    for said in claim.sentence.measures[:_MOST_SAID]:
         known = said.number in chunks.values or f"{said.number:g}" in question
         if not known and not any(agree(said, one) for one in chunks.measures):
             yield said
@@ -210,7 +221,7 @@ def _has_name(chunk: Passage, phrase: str, parts: frozenset[str]) -> bool:
     if PLACEHOLDER.fullmatch(phrase) or ("@" in phrase and "://" not in phrase):
         # Addresses share words, such as the host's, and placeholders share their kind.
         whole = phrase.casefold()
-        return any(whole in one.text.casefold() for one in chunk.sentences)
+        return whole in chunk.casefolded
     return any(map(chunk.has_form, parts))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rag_eval_hooks.text.measures import Measure
 
-__all__ = ["is_derived"]
+__all__ = ["Derived"]
 
 _MOST: Final = 60  # stated values that are looked at
 _EXACT, _ROUNDED = 1e-6, 0.006  # relative
@@ -16,18 +17,32 @@ _FACTORS: Final = (2, 3, 4, 5, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000)
 _SMALL: Final = 12  # up to here a bare number may count what a text lists
 
 
-def is_derived(said: Measure, stated: Sequence[Measure]) -> bool:
-    """Return whether a quantity may follow from stated ones by counting or simple arithmetic."""
-    if not said.unit and (said.text.isalpha() or said.number % 1 == 0) and said.number <= _SMALL:
-        return True
-    wanted = [value for value in (said.value, said.number) if not math.isnan(value)]
-    if said.unit == "clock":
-        wanted.append(said.value * 60)
-    values = sorted({value for one in stated for value in _plain(one)})[:_MOST]
-    made = [(value, _EXACT) for value in _sums(values)]
-    made += [(value, _ROUNDED) for value in _ratios(values)]
-    return not wanted or any(
-        math.isclose(one, value, rel_tol=near) for one, near in made for value in wanted
+class Derived:
+    """Values that follow from stated ones by simple arithmetic."""
+
+    def __init__(self, stated: Iterable[Measure]) -> None:
+        values = sorted({value for one in stated for value in _plain(one)})[:_MOST]
+        self._exact = sorted(filter(math.isfinite, _sums(values)))
+        self._rounded = sorted(filter(math.isfinite, _ratios(values)))
+
+    def holds(self, said: Measure) -> bool:
+        """Return whether a quantity may follow from stated ones by counting or arithmetic."""
+        is_bare = said.text.isalpha() or said.number % 1 == 0
+        if not said.unit and is_bare and said.number <= _SMALL:
+            return True
+        wanted = [value for value in (said.value, said.number) if not math.isnan(value)]
+        if said.unit == "clock":
+            wanted.append(said.value * 60)
+        return not wanted or any(
+            _is_near(value, self._exact, _EXACT) or _is_near(value, self._rounded, _ROUNDED)
+            for value in wanted
+        )
+
+
+def _is_near(value: float, ascending: Sequence[float], tolerance: float) -> bool:
+    at = bisect_left(ascending, value)
+    return any(
+        math.isclose(one, value, rel_tol=tolerance) for one in ascending[max(0, at - 1) : at + 1]
     )
 
 
