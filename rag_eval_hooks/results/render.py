@@ -24,7 +24,7 @@ from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.select import FAITHFULNESS, badness
 from rag_eval_hooks.results.summary import MetricSummary, band_of
-from rag_eval_hooks.score import NotScored, Outcome, Score, outcome_to_dict
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Score, outcome_to_dict
 
 __all__ = ["as_html", "as_markdown", "as_text", "comparison_as_markdown"]
 
@@ -114,8 +114,11 @@ def _environment(is_html: bool) -> Environment:
 
 
 def _absent(one: MetricSummary) -> str:
-    counts = (f"{count} {cause.replace('_', ' ')}" for cause, count in one.not_scored.items())
-    return ", ".join(counts) or "-"
+    """Return the samples without a score in words, the undecided ones first."""
+    counts = {"undecided": one.undecided, **one.not_scored}
+    counts[Cause.UNDEFINED] = counts.get(Cause.UNDEFINED, 0) - one.undecided
+    shown = (f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+    return ", ".join(shown) or "-"
 
 
 def _number(value: float) -> str:
@@ -225,8 +228,19 @@ def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
         "l": None if level is None else round(level, 4),
         "r": None if faithful is None or faithful.risk is None else round(faithful.risk, 4),
         "s": [None if score is None else round(score.normalised, 4) for score in scores],
-        "u": int(any(isinstance(one, NotScored) for one in row.outcomes.values())),
+        "u": _absences(row),
     }
+
+
+def _absences(row: ResultRow) -> str:
+    """Return `u` if a score is missing, with `d` if one is undecided and `f` if one failed."""
+    absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
+    flags = {
+        "u": bool(absent),
+        "d": any(one.undecided for one in absent),
+        "f": any(one.cause.is_failure for one in absent),
+    }
+    return "".join(letter for letter, is_so in flags.items() if is_so)
 
 
 def _blocks(rows: Sequence[ResultRow]) -> Iterator[str]:

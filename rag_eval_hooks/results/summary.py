@@ -50,6 +50,7 @@ class MetricSummary:
     labels: Mapping[str, int]  # scores by label
     shares: Mapping[str, Estimate]  # share of each label over all traffic
     not_scored: Mapping[Cause, int]  # samples without a score, by cause
+    undecided: int  # of those that are undefined, the ones about which the judge cannot tell
     scored: int
     is_estimated: bool  # a rate limit or a full queue had a part in a probability
     is_screening: bool  # a score is of a judge that is not calibrated
@@ -157,6 +158,7 @@ def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> Metric
         labels=labels,
         shares={label: share for label, share in shares.items() if share is not None},
         not_scored=Counter(one.cause for _, one in column if isinstance(one, NotScored)),
+        undecided=sum(isinstance(one, NotScored) and one.undecided for _, one in column),
         scored=len(scored),
         is_estimated=any(one.probability_estimated for _, one in used),
         is_screening=any(one.screening for one in ranked),

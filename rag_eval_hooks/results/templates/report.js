@@ -41,11 +41,11 @@
     const words = by("search").value.trim().toLowerCase();
     const metric = by("rank").value;
     const kept = by("filter").value;
-    const rule = kept !== "" && kept !== "unscored" ? new Set(data.rules[Number(kept)]) : null;
+    const rule = kept in data.rules ? new Set(data.rules[kept]) : null;
     chosen = [];
     data.samples.forEach((sample, at) => {
       if (rule && !rule.has(at)) return;
-      if (kept === "unscored" && !sample.u) return;
+      if (kept && !rule && !sample.u.includes(kept)) return;
       if (metric && level(sample, metric) === null) return;
       if (words && !sample.q.toLowerCase().includes(words)) return;
       chosen.push(at);
