@@ -115,8 +115,8 @@ def _environment(is_html: bool) -> Environment:
 
 def _absent(one: MetricSummary) -> str:
     """Return the samples without a score in words, the undecided ones first."""
-    counts = {"undecided": one.undecided, **one.not_scored}
-    counts[Cause.UNDEFINED] = counts.get(Cause.UNDEFINED, 0) - one.undecided
+    counts: dict[str, int] = {"undecided": one.undecided, **one.not_scored}
+    counts[Cause.UNDEFINED] = one.not_scored.get(Cause.UNDEFINED, 0) - one.undecided
     shown = (f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
     return ", ".join(shown) or "-"
 
