@@ -115,10 +115,11 @@ def _environment(is_html: bool) -> Environment:
 
 def _absent(one: MetricSummary) -> str:
     """Return the samples without a score in words, the undecided ones first."""
-    counts: dict[str, int] = {"undecided": one.undecided, **one.not_scored}
-    counts[Cause.UNDEFINED] = one.not_scored.get(Cause.UNDEFINED, 0) - one.undecided
-    shown = (f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
-    return ", ".join(shown) or "-"
+    counts = [("undecided", one.undecided)]
+    for cause, count in one.not_scored.items():
+        is_undefined = cause is Cause.UNDEFINED
+        counts.append((cause.replace("_", " "), count - one.undecided * is_undefined))
+    return ", ".join(f"{count} {name}" for name, count in counts if count) or "-"
 
 
 def _number(value: float) -> str:
