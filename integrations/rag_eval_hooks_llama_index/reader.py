@@ -14,7 +14,6 @@ from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.copied import Message, chosen_text, entries
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, chosen_contexts, documents_in
 from rag_eval_hooks.capture.replies import found_nothing, main_part, mapping_in, rows_in
-from rag_eval_hooks.capture.rewriting import replace_rewritten, without_rewritten
 from rag_eval_hooks.capture.rows import lone_row
 from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
@@ -197,7 +196,7 @@ class Reader:
         elif call.role is Role.POSTPROCESSING and (nodes := _nodes_in(result)) is not None:
             before = (node for value in given.values() for node in _nodes_in(value) or ())
             texts = {node.id or "": node.text for node in before}
-            self._note(run, replace_rewritten(run, nodes, texts))
+            self._note(run, nodes, given=texts)
         elif run.kind is RunKind.TOOL:
             if not call.is_own_tool:
                 self._note_tool(run, result)
@@ -206,7 +205,7 @@ class Reader:
             self._note_state(run, state)
 
     def _note(
-        self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: bool
+        self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: Any
     ) -> None:
         """Note contexts, and the form in which a model is shown each node."""
         shown = {
@@ -231,7 +230,7 @@ class Reader:
             # Which documents it gave out is not known.
             run.interaction.left_out.update(("contexts", "prompt"))
             return
-        self._note(run, without_rewritten(run, nodes))
+        self._note(run, nodes)
         for node in nodes if run.parent is None else ():
             remember(self._alone, node.id, None, _MAX_ALONE)
 
@@ -240,7 +239,7 @@ class Reader:
 
         Whoever builds an index has nodes summarized that nobody retrieved.
         """
-        sources = without_rewritten(run, reply.sources)
+        sources = reply.sources
         alone = call.role is Role.SYNTHESIS and run.parent is None
         if alone and not any(source.id in self._alone for source in sources):
             return
@@ -263,7 +262,7 @@ class Reader:
     def _note_step(self, run: Run, result: Any, role: Role) -> None:
         """Note documents and texts in the result of a step, unless the framework made it."""
         if nodes := _nodes_in(result):
-            self._note(run, without_rewritten(run, nodes))
+            self._note(run, nodes)
             return
         if role not in (Role.CHAIN, Role.ENGINE) or is_of_framework(result):
             return

@@ -17,8 +17,8 @@ from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
 from rag_eval_hooks.capture.records import Interaction, RunKind
 from rag_eval_hooks.capture.resume import Suspensions
+from rag_eval_hooks.capture.rewriting import replace_rewritten
 from rag_eval_hooks.capture.snapshots import Snapshots
-from rag_eval_hooks.capture.split_requests import split_requests
 from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
@@ -91,8 +91,7 @@ class Endings:
 
     def _decide(self, interaction: Interaction) -> None:
         interaction.read()
-        for request in split_requests(interaction):
-            self._decide(request)
+        replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
         for run in interaction.runs:
             run.state = None

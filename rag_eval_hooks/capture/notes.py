@@ -110,6 +110,7 @@ class Notes:
         *,
         shown: Mapping[int, str] | None = None,
         named: bool = False,
+        given: Mapping[str, str] | None = None,
     ) -> None:
         """Note documents that a run gave out, or that the application states it uses.
 
@@ -120,6 +121,7 @@ class Notes:
             shown: By index, the form in which the framework shows a text to a model, if it
                 differs.
             named: Whether the application named the tool that gave them.
+            given: Texts of the documents that the run was given, by id.
         """
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
@@ -132,7 +134,7 @@ class Notes:
             for index, text in (shown or {}).items()
             if index < len(kept)
         }
-        interaction.lists.append(DocumentList(run, kept, origin, forms, named))
+        interaction.lists.append(DocumentList(run, kept, origin, forms, named, given or {}))
 
     def choose(self, run: Run, contexts: Sequence[Context]) -> None:
         """Note contexts that the application chose itself; the last choice counts."""

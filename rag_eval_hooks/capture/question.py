@@ -1,22 +1,15 @@
-"""The question of an interaction, the queries made of it, and documents of earlier stages."""
+"""The question of an interaction, and the queries made of it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, words
-from rag_eval_hooks.sample import Context
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 
-__all__ = ["Rewritten", "condensed_question", "most_alike", "queries", "question_of", "stages"]
+__all__ = ["condensed_question", "queries", "question_of"]
 
-_RETRIEVED = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES)
-_MAX_STAGES = 8
-"""Stages and queries kept."""
-_MIN_SHARED = 0.6
-"""Fraction of their words that a text and its rewritten form share."""
+_MAX_QUERIES = 8
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
@@ -47,7 +40,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
 def queries(interaction: Interaction) -> list[str]:
     """Return the distinct queries of outermost retrievers, in order."""
     asked = dict.fromkeys(run.query for run in _outer_retrievers(interaction) if run.query)
-    return list(asked)[:_MAX_STAGES]
+    return list(asked)[:_MAX_QUERIES]
 
 
 def _outer_retrievers(interaction: Interaction) -> list[Run]:
@@ -123,89 +116,3 @@ def condensed_question(interaction: Interaction, question: str) -> str | None:
     said = (fold(run.text or "") for run in before if run.kind is RunKind.MODEL)
     folded = fold(query)
     return query if all(folded == text or folded not in text for text in said) else None
-
-
-def stages(
-    interaction: Interaction, final: tuple[Context, ...] | None
-) -> list[tuple[str, tuple[Context, ...]]]:
-    """Return lists with more or other documents than the final contexts, by their source."""
-    kept: list[tuple[str, tuple[Context, ...]]] = []
-    rewritten = Rewritten(interaction)
-    last = {context.text for context in final or ()}
-    seen: set[tuple[str, ...]] = set()
-    for found in interaction.lists:
-        texts = tuple(context.text for context in found.contexts)
-        if found.origin in _RETRIEVED and texts not in seen and not last.issuperset(texts):
-            seen.add(texts)
-            kept.append((found.run.name, rewritten.of(found)))
-    return kept[:_MAX_STAGES]
-
-
-class Rewritten:
-    """Texts that a later step rewrote, as one that masks names does.
-
-    What was taken out must not come back by way of an earlier stage. Two documents are one if
-    they share their id; without ids, if they share their metadata and most of their words.
-
-    Args:
-        interaction: An ended one.
-    """
-
-    def __init__(self, interaction: Interaction) -> None:
-        self._latest: dict[str, list[tuple[Run, str]]] = {}
-        self._bare: list[dict[str, Context]] = []
-        for found in reversed(interaction.lists):
-            if found.origin in _RETRIEVED:
-                self._note(found)
-
-    def of(self, found: DocumentList) -> tuple[Context, ...]:
-        """Return the documents of a list with the last text of each."""
-        return tuple(replace(one, text=self._text(one, found.run)) for one in found.contexts)
-
-    def _note(self, found: DocumentList) -> None:
-        named = Counter(context.id for context in found.contexts)
-        for context in found.contexts:
-            if context.id is not None and named[context.id] == 1:
-                self._latest.setdefault(context.id, []).append((found.run, context.text))
-        self._bare.append({c.text: c for c in found.contexts if c.id is None})
-
-    def _text(self, context: Context, run: Run) -> str:
-        text = context.text
-        known = self._latest.get(context.id or "", ())
-        # Another store may number its documents alike.
-        others = {one for by, one in known if by.kind is RunKind.RETRIEVER and _is_apart(by, run)}
-        for later, written in known:
-            if later is run:
-                break
-            is_given = later.kind is not RunKind.RETRIEVER or later in run.ancestors()
-            if is_given and written not in others:
-                is_same = written == text or text == most_alike(others | {text}, written)
-                return written if is_same else text
-        for bare in self._bare:
-            if text in bare:
-                return text
-            if alike := next((c for c in bare.values() if _are_alike(context, c)), None):
-                return alike.text
-        return text
-
-
-def _is_apart(one: Run, other: Run) -> bool:
-    return one is not other and one not in other.ancestors() and other not in one.ancestors()
-
-
-def most_alike(texts: Collection[str], text: str) -> str:
-    """Return the text that shares the largest fraction of its words with another one."""
-    known = runs_of(text) | set(words(text))
-
-    def shared(one: str) -> float:
-        own = runs_of(one) | set(words(one))
-        return len(own & known) / max(1, len(own))
-
-    return max(texts, key=shared)
-
-
-def _are_alike(one: Context, other: Context) -> bool:
-    if one.metadata != other.metadata:
-        return False
-    own, others = set(one.text.split()), set(other.text.split())
-    return len(own & others) >= _MIN_SHARED * max(1, len(own | others))

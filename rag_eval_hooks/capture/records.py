@@ -159,6 +159,8 @@ class DocumentList:
     shown: Mapping[int, str] = field(default_factory=dict)
     # The application named the tool that gave it as one that retrieves.
     named: bool = False
+    # Texts of the documents that the run was given, by id, where they are known.
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_guessed(self) -> bool:

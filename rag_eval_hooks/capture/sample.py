@@ -11,7 +11,7 @@ from rag_eval_hooks.capture.answer import answer_of, holds_reply
 from rag_eval_hooks.capture.content import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
-from rag_eval_hooks.capture.question import condensed_question, queries, question_of, stages
+from rag_eval_hooks.capture.question import condensed_question, queries, question_of
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.capture.sample_texts import SampleTexts
 from rag_eval_hooks.config import limits
@@ -73,8 +73,6 @@ def assemble(
     contexts, source = find_contexts(interaction, answer)
     golden = _with_reference(question, given, with_golden)
     metadata = _queries(texts, interaction, question)
-    if earlier := stages(interaction, contexts):
-        metadata["retrieved"] = texts.stages("metadata.retrieved", earlier, max_contexts)
     left_out = interaction.left_out | _to_come(interaction, answer)
     return Sample(
         question=texts.text("question", question),

@@ -79,18 +79,6 @@ class SampleTexts:
             for index, context in enumerate(kept)
         )
 
-    def stages(
-        self, field: str, stages: Sequence[tuple[str, tuple[Context, ...]]], most: int
-    ) -> list[dict[str, Any]]:
-        """Return the documents of earlier stages, such as before a reranker, as plain values."""
-        plain = []
-        for source, contexts in stages:
-            bare = tuple(replace(context, metadata={}) for context in contexts)
-            kept = self.contexts(field, bare, most) or ()
-            documents = [{"id": c.id, "score": c.score, "text": c.text} for c in kept]
-            plain.append({"source": self._key(field, source), "documents": documents})
-        return plain
-
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return metadata with its texts cut; a value that is larger in writing is left out."""
         kept: dict[str, Any] = {}

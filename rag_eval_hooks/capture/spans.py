@@ -26,7 +26,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.answer import answer_of
 from rag_eval_hooks.capture.content import Contents, content_of, marked, plain, request_content
 from rag_eval_hooks.capture.conversation import session_of
-from rag_eval_hooks.capture.question import Rewritten, question_of
+from rag_eval_hooks.capture.question import question_of
 from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
@@ -313,16 +313,15 @@ class SpanWriter:
         self, interaction: Interaction, root_span: Span, redact: Redact, content: bool
     ) -> None:
         otel = {interaction.root: trace.set_span_in_context(root_span, interaction.otel)}
-        rewritten = Rewritten(interaction) if content else None
-        documents = {found.run: found for found in interaction.lists if content}
+        documents = {found.run: found.contexts for found in interaction.lists}
         for run in interaction.runs[1:]:
             if run.kind not in _FORMS:
                 continue
             # What ran before an interrupt was begun by another root, which has no span.
             around = next((one for one in run.ancestors() if one in otel), interaction.root)
             span = self._start_child(run, otel[around])
-            if rewritten is not None:
-                found = rewritten.of(documents[run]) if run in documents else ()
+            if content:
+                found = documents.get(run, ())
                 self._set(span, redact(content_of(run, found, attribute_room(span))))
             # Times are explicit, so a span can be ended before its children begin.
             span.end(run.end)

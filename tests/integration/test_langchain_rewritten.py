@@ -136,7 +136,6 @@ def test_of_what_a_model_made_of_documents_the_last_stage_counts(
     (chain | Chat(reply=lambda _: reply)).invoke(question, config(world))
     sample = only(world)
     assert (texts(sample), sample.answer) == (shown, reply)
-    assert [one["text"] for one in sample.metadata["retrieved"][0]["documents"]] == passages
 
 
 @pytest.mark.parametrize("seed", seeds(5))

@@ -12,9 +12,8 @@ import pytest
 
 from rag_eval_hooks.capture.answer import answer_of
 from rag_eval_hooks.capture.contexts import ContextSource, find_contexts, has_retrieved
-from rag_eval_hooks.capture.question import Rewritten, question_of
+from rag_eval_hooks.capture.question import question_of
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
-from rag_eval_hooks.capture.rewriting import replace_rewritten
 from rag_eval_hooks.capture.tool_kinds import ToolKind, tool_kind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
@@ -442,40 +441,26 @@ def test_text_around_the_answer_is_the_answer_unless_its_model_was_shown_it(
 # Masked and rewritten texts.
 
 
-def store(name: str, text: str, kind: RunKind = RunKind.RETRIEVER) -> Callable[[Story], None]:
+def store(
+    name: str, text: str, kind: RunKind = RunKind.RETRIEVER, given: str | None = None
+) -> Callable[[Story], None]:
     def give(story: Story) -> None:
         run = story.run(name, story.root, kind)
-        story.recorder.documents(run, [Context(text=text, id="1")])
+        before = None if given is None else {"1": given}
+        story.recorder.documents(run, [Context(text=text, id="1")], given=before)
         story.recorder.end(run)
 
     return give
 
 
 @varied
-@pytest.mark.parametrize("is_masked", [False, True])
-def test_rewritten_text_replaces_the_document_it_was_made_of(seed: int, is_masked: bool) -> None:
-    """Two stores that number their documents alike stay apart."""
-    drawn = Variation(seed)
-    secret = drawn.name()
-    texts = [f"{drawn.name()} {secret} {drawn.name()} {drawn.name()}", drawn.passage()]
-    later = texts[0].replace(secret, "***") if is_masked else texts[0]
-    events = [store("a", texts[0]), store("b", texts[1]), store("c", later, RunKind.CHAIN)]
-    interaction = told(events, YES).root.interaction
-    rewritten = Rewritten(interaction)
-    shown = [context.text for one in interaction.lists for context in rewritten.of(one)]
-    assert shown == [later, texts[1], later]
-
-
-@varied
-@pytest.mark.parametrize("given", ["before", "changed in place", "unchanged"])
-def test_postprocessor_rewrites_only_what_it_was_given(seed: int, given: str) -> None:
-    """Two stores number their documents alike, and it was given that of the second."""
-    one, two = texts = Variation(seed).passages(2)
+@pytest.mark.parametrize("given", ["nothing", "before", "changed in place", "unchanged"])
+def test_rewritten_text_replaces_only_the_document_it_was_made_of(seed: int, given: str) -> None:
+    """Two stores number their documents alike, and the step was given that of the second."""
+    one, two = Variation(seed).passages(2)
     short = two[: len(two) // 2]
     later = two if given == "unchanged" else f"{short} ..."
-    story = told([store("a", one), store("b", two)], YES)
-    step = story.run("shorten", story.root, RunKind.RERANKER)
-    was_given = {"1": short if given == "changed in place" else two}
-    replace_rewritten(step, [Context(text=later, id="1")], was_given)
-    lists = story.root.interaction.lists
-    assert [c.text for each in lists for c in each.contexts] == [texts[0], later]
+    was = {"nothing": None, "changed in place": short}.get(given, two)
+    events = [store("a", one), store("b", two), store("c", later, RunKind.RERANKER, was)]
+    lists = ended(events, YES).lists
+    assert [c.text for each in lists for c in each.contexts] == [one, later, later]

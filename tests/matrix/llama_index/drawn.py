@@ -39,7 +39,7 @@ def wrong_in(name: str, seed: int) -> dict[str, str]:
     wrong = {"incidents": str(incidents)} if incidents else {}
     if len(samples) != variant.interactions:
         return wrong | {"interactions": f"{len(samples)}, not {variant.interactions}"}
-    due = variant.requests or ([variant] if samples else [])
+    due = [variant] if samples else []
     by_question = {sample.question: sample for sample in samples}
     for request in due:
         wrong |= _differences(request, by_question.get(request.question, samples[0]))

@@ -39,7 +39,6 @@ class Variant:
     interactions: int = 1
     any_order: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    requests: Sequence[Variant] = ()
 
 
 class Corpus:
@@ -331,29 +330,6 @@ def chosen_by_options(draw: Variation) -> Variant:
     return Variant(run, question, given, answer, options=options)
 
 
-def several_questions(draw: Variation) -> Variant:
-    """A function of the application that asks several questions: each is a request of its own."""
-    corpora = [Corpus(draw, 2) for _ in range(draw.chance.randint(2, 4))]
-    answers = [answered(draw) for _ in corpora]
-    engines = [c.engine(says(answer)) for c, answer in zip(corpora, answers, strict=True)]
-    questions = [corpus.question for corpus in corpora]
-    as_pairs, given = draw.chance.random() < 0.5, draw.chance.random() < 0.5
-    dispatcher = get_dispatcher(__name__)
-
-    @dispatcher.span
-    def handle(asked: Any = None) -> Any:
-        texts = questions if asked is None else asked
-        said = [engine.query(text) for engine, text in zip(engines, texts, strict=True)]
-        return dict(zip(texts, said, strict=True)) if as_pairs else said
-
-    run = (lambda: handle(questions)) if given else handle
-    requests = [
-        Variant(run, corpus.question, corpus.shown(), answer)
-        for corpus, answer in zip(corpora, answers, strict=True)
-    ]
-    return Variant(run, interactions=len(requests), requests=requests)
-
-
 def sums_and_searches(draw: Variation) -> Variant:
     """An agent that reckons in its first turn and asks an engine in its second, as in tutorials."""
     corpus = Corpus(draw, 2)
@@ -405,6 +381,5 @@ VARIANTS = (
     building,
     by_hand,
     chosen_by_options,
-    several_questions,
     sums_and_searches,
 )
