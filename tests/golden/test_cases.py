@@ -1,0 +1,183 @@
+"""The worked numbers of the suites' sources, from `cases.toml`."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from rag_eval_hooks import NotScored, RagEval, Sample, Score
+from rag_eval_hooks.findings import Finding, Findings, GEval, Support
+from rag_eval_hooks.metrics import Metric, MetricOptions, build
+from rag_eval_hooks.metrics.options import DontKnow
+from rag_eval_hooks.score import Cause
+from rag_eval_hooks.testing import ScriptedJudge
+from tests.golden.measure import BY_ID, asked, measure, value
+
+CASES: list[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("cases.toml").read_text("utf-8")
+)["case"]
+USUAL = {"question": "q", "contexts": ["a", "b", "c"], "answer": "a", "reference": "r"}
+FINDINGS = TypeAdapter(Findings)
+
+
+def sample_of(case: dict[str, Any]) -> Sample:
+    fields = {**USUAL, **case.get("sample", {})}
+    return Sample.from_dict({name: one for name, one in fields.items() if one is not False})
+
+
+def supports(rows: list[str]) -> list[Support]:
+    def one(row: str) -> Support:
+        return Support(tuple(mark == "x" for mark in row), together=False)
+
+    together = Support((False,) * 3, together=True)
+    return [together if row == "together" else one(row) for row in rows]
+
+
+def findings_of(case: dict[str, Any]) -> Findings:
+    """Return the findings that a row names in short or in full."""
+    found: dict[str, Any] = {k: v for k, v in case.items() if k in list(Finding)}
+    for whose in ("answer", "reference"):
+        if whose in case:
+            found[f"{whose}_claims"] = list(map(str, range(len(case[whose]))))
+            found[f"{whose}_support"] = supports(case[whose])
+    if "relevance" in case:
+        found["relevance"] = [{"useful": mark == "x", "rating": 50} for mark in case["relevance"]]
+    for short, kind in (("agree", "answer_agreement"), ("entities", "entities_found")):
+        if short in case:
+            found[kind] = [{"holds": mark == "x"} for mark in case[short]]
+    if "entities" in case:
+        found["entities"] = list(map(str, range(len(case["entities"]))))
+    if "cosines" in case:
+        texts = [f"question {at}" for at in range(len(case["cosines"]))]
+        found["questions"] = {"texts": texts, "noncommittal": case.get("noncommittal", False)}
+        found["question_similarity"] = case["cosines"]
+    absent = {name: NotScored(Cause(cause)) for name, cause in case.get("absent", {}).items()}
+    return FINDINGS.validate_python(found | absent)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{n} {c['metric']}" for n, c in enumerate(CASES)])
+def test_metric_has_the_worked_value(case: dict[str, Any]) -> None:
+    metric, sample, findings = BY_ID[case["metric"]], sample_of(case), findings_of(case)
+    wanted = asked(metric, sample, findings)
+    assert wanted == set(case.get("reads", wanted))
+    assert not wanted & set(case.get("skips", ()))
+    outcome = measure(metric, sample, findings)
+    if "cause" in case:
+        assert isinstance(outcome, NotScored)
+        assert outcome.cause == case["cause"]
+        return
+    assert isinstance(outcome, Score)
+    assert outcome.value == pytest.approx(case["value"], abs=case.get("within", 1e-8))
+    for name in case.keys() & {"label", "normalised"}:
+        assert getattr(outcome, name) == case[name]
+    assert outcome.parts == pytest.approx(case.get("parts", outcome.parts))
+    assert list(outcome.warnings) == case.get("warnings", list(outcome.warnings))
+    assert len(outcome.warnings) == case.get("warned", len(outcome.warnings))
+
+
+def chosen(metric_id: str, **options: Any) -> Metric:
+    return next(one for one in build(MetricOptions(**options)) if one.id == metric_id)
+
+
+def test_weights_that_are_left_go_to_the_other_parts() -> None:
+    case = next(one for one in CASES if "absent" in one and "graphrag" in one["metric"])
+    told = measure(case["metric"], sample_of(case), findings_of(case)).explanation
+    metric = "graphrag.ragas_context_precision"
+    (left_out,) = told["left_out"]
+    assert left_out == {"part": "context_precision", "metric": metric, "cause": "missing_input"}
+    assert [row["share"] for row in told["parts"]] == pytest.approx([0.375, 0.25, 0.375])
+
+
+def test_weights_can_be_chosen() -> None:
+    """Only the weighed parts count, and no finding is asked for the others."""
+    weights = {"faithfulness": 1.0, "context_recall": 3.0}
+    metric = chosen("graphrag.ragas_score", graphrag_weights=weights)
+    case = {"answer": ["---"], "reference": ["x--"]}
+    sample, findings = sample_of({}), findings_of(case)
+    assert value(measure(metric, sample, findings)) == pytest.approx(75.0)
+    kinds = {"answer_claims", "answer_support", "reference_claims", "reference_support"}
+    assert asked(metric, sample, findings) == kinds
+    metric = chosen("whitepaper.weighted_score", whitepaper_weights={"relevance": 1})
+    findings = FINDINGS.validate_python({"alignment": {"value": 4}})
+    assert value(measure(metric, sample, findings)) == 4.0
+
+
+@pytest.mark.parametrize(("marks", "ranked"), [("--x", 100 / 3), ("x-x", 250 / 3), ("", 0.0)])
+def test_precision_can_be_rank_aware(marks: str, ranked: float) -> None:
+    metric = chosen("graphrag.ragas_context_precision", graphrag_rank_aware=True)
+    findings = findings_of({"relevance": marks})
+    assert value(measure(metric, sample_of({}), findings)) == pytest.approx(ranked)
+
+
+@given(*[st.integers(0, 100)] * 3)
+def test_factual_accuracy_weighs_its_criteria(correct: int, complete: int, consistent: int) -> None:
+    findings = Findings(geval=GEval(correct, complete, consistent))
+    outcome = measure("graphrag.factual_accuracy_percentage", sample_of({}), findings)
+    expected = 5 * correct + 3 * complete + 2 * consistent
+    assert value(outcome) * 10 == pytest.approx(expected)
+    assert isinstance(outcome, Score)
+    assert outcome.label == "EDCBA"[sum(expected >= limit for limit in (200, 400, 600, 800))]
+
+
+def test_the_mode_decides_what_a_refusal_is() -> None:
+    sample = sample_of({"sample": {"answer": "The Tomb of the Unknown Soldier."}})
+    findings = findings_of({"classification": {"holds": True}})
+    for mode, label in ((DontKnow.PHRASES, "DON'T KNOW"), (DontKnow.REFUSAL, "CORRECT")):
+        outcome = measure(chosen("graphrag.answer_class", dont_know=mode), sample, findings)
+        assert isinstance(outcome, Score)
+        assert outcome.label == label
+
+
+@pytest.mark.parametrize(
+    ("metric", "findings", "expected"),
+    [
+        ("ragas.faithfulness", Findings(answer_claims=("x",)), 0.0),
+        ("ragas.context_recall", Findings(reference_claims=("x",)), 0.0),
+        ("ragas.context_entity_recall", Findings(entities=("x",)), 0.0),
+        ("ragas.context_precision", Findings(), "undefined"),
+    ],
+)
+def test_empty_retrieval_supports_nothing(
+    metric: str, findings: Findings, expected: float | str
+) -> None:
+    """Its precision has no value; no judge is asked."""
+    with RagEval(metrics=[metric], judge=ScriptedJudge(findings)) as evals:
+        outcome = evals.evaluate(sample_of({"sample": {"contexts": []}}))[metric]
+    assert (outcome.value if isinstance(outcome, Score) else outcome.cause) == expected
+
+
+@pytest.mark.parametrize("metric", BY_ID)
+def test_missing_field_is_named(metric: str) -> None:
+    for lacking in BY_ID[metric].needs - {"question"}:
+        outcome = measure(metric, sample_of({"sample": {lacking.value: False}}))
+        assert isinstance(outcome, NotScored)
+        assert (outcome.cause, lacking in outcome.detail) == ("missing_input", True)
+
+
+RATINGS = [
+    ("nvidia.answer_accuracy", "accuracy_ratings", (0, 2, 4)),
+    ("nvidia.context_relevance", "context_ratings", (0, 1, 2)),
+    ("nvidia.response_groundedness", "groundedness_ratings", (0, 1, 2)),
+]
+
+
+@pytest.mark.parametrize(("metric", "field", "steps"), RATINGS)
+def test_valid_ratings_of_two_are_averaged(metric: str, field: str, steps: tuple[int, ...]) -> None:
+    """Each by its highest step; an invalid one is left out, never rounded."""
+    for pair in itertools.product((*steps, None, 3, 5, -1), repeat=2):
+        outcome = measure(metric, sample_of({}), findings_of({field: pair}))
+        valid = [rating for rating in pair if rating in steps]
+        if valid:
+            assert isinstance(outcome, Score)
+            assert outcome.value == sum(valid) / len(valid) / max(steps)  # type: ignore[arg-type]
+            assert len(outcome.warnings) == 2 - len(valid)
+        else:
+            assert isinstance(outcome, NotScored)
+            assert outcome.cause is Cause.JUDGE_FAILED
