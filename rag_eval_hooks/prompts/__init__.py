@@ -2,8 +2,15 @@
 
 from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError
-from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Call, Spec, Unit, with_bases
-from rag_eval_hooks.prompts.wording import PROMPTS_VERSION
+from rag_eval_hooks.prompts.specs import (
+    ABOUT,
+    PROMPTS_VERSION,
+    SPECS,
+    Call,
+    Spec,
+    Unit,
+    with_bases,
+)
 
 __all__ = [
     "ABOUT",

@@ -37,8 +37,15 @@ from rag_eval_hooks.prompts.prompt import (
     schema_of,
 )
 from rag_eval_hooks.prompts.reply_json import reply_json
-from rag_eval_hooks.prompts.specs import SPECS, Spec, Unit
-from rag_eval_hooks.prompts.wording import INSTRUCTIONS, LEADS, SYSTEM_TEXTS
+from rag_eval_hooks.prompts.specs import (
+    ELSEWHERE,
+    LEADS,
+    PROMPTS_VERSION,
+    SPECS,
+    SYSTEM_TEXTS,
+    Spec,
+    Unit,
+)
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.sentences import sentences
@@ -146,7 +153,8 @@ class Ask:
         example = example_of(schema_of(_reply_model((kind,))))
         name = "verdicts" if contexts else spec.call.value
         system = SYSTEM_TEXTS[spec.system]
-        return Prompt(system, "\n".join(lines), name, model, example, len(contexts))
+        user = "\n".join(lines)
+        return Prompt(system, user, name, model, example, len(contexts), PROMPTS_VERSION)
 
     def read(self, keys: Sequence[str], reply: str) -> Reading:
         """Read the contents that fit, by item; a valid one is taken, nothing is guessed.
@@ -266,15 +274,15 @@ class Ask:
         return document
 
     def _instruction(self, keys: Sequence[str]) -> str:
-        spec, text = self.spec, INSTRUCTIONS[self.kind]
-        if spec.unit is Unit.TEMPLATE:
-            return str(text[TEMPLATES.index(keys[0])])
+        spec, text = self.spec, self.spec.instruction
+        if isinstance(text, list):
+            return text[TEMPLATES.index(keys[0])]
         if spec.unit is Unit.CHUNK:
             seen = [name.value for name in spec.shows[2:] if self._text(name) is not None]
             purpose = f"arrive at the {seen[0]}" if seen else "answer the question"
-            return str(text).replace("{purpose}", purpose)
+            return text.replace("{purpose}", purpose)
         is_partial = self.partial and spec.element is SupportElement
-        return f"{text} {INSTRUCTIONS['elsewhere']}" if is_partial else str(text)
+        return f"{text} {ELSEWHERE}" if is_partial else text
 
 
 def _unless_differing(key: str, group: _Group, earlier: Iterable[_Group]) -> Any:

@@ -13,7 +13,6 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.prompts.wording import PROMPTS_VERSION
 
 _DELIMITER: Final = re.compile(r"<(/?)data ([0-9a-f]{12})>")
 # What looks like a delimiter, and characters that a reader of the text does not see or that turn
@@ -60,7 +59,7 @@ class Prompt:
     model: type[BaseModel]
     example: Mapping[str, Any]
     shared: int = 0
-    version: str = PROMPTS_VERSION
+    version: str = ""
     unsealed: str | None = field(default=None, repr=False)
 
     @property

@@ -1,15 +1,32 @@
-"""One row per finding of a judge: everything that prompts, collector and cascade know about it."""
+"""One row per finding of a judge, from `wording.toml`; prompts, collector and cascade read it."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.resources import files
 from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import elements
 from rag_eval_hooks.sample import Field
+
+_WORDING: Final[Mapping[str, Any]] = tomllib.loads(
+    files("rag_eval_hooks.prompts").joinpath("wording.toml").read_text("utf-8")
+)
+_COMMON: Final = _WORDING["system"]["common"]
+
+PROMPTS_VERSION: Final[str] = _WORDING["version"]
+"""Changes with every change of wording: scores of different versions do not compare."""
+SYSTEM_TEXTS: Final[Mapping[str, str]] = {
+    name: f"{_COMMON}\n\n{text}" for name, text in _WORDING["system"].items() if name != "common"
+}
+LEADS: Final[Mapping[str, str]] = _WORDING["leads"]
+"""First line of the task, by call."""
+ELSEWHERE: Final[str] = _WORDING["elsewhere"]
+"""Instruction for a prompt that shows only some of the chunks."""
 
 
 class Call(StrEnum):
@@ -41,26 +58,42 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """How one finding is asked for; `wording.toml` has its instruction.
+    """How one finding is asked for.
 
     Attributes:
         call: The call it belongs to.
         element: Model of one element of the reply; its JSON schema is the schema.
         shows: The fields of the sample that the definition allows a judge to see. All of them are
-            needed but those in `optional`.
-        optional: Fields that are shown where the sample has them.
+            needed but those in `optional`. The finding takes the last one apart, or holds items
+            against it.
         unit: Subject of one element.
         about: The finding whose items it judges, one verdict each.
         system: Name of the system text.
+        instruction: The task; of a grade, one for each template.
     """
 
     call: Call
     element: Any
     shows: tuple[Field, ...]
-    optional: frozenset[Field] = frozenset()
-    unit: Unit = Unit.WHOLE
-    about: Finding | None = None
+    optional: frozenset[Field]
+    unit: Unit
+    about: Finding | None
     system: str
+    instruction: str | list[str]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Spec:
+        """Return the spec of a row of `wording.toml`."""
+        return cls(
+            call=Call(row["call"]),
+            element=getattr(elements, row["element"]),
+            shows=tuple(map(Field, row["shows"])),
+            optional=frozenset(map(Field, row.get("optional", ()))),
+            unit=Unit(row.get("unit", "whole")),
+            about=Finding(row["about"]) if "about" in row else None,
+            system=row["system"],
+            instruction=row["instruction"],
+        )
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -73,58 +106,8 @@ class Spec:
         return self.shows[-1]
 
 
-_Q, _C, _A, _R = Field.QUESTION, Field.CONTEXTS, Field.ANSWER, Field.REFERENCE
-_IF_ANY: Final = frozenset({_R})
-
-
-def _decompose(element: Any, *shows: Field, system: str = "decomposing", **row: Any) -> Spec:
-    return Spec(call=Call.DECOMPOSE, element=element, shows=shows, system=system, **row)
-
-
-def _verify(element: Any, *shows: Field, unit: Unit = Unit.ITEM, **row: Any) -> Spec:
-    return Spec(call=Call.VERIFY, element=element, shows=shows, unit=unit, system="judging", **row)
-
-
-def _rate(element: Any, *shows: Field) -> Spec:
-    return Spec(call=Call.RATE, element=element, shows=shows, system="rating")
-
-
-def _grade(element: Any, *shows: Field, system: str = "judging") -> Spec:
-    return Spec(call=Call.GRADE, element=element, shows=shows, unit=Unit.TEMPLATE, system=system)
-
-
 SPECS: Final[Mapping[Finding, Spec]] = {
-    Finding.ANSWER_CLAIMS: _decompose(elements.SentenceElement, _Q, _A, unit=Unit.SENTENCE),
-    Finding.REFERENCE_CLAIMS: _decompose(elements.SentenceElement, _Q, _R, unit=Unit.SENTENCE),
-    Finding.ENTITIES: _decompose(elements.EntityList, _Q, _R),
-    Finding.QUESTIONS: _decompose(elements.QuestionList, _A, system="questioning"),
-    Finding.STANCE: _decompose(
-        elements.StanceElement, _Q, _A, _R, optional=_IF_ANY, unit=Unit.TEXT, system="rating"
-    ),
-    Finding.CONTEXT_RATINGS: _grade(elements.CoverageRating, _Q, _C),
-    Finding.GROUNDEDNESS_RATINGS: _grade(elements.CoverageRating, _C, _A),
-    Finding.ACCURACY_RATINGS: _grade(elements.AccuracyRating, _Q, _A, _R, system="rating"),
-    Finding.RELEVANCE: _verify(
-        elements.RelevanceElement, _Q, _C, _R, optional=_IF_ANY, unit=Unit.CHUNK
-    ),
-    Finding.RELEVANCE_TO_ANSWER: _verify(elements.RelevanceElement, _Q, _C, _A, unit=Unit.CHUNK),
-    Finding.ANSWER_SUPPORT: _verify(elements.SupportElement, _Q, _C, about=Finding.ANSWER_CLAIMS),
-    Finding.REFERENCE_SUPPORT: _verify(
-        elements.SupportElement, _Q, _C, about=Finding.REFERENCE_CLAIMS
-    ),
-    Finding.ENTITIES_FOUND: _verify(elements.EntityElement, _Q, _C, about=Finding.ENTITIES),
-    Finding.ANSWER_AGREEMENT: _verify(
-        elements.AgreementElement, _Q, _R, about=Finding.ANSWER_CLAIMS
-    ),
-    Finding.REFERENCE_AGREEMENT: _verify(
-        elements.AgreementElement, _Q, _A, about=Finding.REFERENCE_CLAIMS
-    ),
-    Finding.DIRECT_RELEVANCE: _rate(elements.DirectnessElement, _Q, _A),
-    Finding.GEVAL: _rate(elements.GEvalElement, _Q, _A, _R),
-    Finding.CLASSIFICATION: _rate(elements.ClassElement, _Q, _A, _R),
-    Finding.CORRECTNESS: _rate(elements.StepElement, _Q, _A, _R),
-    Finding.ALIGNMENT: _rate(elements.StepElement, _Q, _A),
-    Finding.ATTITUDE: _rate(elements.StepElement, _Q, _A, _R),
+    Finding(name): Spec.of(row) for name, row in _WORDING["findings"].items()
 }
 """The order is that of the calls: the shortest replies about the contexts come first."""
 

@@ -176,7 +176,7 @@ def test_valid_ratings_of_two_are_averaged(metric: str, field: str, steps: tuple
         valid = [rating for rating in pair if rating in steps]
         if valid:
             assert isinstance(outcome, Score)
-            assert outcome.value == sum(valid) / len(valid) / max(steps)  # type: ignore[arg-type]
+            assert outcome.value == sum(valid) / len(valid) / max(steps)
             assert len(outcome.warnings) == 2 - len(valid)
         else:
             assert isinstance(outcome, NotScored)

@@ -11,7 +11,7 @@ import pytest
 from rag_eval_hooks import Context, RagEval, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts.prompt import data_block
-from rag_eval_hooks.prompts.wording import SYSTEM_TEXTS
+from rag_eval_hooks.prompts.specs import SYSTEM_TEXTS
 from tests.servers.judge_server import JudgeServer
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*)\n</data \1>")

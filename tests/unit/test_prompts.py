@@ -17,7 +17,7 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Prompt, Unit
 from rag_eval_hooks.prompts.elements import parse
 from rag_eval_hooks.prompts.prompt import data_block
-from rag_eval_hooks.prompts.wording import SYSTEM_TEXTS
+from rag_eval_hooks.prompts.specs import SYSTEM_TEXTS
 from rag_eval_hooks.sample import Field
 from tests.servers.brain import prompt_data
 from tests.servers.samples import GRADE, PARTS, VERIFY
