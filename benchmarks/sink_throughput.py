@@ -137,7 +137,7 @@ def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, ob
         evaluations = [evaluation(number, scores) for number in range(args.samples)]
         began = time.monotonic()
         for one in evaluations:
-            delivery.put(delivery.jobs(one))
+            delivery.put(delivery.jobs(one, time.time()))
         delivery.flush(300)
         took = time.monotonic() - began
         delivery.close()
@@ -172,7 +172,7 @@ def function_cost(samples: int) -> dict[str, object]:
     delivery = dispatch_of(function, Incidents())
     began = time.process_time()
     for one in evaluations:
-        delivery.put(delivery.jobs(one))
+        delivery.put(delivery.jobs(one, time.time()))
     delivery.flush(60)
     spent = (time.process_time() - began) / samples
     delivery.close()

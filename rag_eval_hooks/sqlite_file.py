@@ -19,7 +19,9 @@ __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
 """Exceptions that the use of a file may raise. SQLite's message about a damaged file may quote
 bytes that are not text; Python then fails to decode the message (`UnicodeDecodeError`)."""
-_RETRY_S: Final = 0.005
+_RETRY_S: Final = 0.002
+"""Seconds between two tries to lock a file. SQLite's own pauses grow to 0.1 s, so that a process
+that has waited for long loses against others that come later."""
 _FORK_PATIENCE_S: Final = 2.0
 """Seconds that a fork waits for a file that another thread is using."""
 _LOG_LIMIT: Final = 4_194_304
@@ -74,7 +76,7 @@ class SqliteFile:
         """
         with self.opened() as connection:
             # Of two processes that read before they write, both could act on what they read.
-            connection.execute("BEGIN IMMEDIATE")
+            _locking(connection, "BEGIN IMMEDIATE", time.monotonic() + self._patience)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -145,27 +147,27 @@ def is_busy(error: BaseException) -> bool:
 
 def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connection:
     _make_private(path)
-    connection = open_existing(path, patience=patience, writable=True)
+    until = time.monotonic() + patience
+    connection = open_existing(path, patience=_RETRY_S, writable=True)
     try:
-        _use_log(connection, time.monotonic() + patience)
+        # With the write-ahead log, readers and a writer do not block each other.
+        _locking(connection, "PRAGMA journal_mode = WAL", until)
         # A commit is handed to the system: it survives the process, though not a power cut.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
         for statement in schema:
-            connection.execute(statement)
+            _locking(connection, statement, until)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _use_log(connection: sqlite3.Connection, until: float) -> None:
-    """Switch to the write-ahead log, with which readers and a writer do not block each other."""
-    # Of several processes that open a new file at once, SQLite refuses all but one at this switch
-    # without waiting.
+def _locking(connection: sqlite3.Connection, statement: str, until: float) -> None:
+    """Execute a statement that needs a lock, again until another process has released it."""
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(statement)
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() >= until:
                 raise

@@ -105,12 +105,12 @@ class Dispatch:
                 one.key = f"{one.key}#{names[one.key]}"
             yield one
 
-    def jobs(self, evaluation: Evaluation, accepted: float | None = None) -> list[Job]:
+    def jobs(self, evaluation: Evaluation, accepted: float) -> list[Job]:
         """Return one job for each sink that accepts a result.
 
         Args:
             evaluation: The result.
-            accepted: Acceptance of its sample in seconds since the epoch; now if None.
+            accepted: Acceptance of its sample in seconds since the epoch.
         """
         encode = partial(evaluation_to_text, evaluation, self._mark)
         return [

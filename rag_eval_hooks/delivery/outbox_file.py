@@ -1,4 +1,4 @@
-"""SQLite file of an outbox: statements, leases, how the file is replaced, and its readers."""
+"""SQLite file of an outbox: its jobs, leases, how the file is replaced, and its readers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.delivery.job import End, Job
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 
@@ -27,6 +29,8 @@ LEASE_S: Final = 15.0
 """Seconds after which another process may claim the jobs of a process that stopped writing."""
 _BUSY_S: Final = 0.5
 """Seconds to wait for another process that holds the file."""
+_PURGE_S: Final = 60.0
+"""Seconds between two removals of old results for sinks of other settings."""
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL,"
     " origin INTEGER, accepted REAL NOT NULL, due REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0,"
@@ -41,8 +45,9 @@ _INSERT: Final = (
 _COUNT: Final = "INSERT INTO counts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1"
 _DEAD: Final = (
     # A lease of the far future was written before the clock was set back.
-    "SELECT owner FROM owners WHERE owner != ?1 AND lease NOT BETWEEN ?2 AND ?2 + ?3"
+    "SELECT owner FROM owners WHERE owner != ? AND lease NOT BETWEEN ? AND ?"
 )
+_READY: Final = "SELECT 1 FROM jobs WHERE owner IS NULL AND consumer = ? AND due <= ? LIMIT 1"
 _CLAIM: Final = (
     "UPDATE jobs SET owner = ?1 WHERE id IN (SELECT id FROM jobs WHERE owner IS NULL"
     " AND consumer = ?2 AND due <= ?3 ORDER BY id LIMIT ?4) RETURNING id, tries, accepted, payload"
@@ -61,7 +66,8 @@ class FileMovedError(Exception):
 class OutboxFile:
     """File of an outbox, shared by processes. Used by one thread.
 
-    All methods about jobs run inside `transaction`, and return whether the job was of this process.
+    Its methods raise `FileMovedError` if the file was deleted or replaced, so that its jobs are
+    lost, and `FILE_ERRORS` if the file cannot be used.
 
     Args:
         folder: Folder of the file; created for its owner alone.
@@ -72,6 +78,7 @@ class OutboxFile:
         self.path = folder / NAME
         self._max_bytes = max_bytes
         self._file = SqliteFile(self.path, _SCHEMA, patience=_BUSY_S)
+        self._purge_at = 0.0
         self._reset()
 
     def _reset(self) -> None:
@@ -84,39 +91,57 @@ class OutboxFile:
         """True if there is a file to look into."""
         return self._identity is not None or self.path.exists()
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run statements in one transaction, and extend the lease.
+    def write(self, changes: Sequence[tuple[Job, End | None]]) -> list[bool]:
+        """Write states of jobs in one transaction; return which jobs were of this process."""
+        with self._transaction() as db:
+            return [self._sync(db, job, end) for job, end in changes]
 
-        Raises:
-            FileMovedError: The file was deleted or replaced; its jobs are lost.
-            sqlite3.Error: The file cannot be used.
-            OSError: The file cannot be used.
-            ValueError: The file is damaged and SQLite's message about it cannot be decoded.
+    def claim(self, rooms: Mapping[str, int]) -> list[Job]:
+        """Claim the oldest jobs that are due and that no living process has.
+
+        The file is locked only if there is anything to change: all processes ask every second,
+        and a sample that is to be stored must not queue behind their questions.
+
+        Args:
+            rooms: Number of jobs that each consumer of this process can take now.
         """
-        if self._identity is None:
-            self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self._check()
         now = time.time()
-        is_beat = not 0.0 <= now - self._beat_at < LEASE_S / 3
-        with self._file.transaction() as self._db:
-            if is_beat:
-                beat = "INSERT OR REPLACE INTO owners VALUES (?, ?)"
-                self._db.execute(beat, (self._owner, now + LEASE_S))
-            yield
-        self._beat_at = now if is_beat else self._beat_at
-        self._check()
+        leases = self._owner, now, now + LEASE_S
+        open_to = {name: room for name, room in rooms.items() if room > 0}
+        with self._file.opened() as db:
+            is_idle = not (
+                self._is_beat(now)
+                or db.execute(_DEAD, leases).fetchone()
+                or any(db.execute(_READY, (name, now)).fetchone() for name in open_to)
+            )
+        if is_idle:
+            return []
+        with self._transaction() as db:
+            for (owner,) in db.execute(_DEAD, leases).fetchall():
+                self._release_all(db, owner)
+            return [
+                _claimed(name, *row)
+                for name, room in open_to.items()
+                for row in sorted(db.execute(_CLAIM, (self._owner, name, now, room)).fetchall())
+            ]
 
-    def _check(self) -> None:
-        try:
-            state = self.path.stat()
-        except FileNotFoundError:
-            if self._identity is not None:
-                raise FileMovedError from None
-            return
-        if self._identity not in (None, (state.st_dev, state.st_ino)):
-            raise FileMovedError
-        self._identity = state.st_dev, state.st_ino
+    def purge(self, consumers: Sequence[str]) -> int:
+        """Remove old results for sinks that no process of these settings has; return how many."""
+        if time.monotonic() < self._purge_at:
+            return 0
+        self._purge_at = time.monotonic() + _PURGE_S
+        before = time.time() - limits.SINK_KEEP_SECONDS
+        marks = ",".join("?" * len(consumers))
+        sql = f"DELETE FROM jobs WHERE owner IS NULL AND accepted < ? AND consumer NOT IN ({marks})"
+        with self._transaction() as db:
+            return db.execute(sql, (before, *consumers)).rowcount
+
+    def leave(self) -> None:
+        """Let other processes claim all jobs of this process, and close the file."""
+        with self._transaction() as db:
+            self._release_all(db, self._owner)
+        self._file.close()
 
     def replace(self, *, is_damaged: bool) -> None:
         """Begin a new file under a new owner; a damaged one is renamed to `*.damaged`."""
@@ -134,62 +159,81 @@ class OutboxFile:
                     # SQLite would apply the log of the old file to the new one.
                     self.path.with_name(f"{NAME}{end}").unlink(missing_ok=True)
 
-    def insert(
-        self, consumer: str, payload: str, accepted: float, origin: int | None
-    ) -> int | None:
-        """Store a job of this process; return its row, or None without room for it."""
-        if self._db.execute(_SIZE).fetchone()[0] + len(payload) > self._max_bytes:
-            return None
-        row = (consumer, origin, accepted, accepted, self._owner, payload)
-        return self._db.execute(_INSERT, row).lastrowid
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Lend the file inside one transaction that extends the lease."""
+        if self._identity is None:
+            self.path.parent.mkdir(mode=0o700, exist_ok=True)
+        self._check()
+        now = time.time()
+        is_beat = self._is_beat(now)
+        with self._file.transaction() as db:
+            if is_beat:
+                beat = "INSERT OR REPLACE INTO owners VALUES (?, ?)"
+                db.execute(beat, (self._owner, now + LEASE_S))
+            yield db
+        self._beat_at = now if is_beat else self._beat_at
+        self._check()
 
-    def begin(self, row: int, tries: int) -> bool:
-        """Note the tries of a job."""
-        return self._changed("UPDATE jobs SET tries = ?", tries, row=row)
+    def _is_beat(self, now: float) -> bool:
+        return not 0.0 <= now - self._beat_at < LEASE_S / 3
 
-    def remove(self, row: int) -> bool:
-        """Remove a job."""
-        return self._changed("DELETE FROM jobs", row=row)
+    def _check(self) -> None:
+        try:
+            state = self.path.stat()
+        except FileNotFoundError:
+            if self._identity is not None:
+                raise FileMovedError from None
+            return
+        if self._identity not in (None, (state.st_dev, state.st_ino)):
+            raise FileMovedError
+        self._identity = state.st_dev, state.st_ino
 
-    def release(self, row: int | None, due: float) -> bool:
-        """Let any process claim a job at a time."""
-        return self._changed("UPDATE jobs SET owner = NULL, due = ?", due, row=row)
+    def _sync(self, db: sqlite3.Connection, job: Job, end: End | None) -> bool:
+        """Write the state of a job; return whether the job was of this process."""
+        if end is None and job.row is not None:
+            return self._changed(db, "UPDATE jobs SET tries = ?", job.tries, row=job.row)
+        if end is None:
+            self._insert(db, job)
+            return True
+        if end.released_at is not None:
+            self._insert(db, job)
+            release = "UPDATE jobs SET owner = NULL, due = ?"
+            return self._changed(db, release, end.released_at, row=job.row)
+        if job.row is not None and not self._changed(db, "DELETE FROM jobs", row=job.row):
+            return False
+        if end.counted_as:
+            db.execute(_COUNT, (end.counted_as,))
+        origin = job.row
+        for following in end.then:
+            self._insert(db, following, origin)
+            origin = origin or following.row
+        return True
 
-    def _changed(self, statement: str, *values: float, row: int | None) -> bool:
+    def _insert(self, db: sqlite3.Connection, job: Job, origin: int | None = None) -> None:
+        """Store a job, unless it is done before it could be stored or there is no room for it."""
+        if job.row is not None or job.text is None or job.is_over:
+            return
+        if db.execute(_SIZE).fetchone()[0] + len(job.text) <= self._max_bytes:
+            row = (job.consumer, origin, job.accepted, job.accepted, self._owner, job.text)
+            job.row = db.execute(_INSERT, row).lastrowid
+
+    def _changed(
+        self, db: sqlite3.Connection, statement: str, *values: float, row: int | None
+    ) -> bool:
         sql = f"{statement} WHERE id = ? AND owner = ?"
-        return self._db.execute(sql, (*values, row, self._owner)).rowcount > 0
+        return db.execute(sql, (*values, row, self._owner)).rowcount > 0
 
-    def count(self, name: str) -> None:
-        """Count the end of a sample."""
-        self._db.execute(_COUNT, (name,))
+    def _release_all(self, db: sqlite3.Connection, owner: str) -> None:
+        db.execute("UPDATE jobs SET owner = NULL, due = 0 WHERE owner = ?", (owner,))
+        db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
 
-    def release_dead(self) -> None:
-        """Release the jobs of processes whose lease ran out."""
-        for (owner,) in self._db.execute(_DEAD, (self._owner, time.time(), LEASE_S)).fetchall():
-            self._release_all(owner)
 
-    def release_all(self) -> None:
-        """Let other processes claim all jobs of this process."""
-        self._release_all(self._owner)
-
-    def _release_all(self, owner: str) -> None:
-        self._db.execute("UPDATE jobs SET owner = NULL, due = 0 WHERE owner = ?", (owner,))
-        self._db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
-
-    def claim(self, consumer: str, most: int) -> list[tuple[int, int, float, str]]:
-        """Claim the oldest jobs that are due; return row, tries, acceptance and payload of each."""
-        found = self._db.execute(_CLAIM, (self._owner, consumer, time.time(), most)).fetchall()
-        return sorted(found)
-
-    def purge(self, consumers: Sequence[str], accepted_before: float) -> int:
-        """Remove old results for sinks that no process of these settings has; return how many."""
-        marks = ",".join("?" * (len(consumers) + 1))
-        sql = f"DELETE FROM jobs WHERE owner IS NULL AND accepted < ? AND consumer NOT IN ({marks})"
-        return self._db.execute(sql, (accepted_before, EVALUATE, *consumers)).rowcount
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> Job:
+    # Anything may have changed the file: a row of other types is an unreadable one.
+    if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
+        tries, accepted, text = 0, 0.0, ""
+    return Job(consumer, text, lambda: text, accepted, tries=tries, row=row, is_stored=True)
 
 
 def check_spool(folder: Path) -> bool:
@@ -225,13 +269,12 @@ def read_counts(path: Path) -> Mapping[str, int]:
             return {}
         db.execute("BEGIN")
         ended = dict(db.execute("SELECT name, n FROM counts").fetchall())
-        waiting = {}
-        for name, sign in (("pending", "="), ("undelivered", "!=")):
-            sql = f"{_SAMPLES} WHERE consumer {sign} ?"
-            waiting[name] = db.execute(sql, (EVALUATE,)).fetchone()[0]
-    accepted = sum(ended.values()) + waiting["pending"]
-    counts = {"accepted": accepted, **ended, **waiting}
-    return {name: n for name, n in counts.items() if n or name in ("accepted", "pending")}
+        pending, undelivered = (
+            db.execute(f"{_SAMPLES} WHERE consumer {sign} ?", (EVALUATE,)).fetchone()[0]
+            for sign in ("=", "!=")
+        )
+    counts = {"accepted": sum(ended.values()) + pending, **ended, "pending": pending}
+    return counts | ({"undelivered": undelivered} if undelivered else {})
 
 
 def read_size(path: Path) -> tuple[int | None, int | None]:

@@ -6,12 +6,12 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from rag_eval_hooks.backoff import Backoff, pause_after
+from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.outbox import Job, Outbox
+from rag_eval_hooks.delivery.job import Job
+from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SendError, SpanUnknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import suppressed
@@ -22,10 +22,8 @@ _FULL: Final = "outbox full"
 """Reason of a result that the limit of memory does not allow to wait."""
 _LONGEST_ASKED: Final = 60.0
 """Seconds of a `Retry-After` that are honored at most."""
-_FIRST_LOOK: Final = 0.5
 _LONGEST_LOOK: Final = 5.0
-"""Seconds between two tries of a result whose span is unknown."""
-_MOST_DOUBLINGS: Final = 10
+"""Seconds between two tries of a result whose span is unknown, at most."""
 _DOWN: Final = 5
 """Failures in a row after which the sink counts as down and is probed by one result at a time."""
 _GRACE: Final = 0.1
@@ -34,24 +32,6 @@ _RECOVERED: Final = 64
 """Results of the spool that are claimed at a time."""
 _POLL: Final = 0.05
 """Seconds between two checks of a call that may hang, while a flush waits."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Item:
-    """A job on its way; times in seconds of the monotonic clock."""
-
-    job: Job
-    number: int
-    chars: int
-    queued_at: float
-    retry_until: float
-    give_up_at: float
-    tries: int = 0
-    looks: int = 0
-    is_alone: bool = False
-    is_last: bool = False
-    is_over: bool = False
-    reason: str = ""
 
 
 class SinkQueue:
@@ -76,17 +56,17 @@ class SinkQueue:
         self._retry_for = limits.SINK_RETRY_SECONDS
         self._keep_for = limits.SINK_KEEP_SECONDS
         self._most_chars = limits.SINK_QUEUE_CHARS
+        self._retries = sink.retries or outbox.is_durable
         self._origin = f"sink {sink.name}"
         self._lock = threading.RLock()
         self._queued = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
-        # Due, number and item of each; the items of the call in flight are in neither.
-        self._waiting: list[tuple[float, int, _Item]] = []
-        self._flying: list[_Item] = []
+        # Due, number and job of each; the jobs of the call in flight are in neither.
+        self._waiting: list[tuple[float, int, Job]] = []
+        self._flying: list[Job] = []
         self._called_at = 0.0
         self._is_overdue = False
         self._chars = self._number = self._failures = 0
-        self._backoff = Backoff()
         self._paused_until = 0.0
         self._last_reason = ""
         self._thread: threading.Thread | None = None
@@ -96,27 +76,23 @@ class SinkQueue:
     def put(self, job: Job, chars: int, *, retries: bool = True) -> None:
         """Accept a result of so many characters. Never waits."""
         now = time.monotonic()
-        is_kept = retries and self._outbox.is_durable
-        retry_until = now + self._retry_for if self.sink.retries or is_kept else 0.0
-        kept_until = now + self._keep_for - (time.time() - job.accepted)
+        is_retried = self.sink.retries or (retries and self._outbox.is_durable)
+        job.chars, job.queued_at = chars, now
+        job.retry_until = job.give_up_at = now + self._retry_for if is_retried else 0.0
+        if job.is_stored:
+            kept_until = now + self._keep_for - (time.time() - job.accepted)
+            job.give_up_at = max(job.retry_until, kept_until)
         with self._lock:
             self._number += 1
-            item = _Item(
-                job=job,
-                number=self._number,
-                chars=chars,
-                queued_at=now,
-                retry_until=retry_until,
-                give_up_at=max(retry_until, kept_until) if job.is_stored else retry_until,
-            )
+            job.number = self._number
             self.sink.counts["taken"] += 1
             self._chars += chars
             reason = self._refusal()
             if reason is None:
-                self._queue(item, now)
+                self._queue(job, now)
                 self._queued.notify()
             else:
-                self._leave(item, reason)
+                self._leave(job, reason)
 
     def capacity(self) -> int:
         """Return how many results of the spool the sink can take over."""
@@ -124,17 +100,19 @@ class SinkQueue:
             if self._closing is not None or self._broken is not None:
                 return 0
             is_empty = not self._waiting and not self._flying
-            if self._backoff.is_failing or self._is_overdue:
+            if self._is_down or self._is_overdue:
                 return 1 if is_empty else 0
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
         """Count a hanging call, and give up overdue results of a sink that is down."""
+        if not (self._waiting or self._flying):
+            return
         now = time.monotonic()
         with self._lock:
             self._check_call(now)
-            if self._backoff.is_failing:
-                self._drop(lambda item: 0 < item.give_up_at <= now, self._give_up)
+            if self._is_down:
+                self._drop(lambda job: 0 < job.give_up_at <= now, self._give_up)
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until everything accepted so far is sent, lost, or safe in the spool.
@@ -152,7 +130,7 @@ class SinkQueue:
         deadline = None if timeout is None else now + timeout
         with self._lock:
             last = self._number
-            self._waiting = [(min(due, now), number, item) for due, number, item in self._waiting]
+            self._waiting = [(min(due, now), number, job) for due, number, job in self._waiting]
             heapq.heapify(self._waiting)
             self._queued.notify()
             while self._is_awaited(last):
@@ -248,92 +226,91 @@ class SinkQueue:
         if self._closing is None:
             return False
         # A sink that is down is not tried again: its results are safe in the spool.
-        is_safe = self._outbox.is_durable and self._backoff.is_failing
+        is_safe = self._outbox.is_durable and self._is_down
         return not self._waiting or now >= self._closing or is_safe
 
-    def _batch(self, now: float) -> list[_Item]:
-        items = [heapq.heappop(self._waiting)[2]]
-        is_single = self._backoff.is_failing or items[0].is_alone
-        most = 1 if is_single else self.sink.batch_size
-        while self._waiting and len(items) < most:
+    def _batch(self, now: float) -> list[Job]:
+        jobs = [heapq.heappop(self._waiting)[2]]
+        most = 1 if self._is_down or jobs[0].is_alone else self.sink.batch_size
+        while self._waiting and len(jobs) < most:
             due, _, following = self._waiting[0]
-            if due > now or following.is_alone or following.is_last != items[0].is_last:
+            if due > now or following.is_alone or following.is_last != jobs[0].is_last:
                 break
-            items.append(heapq.heappop(self._waiting)[2])
-        return items
+            jobs.append(heapq.heappop(self._waiting)[2])
+        return jobs
 
     def _send(self) -> tuple[Mapping[int, BaseException], bool]:
         """Return the failures of the call by index, and whether it failed as a whole."""
-        items = self._flying
-        last = self._closing is not None or any(item.is_last for item in items)
+        jobs = self._flying
+        last = self._closing is not None or jobs[0].is_last
         try:
-            return self.sink.send([item.job.payload for item in items], last=last), False
+            return self.sink.send([job.payload for job in jobs], last=last), False
         except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
-            return dict.fromkeys(range(len(items)), error), True
+            return dict.fromkeys(range(len(jobs)), error), True
 
     def _settle(self, failures: Mapping[int, BaseException], is_whole: bool, now: float) -> None:
-        items, is_shared = self._flying, is_whole and len(self._flying) > 1
-        for index, item in enumerate(items):
-            if item.is_over:
+        jobs, is_shared = self._flying, is_whole and len(self._flying) > 1
+        for index, job in enumerate(jobs):
+            if job.end is not None:
                 continue
             if (error := failures.get(index)) is not None:
-                self._fail(item, error, is_shared, now)
+                self._fail(job, error, is_shared, now)
             else:
-                self._finish(item)
+                self._finish(job)
                 self.sink.counts["sent"] += 1
         self._flying, self._is_overdue = [], False
-        if len(failures) < len(items) or not all(map(_is_outage, failures.values())):
+        if len(failures) < len(jobs) or not all(map(_is_outage, failures.values())):
             self._failures = 0
-            self._backoff.succeeded()
         else:
             self._failures += 1
-            if self._failures >= _DOWN and (self.sink.retries or self._outbox.is_durable):
-                self._paused_until = max(self._paused_until, now + self._backoff.failed())
+            if self._is_down:
+                pause = pause_after(self._failures - _DOWN + 1)
+                self._paused_until = max(self._paused_until, now + pause)
         self._settled.notify_all()
 
-    def _fail(self, item: _Item, error: BaseException, is_shared: bool, now: float) -> None:
-        """Retry, leave or lose a failed item."""
+    def _fail(self, job: Job, error: BaseException, is_shared: bool, now: float) -> None:
+        """Retry, leave or lose a failed job."""
         if is_shared and isinstance(error, SendError) and not error.is_for_all:
-            # Another item of the request may be the cause.
-            item.is_alone = True
-            self._queue(item, now)
-        elif isinstance(error, SpanUnknown):
-            self._await_span(item, error, now)
+            # Another job of the request may be the cause.
+            job.is_alone = True
+            self._queue(job, now)
         elif isinstance(error, Rejected):
-            self._lose(item, error.reason)
-        elif isinstance(error, RetryLater):
-            self._incidents.count(f"{self._origin}, {error.reason}: Retry")
-            asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
-            self._paused_until = max(self._paused_until, asked)
-            self._retry(item, error.reason, now)
+            self._lose(job, error.reason)
+        elif isinstance(error, SpanUnknown):
+            job.is_alone = False
+            self._retry(job, error.reason, now)
         else:
-            if not self._is_overdue:
+            job.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
+            if isinstance(error, RetryLater):
+                self._incidents.count(f"{self._origin}, {error.reason}: Retry")
+                asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
+                self._paused_until = max(self._paused_until, asked)
+            elif not self._is_overdue:
                 self._incidents.report(self._origin, error)
-            self._retry(item, "", now)
+            self._retry(job, None, now)
 
-    def _retry(self, item: _Item, reason: str, now: float) -> None:
-        item.tries += 1
-        item.reason = self._last_reason = reason
-        if self._closing is not None and item.give_up_at:
-            self._leave(item, reason)
-        elif now >= item.give_up_at:
-            self._give_up(item)
+    def _retry(self, job: Job, no_span: str | None, now: float) -> None:
+        """Try a job again; one whose span is unknown has a last try, and is not kept for longer."""
+        job.sends += 1
+        pause = pause_after(job.sends)
+        if self._closing is not None and (job.give_up_at or no_span):
+            self._leave(job, no_span or job.reason)
+        elif no_span and job.is_last:
+            self._lose(job, no_span)
+        elif no_span:
+            pause = min(pause, _LONGEST_LOOK)
+            job.is_last = now + pause >= job.retry_until
+            self._queue(job, now + pause)
+        elif now >= job.give_up_at:
+            self._give_up(job)
         else:
-            self._queue(item, now + pause_after(item.tries))
-
-    def _await_span(self, item: _Item, error: SpanUnknown, now: float) -> None:
-        if self._closing is not None:
-            self._leave(item, error.reason)
-        elif item.is_last:
-            self._lose(item, error.reason)
-        else:
-            pause = min(_FIRST_LOOK * 2 ** min(item.looks, _MOST_DOUBLINGS), _LONGEST_LOOK)
-            item.looks += 1
-            item.is_alone = False
-            item.is_last = now + pause >= item.retry_until
-            self._queue(item, now + pause)
+            self._queue(job, now + pause)
 
     # Under the lock, in any thread
+
+    @property
+    def _is_down(self) -> bool:
+        return self._retries and self._failures >= _DOWN
 
     def _refusal(self) -> str | None:
         """Return why no result is accepted, if so."""
@@ -346,8 +323,8 @@ class SinkQueue:
             return _FULL
         return None if self._thread is not None else self._start()
 
-    def _queue(self, item: _Item, due: float) -> None:
-        heapq.heappush(self._waiting, (due, item.number, item))
+    def _queue(self, job: Job, due: float) -> None:
+        heapq.heappush(self._waiting, (due, job.number, job))
 
     def _check_call(self, now: float) -> None:
         """Count a call that hangs; without a row on disk, its result and those behind are lost."""
@@ -356,69 +333,63 @@ class SinkQueue:
             return
         if not self._is_overdue:
             self._is_overdue = True
-            for item in self._flying:
-                self._miss(item)
-        self._drop(
-            lambda item: not item.job.is_stored and now - item.queued_at > longest, self._miss
-        )
+            for job in self._flying:
+                self._miss(job)
+        self._drop(lambda job: not job.is_stored and now - job.queued_at > longest, self._miss)
 
-    def _miss(self, item: _Item) -> None:
+    def _miss(self, job: Job) -> None:
         self._incidents.report(self._origin, TimeoutError())
-        if not item.job.is_stored:
-            self._lose(item, "")
+        if not job.is_stored:
+            self._lose(job, "")
 
-    def _drop(self, is_over: Callable[[_Item], bool], end: Callable[[_Item], None]) -> None:
+    def _drop(self, is_over: Callable[[Job], bool], end: Callable[[Job], None]) -> None:
         over = [entry[2] for entry in self._waiting if is_over(entry[2])]
         if over:
             self._waiting = [entry for entry in self._waiting if not is_over(entry[2])]
             heapq.heapify(self._waiting)
-        for item in over:
-            end(item)
+        for job in over:
+            end(job)
 
     def _is_awaited(self, last: int) -> bool:
         """Return whether a flush waits for anything up to a number."""
-        is_settling = not (self._backoff.is_failing or self._is_overdue)
+        is_settling = not (self._is_down or self._is_overdue)
         flying = [] if self._is_overdue else self._flying
         return any(
-            item.number <= last
-            and (not item.job.is_stored or (is_settling and not item.tries and not item.looks))
-            for item in (*flying, *(entry[2] for entry in self._waiting))
+            job.number <= last and (not job.is_stored or (is_settling and not job.sends))
+            for job in (*flying, *(entry[2] for entry in self._waiting))
         )
 
     def _leave_all(self, reason: str) -> None:
         waiting, self._waiting = self._waiting, []
-        for item in (*(entry[2] for entry in waiting), *self._flying):
-            if not item.is_over:
-                self._leave(item, reason)
+        for job in (*(entry[2] for entry in waiting), *self._flying):
+            if job.end is None:
+                self._leave(job, reason)
 
-    def _leave(self, item: _Item, reason: str) -> None:
+    def _leave(self, job: Job, reason: str) -> None:
         """Leave a result to the spool; without one it is lost."""
-        if not self._outbox.retry(item.job):
-            self._lose(item, reason)
+        if not self._outbox.retry(job):
+            self._lose(job, reason)
             return
-        item.is_over = True
-        self._chars -= item.chars
+        self._chars -= job.chars
         self.sink.counts["spooled"] += 1
         if reason == _FULL:
             self._incidents.count(f"{self._origin}: left in the spool")
 
-    def _give_up(self, item: _Item) -> None:
+    def _give_up(self, job: Job) -> None:
         # A result that was never tried is lost for the reason of the last failure.
-        reason = item.reason or self._last_reason
-        self._lose(item, "kept too long" if item.job.is_stored else reason)
+        reason = job.reason or self._last_reason
+        self._lose(job, "kept too long" if job.is_stored else reason)
 
-    def _lose(self, item: _Item, reason: str) -> None:
+    def _lose(self, job: Job, reason: str) -> None:
         """Count a loss; the failures of a user's sink are counted by themselves."""
-        self._finish(item)
+        self._finish(job)
         self.sink.counts["lost"] += 1
         if reason:
             self._incidents.count(f"{self._origin}, {reason}: Lost")
 
-    def _finish(self, item: _Item) -> None:
-        item.is_over = True
-        self._chars -= item.chars
-        if self._outbox.is_durable:
-            self._outbox.done(item.job)
+    def _finish(self, job: Job) -> None:
+        self._chars -= job.chars
+        self._outbox.done(job)
 
 
 def _is_outage(error: BaseException) -> bool:

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import backoff
-from rag_eval_hooks.delivery import sink_queue
 from rag_eval_hooks.delivery.platforms.base import PlatformScore, PlatformSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
@@ -115,7 +114,6 @@ def test_dispatch_for_any_answers_sends_each_result_once_or_counts_its_loss(
     sink.batch_size = batch_size
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(backoff, "_FIRST", 0.002)
-        patch.setattr(sink_queue, "_FIRST_LOOK", 0.001)
         one = Opened(sink, folder=Path(folder) / "spool" if is_durable else None)
         one.number(*range(len(fates)))
         until(lambda: one.dispatch.flush(300) and sink.books()["waiting"] == 0)
@@ -276,7 +274,7 @@ def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[...,
 
     thumbs, other = Thumbs(), OneArgument()
     one = begin(thumbs, other)
-    assert [job.consumer for job in one.dispatch.jobs(evaluation(1))] == ["OneArgument"]
+    assert [job.consumer for job in one.dispatch.jobs(evaluation(1), 0.0)] == ["OneArgument"]
     one.number(1)
     told = Feedback(score=1)
     one.dispatch.put_feedback(told)
@@ -288,7 +286,7 @@ def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[...,
 def test_sinks_of_one_kind_have_names_of_their_own(begin: Callable[..., Opened]) -> None:
     """The spool can tell them apart, in every process in which they have the same order."""
     one = begin(OneArgument(), lambda e: None, OneArgument(), lambda e: None)
-    assert [job.consumer for job in one.dispatch.jobs(evaluation(1))] == [
+    assert [job.consumer for job in one.dispatch.jobs(evaluation(1), 0.0)] == [
         "OneArgument", "CallableSink", "OneArgument#2", "CallableSink#2",
     ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Dispatched:
     def put(self, *evaluations: Evaluation) -> None:
         """Store results, and hand them to the sinks."""
         for evaluation in evaluations:
-            jobs = self.dispatch.jobs(evaluation)
+            jobs = self.dispatch.jobs(evaluation, time.time())
             assert self.outbox.done(Job(EVALUATE), "scored", jobs).result(60)
             self.dispatch.put(jobs)
 
