@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rag_eval_hooks.findings import Finding, Findings
@@ -30,29 +30,36 @@ def composite(
 
     def reads(sample: Sample, findings: Findings) -> frozenset[Finding]:
         fed = (part for part in weighed.values() if not part.missing(sample))
-        return _union(part.findings_for(sample, findings) for part in fed)
+        return frozenset[Finding]().union(*(one.findings_for(sample, findings) for one in fed))
 
     def score(sample: Sample, findings: Findings) -> Outcome:
         outcomes = {name: _measure(part, sample, findings) for name, part in weighed.items()}
-        return _mean(outcomes, weights, scale, _explanation(outcomes, weighed, weights))
+        return _mean(outcomes, weighed, weights, scale)
 
-    findings = _union(part.findings for part in weighed.values())
+    findings = frozenset[Finding]().union(*(part.findings for part in weighed.values()))
     return {"score": score, "findings": findings, "reads": reads}
 
 
 def _mean(
     outcomes: Mapping[str, Outcome],
+    parts: Mapping[str, Metric],
     weights: Mapping[str, float],
     scale: Scale,
-    explanation: Mapping[str, Any],
 ) -> Outcome:
     scores = {name: one for name, one in outcomes.items() if isinstance(one, Score)}
     absent = {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}
+    values = {name: one.value for name, one in scores.items()}
+    named = {name: {"part": name, "metric": parts[name].id} for name in outcomes}
+    total = sum(weights[name] for name in scores)
+    shares = {name: {"weight": weights[name], "share": weights[name] / total} for name in scores}
+    explanation = {
+        "parts": [{**named[name], "value": values[name], **shares[name]} for name in scores],
+        "left_out": [{**named[name], "cause": one.cause.value} for name, one in absent.items()],
+    }
     for name, one in absent.items():
         if one.undecided:
             detail = f"{name}: {one.detail}"
             return NotScored(one.cause, detail, undecided=True, explanation=explanation)
-    values = {name: one.value for name, one in scores.items()}
     mean = weighted_mean(values, weights)
     if mean is None:
         cause, detail = Cause.UNDEFINED, "no part has a value"
@@ -66,22 +73,6 @@ def _mean(
     return scale.score(mean, parts=values, warnings=unique, explanation=explanation)
 
 
-def _explanation(
-    outcomes: Mapping[str, Outcome], parts: Mapping[str, Metric], weights: Mapping[str, float]
-) -> Mapping[str, Any]:
-    total = sum(weights[name] for name, one in outcomes.items() if isinstance(one, Score))
-    rows: dict[str, list[dict[str, Any]]] = {"parts": [], "left_out": []}
-    for name, one in outcomes.items():
-        row: dict[str, Any] = {"part": name, "metric": parts[name].id}
-        if isinstance(one, NotScored):
-            rows["left_out"].append({**row, "cause": one.cause.value})
-        else:
-            weight = weights[name]
-            row |= {"value": one.value, "weight": weight, "share": weight / total}
-            rows["parts"].append(row)
-    return rows
-
-
 def _measure(metric: Metric, sample: Sample, findings: Findings) -> Outcome:
     for lacking in missing_inputs([metric], sample).values():
         return lacking
@@ -89,7 +80,3 @@ def _measure(metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         return metric.score(sample, findings)
     except Unavailable as absent:
         return absent.outcome
-
-
-def _union(kinds: Iterable[frozenset[Finding]]) -> frozenset[Finding]:
-    return frozenset[Finding]().union(*kinds)

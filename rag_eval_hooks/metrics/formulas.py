@@ -1,4 +1,4 @@
-"""The arithmetic of all suites. Pure; every function says when there is no value."""
+"""The arithmetic of all suites. Pure; None stands for no value."""
 
 from __future__ import annotations
 
@@ -19,14 +19,10 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def average_precision(relevant: Sequence[bool]) -> float | None:
-    """Return the mean of precision@k over the ranks k of relevant items.
+    """Return the mean of precision@k over the ranks k of relevant items, best rank first.
 
-    Args:
-        relevant: One verdict per retrieved item, best rank first.
-
-    Returns:
-        A value in [0, 1]: 1.0 when all relevant items stand before all others, 1/3 when the
-        only relevant one of three is last, 0 when none is relevant; None for no items.
+    It is 1.0 when all relevant items stand before all others, 1/3 when the only relevant one of
+    three is last, 0 when none is relevant, and None for no items.
     """
     if not relevant:
         return None
@@ -35,14 +31,9 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Return the cosine of the angle between two vectors.
+    """Return the cosine of the angle between two vectors of one length, in [-1, 1].
 
-    Returns:
-        A value in [-1, 1], or None when a vector has no direction: all zeros, empty, or not all
-        of its numbers finite.
-
-    Raises:
-        ValueError: The vectors differ in length.
+    It is None when a vector has no direction: all zeros, empty, or not all of its numbers finite.
     """
     pairs = list(zip(left, right, strict=True))
     norms = math.hypot(*left) * math.hypot(*right)
@@ -56,12 +47,7 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
 def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
     """Return the weighted mean of named values; weights of absent values go to the others.
 
-    Args:
-        values: The parts that there are, any number of them.
-        weights: Weight by name, 0 or more; a name without one weighs 0.
-
-    Returns:
-        A value between the least and the greatest part, or None when no part has any weight.
+    A name without a weight weighs 0. The mean is None when no part has any weight.
     """
     weighed = {name: value for name, value in values.items() if weights.get(name, 0.0) > 0}
     if not weighed:
@@ -83,14 +69,9 @@ def one_to_five(share: float) -> float:
 
 
 def mean_rating(ratings: Sequence[int | None], steps: Collection[int]) -> float | None:
-    """Return the mean of valid ratings, each divided by the highest step.
+    """Return the mean of valid ratings, each divided by the highest step; None if none is valid.
 
-    Args:
-        ratings: One per independent rater; None for no valid reply.
-        steps: The allowed values. Any other rating is invalid, and is not rounded to one.
-
-    Returns:
-        A value in [0, 1], or None when no rating is valid.
+    A rating that is not one of the steps is invalid, and is not rounded to one.
     """
     top = max(steps)
     return mean([rating / top for rating in ratings if rating is not None and rating in steps])

@@ -32,6 +32,9 @@ class Metric:
         scale: Native range and direction.
         summary: One sentence on what the number means.
         source: Where the definition stands.
+
+    Raises:
+        ConfigError: `needs` or `findings` names something else than fields or findings.
     """
 
     id: str
@@ -44,11 +47,7 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse values that would fail later, in the evaluator.
-
-        Raises:
-            ConfigError: `needs` or `findings` names something else than fields or findings.
-        """
+        """Refuse values that would fail later, in the evaluator."""
         object.__setattr__(self, "needs", _members("needs", Field, self.needs))
         object.__setattr__(self, "findings", _members("findings", Finding, self.findings))
 
@@ -95,13 +94,11 @@ class AskedMetric(Metric):
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
     """Return the metrics that lack a field of the sample, by id, with the reason."""
-    lacking = Field.lacking(sample)
+    lacking = {metric.id: metric.missing(sample) for metric in metrics}
     return {
-        metric.id: NotScored(
-            Cause.MISSING_INPUT, "the sample has no " + ", ".join(sorted(metric.needs & lacking))
-        )
-        for metric in metrics
-        if not metric.needs.isdisjoint(lacking)
+        name: NotScored(Cause.MISSING_INPUT, f"the sample has no {', '.join(fields)}")
+        for name, fields in lacking.items()
+        if fields
     }
 
 

@@ -75,17 +75,9 @@ def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str,
 
 
 def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:
-    """Return the words by which an answer says that it does not know, or None.
-
-    Args:
-        answer: The answer as given.
-        mode: `phrases`: one of the defined phrases occurs anywhere in the answer. `refusal`: a
-            refusal is what the answer comes to, in these or like words.
-    """
-    return refusal(answer) if mode is DontKnow.REFUSAL else _phrase(answer)
-
-
-def _phrase(answer: str) -> str | None:
+    """Return the words by which an answer says that it does not know, or None."""
+    if mode is DontKnow.REFUSAL:
+        return refusal(answer)
     text = answer.lower().strip()
     words = _SHORT_WORDS if len(text) < _SHORT else ()
     return next((phrase for phrase in (*PHRASES, *words) if phrase in text), None)
