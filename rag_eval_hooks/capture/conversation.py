@@ -9,7 +9,7 @@ __all__ = ["OWN_KEYS", "is_of_same_user", "own_entries", "session_of", "thread_o
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
-OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
+OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference", "reference_ids")
 """Keys of metadata with a field of their own on the sample."""
 
 

@@ -79,6 +79,7 @@ def assemble(
         contexts=texts.contexts("contexts", contexts, max_contexts, answer),
         answer=texts.optional("answer", answer),
         reference=texts.optional("reference", golden.reference),
+        reference_ids=texts.ids("reference_ids", golden.reference_ids),
         question_id=texts.optional("question_id", golden.question_id),
         status=interaction.status,
         error_type=root.error_type,
@@ -100,10 +101,11 @@ def assemble(
 
 def _with_reference(question: str, given: Mapping[str, Any], with_golden: Golden | None) -> Sample:
     """Return a sample of a question with its reference: the application's, else a golden one."""
-    known = (*OWN_KEYS, *_FRAMEWORK_KEYS)
+    known, ids = (*OWN_KEYS, *_FRAMEWORK_KEYS), given.get("reference_ids")
     own = Sample(
         question=question,
         reference=_text(given, "reference"),
+        reference_ids=ids if isinstance(ids, list | tuple) else None,
         question_id=_text(given, "question_id"),
         metadata={key: value for key, value in given.items() if key not in known},
     )

@@ -13,6 +13,8 @@ from rag_eval_hooks.sample import Context
 
 __all__ = ["SampleTexts"]
 
+_MOST_IDS = 1000
+
 
 class SampleTexts:
     """Makes the values of a sample's fields, and notes which of them were cut.
@@ -104,6 +106,10 @@ class SampleTexts:
         if self._session is None:
             return tuple(tags)
         return tuple(self._session.text("tags", str(tag)) for tag in tags)
+
+    def ids(self, field: str, ids: Sequence[str] | None) -> tuple[str, ...] | None:
+        """Return ids of chunks, redacted as those of the contexts."""
+        return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
 
     def truncated(self, *more: str) -> tuple[str, ...]:
         """Return the names of what was cut, each once and redacted, and further ones."""

@@ -223,5 +223,9 @@ def _finish(asked: Iterable[Future[object]], run: DatasetRun) -> None:
 
 
 def _metadata(sample: Sample) -> dict[str, Any]:
-    known = {"question_id": sample.question_id, "reference": sample.reference}
+    known = {
+        "question_id": sample.question_id,
+        "reference": sample.reference,
+        "reference_ids": sample.reference_ids and list(sample.reference_ids),
+    }
     return {**sample.metadata, **{k: v for k, v in known.items() if v is not None}}

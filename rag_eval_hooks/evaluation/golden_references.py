@@ -29,6 +29,7 @@ class Golden:
     question: str
     reference: str
     question_id: str | None = None
+    reference_ids: tuple[str, ...] | None = None
 
 
 class References:
@@ -57,6 +58,7 @@ class References:
         return replace(
             sample,
             reference=golden.reference,
+            reference_ids=sample.reference_ids or golden.reference_ids,
             question_id=sample.question_id or golden.question_id,
             metadata={**sample.metadata, MATCH: "exact"},
         )
@@ -73,7 +75,8 @@ def read_golden(path: str) -> tuple[Golden, ...]:
 
     Args:
         path: A CSV file by its ending, with a header, else JSON lines. Keys: `question`,
-            `reference` (or `ground_truth`, or `answer`), and `question_id` (or `id`).
+            `reference` (or `ground_truth`, or `answer`), and `question_id` (or `id`) and
+            `reference_ids` where they are known.
 
     Raises:
         ConfigError: The file cannot be read, or a line lacks a question or a reference.
@@ -121,7 +124,13 @@ def _golden(row: Mapping[str, Any], line: str) -> Golden:
             raise ConfigError("references", line, f"a {name}, a text that is not blank")
     given = row.get("question_id", row.get("id"))
     question_id = None if given in (None, "") else str(given)
-    return Golden(str(texts["question"]), str(texts["reference"]), question_id)
+    ids = row.get("reference_ids")
+    if isinstance(ids, str):
+        ids = ids.replace(",", " ").split()
+    if not isinstance(ids, list | None):
+        raise ConfigError("references", line, "reference_ids, a list or ids with spaces between")
+    reference_ids = tuple(map(str, ids)) if ids else None
+    return Golden(str(texts["question"]), str(texts["reference"]), question_id, reference_ids)
 
 
 def folded(question: str) -> str:

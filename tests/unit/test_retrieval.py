@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import NotScored, Outcome, RagEval, Sample
+from rag_eval_hooks import MemorySink, NotScored, Outcome, RagEval, Sample
 from rag_eval_hooks.context import Context
+from rag_eval_hooks.datasets.data_rows import data_rows
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics.retrieval import retrieval_metrics
@@ -93,3 +95,28 @@ def test_evaluator_measures_without_a_judge() -> None:
         assert evals.evaluate(sample)["retrieval.mrr"].cause is Cause.MISSING_INPUT  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match="whole number"):
         retrieval_metrics(0)
+
+
+@pytest.mark.parametrize("ids", ["b7 b8", "b7,b8"])
+def test_golden_questions_name_relevant_chunks(tmp_path: Path, ids: str) -> None:
+    """The ids of a request itself come first."""
+    golden = tmp_path / "golden.csv"
+    golden.write_text(f'question,reference,reference_ids\nWhen?,At six.,"{ids}"\n')
+    sink = MemorySink()
+    with RagEval("retrieval", references=str(golden), sinks=[sink]) as evals:
+        for metadata in ({}, {"reference_ids": ["b9"]}):
+            with evals.interaction("when?", metadata=metadata) as it:
+                it.contexts([{"id": "b7", "text": "At six."}])
+                it.answer("At six.")
+        evals.flush()
+    assert [one.sample.reference_ids for one in sink.results] == [("b7", "b8"), ("b9",)]
+    assert [one.outcomes["retrieval.recall"].value for one in sink.results] == [0.5, 0.0]
+
+
+def test_rows_of_data_sets_name_relevant_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"user_input": "q", "reference_context_ids": [7, "8"]}\n')
+    (row,) = data_rows(path)
+    assert row.sample is not None
+    assert row.sample.reference_ids == ("7", "8")
+    assert Sample.from_dict(row.sample.to_dict()) == row.sample
