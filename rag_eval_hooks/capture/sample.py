@@ -105,7 +105,7 @@ def _with_reference(question: str, given: Mapping[str, Any], with_golden: Golden
     own = Sample(
         question=question,
         reference=_text(given, "reference"),
-        reference_ids=ids if isinstance(ids, list | tuple) else None,
+        reference_ids=tuple(ids) if isinstance(ids, list | tuple) else None,
         question_id=_text(given, "question_id"),
         metadata={key: value for key, value in given.items() if key not in known},
     )
