@@ -27,7 +27,7 @@ __all__ = [
 
 SCHEMA: Final = "rag-eval-hooks.calibration/1"
 LEAST_AUROC: Final = 0.6
-LEAST_LABELS: Final = 20
+LEAST_LABELS: Final = 50
 _FOLDS: Final = 5
 _STEPS: Final = 50
 _BINS: Final = 10

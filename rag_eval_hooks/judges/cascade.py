@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
+from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, made
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.calls.metered_judge import metered
@@ -24,7 +24,7 @@ __all__ = ["Cascade"]
 _logger = logging.getLogger("rag_eval_hooks")
 
 Positions: TypeAlias = dict[Finding, list[int]]
-"""Positions of the items of each finding that go to the second judge."""
+"""Positions of the items of each finding that go to the second judge; none for all of it."""
 
 
 class Cascade:
@@ -98,20 +98,38 @@ class Cascade:
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Return findings of the first judge, and of the second what that lacks or cannot tell."""
         first = await _tried(self.first, sample, wanted, known)
-        lacking = frozenset(kind for kind in wanted if _lacks(getattr(first, kind)))
-        kept = wanted - lacking
-        first = replace(first, by=dict.fromkeys(kept, (Maker.of(self.first),)))
-        sent = self._sent(sample.question, kept, first, known)
+        sent = self._sent(sample.question, wanted, first, known)
+        places: dict[Finding, list[int]] = {}
+        for kind, positions in sent.items():
+            base = ABOUT.get(kind)
+            if base is not None and _is_made(getattr(known, base)):
+                listed = positions or range(len(made(getattr(known, base))))
+                places[base] = sorted({*listed, *places.get(base, ())})
         lists: dict[str, Any] = {
-            base.value: tuple(getattr(known, base)[at] for at in places)
-            for base, places in _by_list(sent).items()
+            base.value: tuple(getattr(known, base)[at] for at in listed)
+            for base, listed in places.items()
         }
-        others, verdicts = await asyncio.gather(
-            _tried(self.second, sample, lacking, known),
-            _tried(self.second, sample, frozenset(sent), replace(known, **lists)),
-        )
-        others = replace(others, by=dict.fromkeys(lacking, (Maker.of(self.second),)))
-        return first.merged(_made_only(others, first)).merged(self._joined(first, verdicts, sent))
+        second = await _tried(self.second, sample, frozenset(sent), replace(known, **lists))
+        findings = first.merged(Findings(usage=second.usage, warnings=second.warnings))
+        makers = Maker.of(self.first), Maker.of(self.second)
+        by: dict[Finding, tuple[Maker, ...]] = dict.fromkeys(wanted, makers[:1])
+        for kind, positions in sent.items():
+            before, found = getattr(first, kind), getattr(second, kind)
+            if not positions and (_is_made(found) or not _is_made(before)):
+                findings, by[kind] = findings.merged(Findings.of(kind, found)), makers[1:]
+            elif positions and _is_made(found) and len(found) == len(places[ABOUT[kind]]):
+                others = dict(zip(places[ABOUT[kind]], found, strict=True))
+                joined = tuple(
+                    replace(
+                        others[at] if at in positions else verdict,
+                        judge=makers[at in positions].name,
+                        sent_on=self._chance(verdict),
+                    )
+                    for at, verdict in enumerate(before)
+                )
+                findings = findings.merged(Findings.of(kind, joined))
+                by[kind] = makers[1:] if len(positions) == len(joined) else makers
+        return replace(findings, by=by)
 
     async def warm_up(self) -> None:
         """Load local models of both judges."""
@@ -124,18 +142,22 @@ class Cascade:
         await asyncio.gather(self.first.aclose(), self.second.aclose())
 
     def _sent(
-        self, question: str, kinds: frozenset[Finding], findings: Findings, known: Findings
+        self, question: str, wanted: frozenset[Finding], first: Findings, known: Findings
     ) -> Positions:
-        """Return the positions of the verdicts that go to the second judge."""
+        """Return what goes to the second judge, with the positions of the verdicts sent on."""
         sent: Positions = {}
-        for kind in sorted(kinds & ABOUT.keys()):
-            pairs = zip(getattr(known, ABOUT[kind]), getattr(findings, kind), strict=False)
-            at = [
-                number
-                for number, (item, verdict) in enumerate(pairs)
-                if _draw(question, kind, item) < self._chance(verdict)
-            ]
-            sent |= {kind: at} if at else {}
+        for kind in sorted(wanted):
+            finding = getattr(first, kind)
+            if _lacks(finding):
+                sent[kind] = []
+            elif kind in ABOUT:
+                pairs = zip(getattr(known, ABOUT[kind]), finding, strict=False)
+                at = [
+                    number
+                    for number, (item, verdict) in enumerate(pairs)
+                    if _draw(question, kind, item) < self._chance(verdict)
+                ]
+                sent |= {kind: at} if at else {}
         return sent
 
     def _chance(self, verdict: Support | Verdict) -> float:
@@ -143,27 +165,9 @@ class Cascade:
         doubtful = not verdict.sure or bool(getattr(verdict, "warning", ""))
         return 1.0 if doubtful else self._floor
 
-    def _joined(self, first: Findings, second: Findings, sent: Positions) -> Findings:
-        """Return the verdicts of the first judge, with the second's on what was sent on."""
-        values: dict[str, Any] = {}
-        by: dict[Finding, tuple[Maker, ...]] = {}
-        makers = (Maker.of(self.first), Maker.of(self.second))
-        for kind, positions in sent.items():
-            others, listed = getattr(second, kind), _by_list(sent)[ABOUT[kind]]
-            if isinstance(others, NotScored) or len(others) != len(listed):
-                # The first judge's verdicts stand, unsure ones as unsure.
-                continue
-            joined = list(getattr(first, kind))
-            for at, verdict in enumerate(joined):
-                is_sent = at in positions
-                joined[at] = replace(
-                    others[listed.index(at)] if is_sent else verdict,
-                    judge=makers[is_sent].name,
-                    sent_on=self._chance(verdict),
-                )
-            values[kind.value] = tuple(joined)
-            by[kind] = makers[1:] if len(positions) == len(joined) else makers
-        return Findings(**values, usage=second.usage, by=by)
+
+def _is_made(finding: Any) -> bool:
+    return not isinstance(finding, NotScored)
 
 
 def _lacks(finding: Any) -> bool:
@@ -192,25 +196,6 @@ async def _tried(
         _logger.debug("judge %s failed", judge.name, exc_info=True)
         why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
     return Findings.absent(wanted, why)
-
-
-def _made_only(second: Findings, first: Findings) -> Findings:
-    """Return the second judge's findings without failures where the first has a finding."""
-    failed = {
-        kind.value: getattr(Findings(), kind)
-        for kind in second.by
-        if isinstance(getattr(second, kind), NotScored)
-        and not isinstance(getattr(first, kind), NotScored)
-    }
-    return replace(second, **failed) if failed else second
-
-
-def _by_list(sent: Positions) -> dict[Finding, list[int]]:
-    """Return the positions that are sent on of each list of items, for all findings together."""
-    lists: dict[Finding, set[int]] = {}
-    for kind, positions in sent.items():
-        lists.setdefault(ABOUT[kind], set()).update(positions)
-    return {base: sorted(at) for base, at in lists.items()}
 
 
 def _draw(question: str, kind: Finding, item: str) -> float:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from dataclasses import field as option
@@ -150,41 +149,33 @@ class Endpoint:
 
     def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
+        if (client := self._clients.get(loop)) is None:
             client = self._clients[loop] = self._new_client()
         return client
 
     def _new_client(self) -> openai.AsyncOpenAI:
         options = self._options
-        has_aiohttp = importlib.util.find_spec("aiohttp") is not None
-        fast = getattr(openai, "DefaultAioHttpClient", None) if has_aiohttp else None
-        http_options: dict[str, Any] = {
-            # A redirect would carry prompts and headers to another origin.
-            "follow_redirects": False,
-            "event_hooks": {"request": [_before_try], "response": [_limit_reply]},
-        }
-        try:
-            http_client = (fast or openai.DefaultAsyncHttpxClient)(**http_options)
-        except RuntimeError:
-            # An older client needs one more package to run on aiohttp.
-            http_client = openai.DefaultAsyncHttpxClient(**http_options)
         return openai.AsyncOpenAI(
             base_url=options.base_url or _OPENAI,
             api_key=options.api_key or _NO_KEY,
             default_headers=dict(options.headers),
             timeout=options.timeout,
             max_retries=options.retries,
-            http_client=http_client,
+            http_client=openai.DefaultAsyncHttpxClient(
+                # A redirect would carry prompts and headers to another origin.
+                follow_redirects=False,
+                event_hooks={"request": [_before_try], "response": [_limit_reply]},
+            ),
         )
 
     def _connection_error(self, error: openai.APIConnectionError) -> Exception:
-        causes = list(_causes(error))
-        stopped = next((cause for cause in causes if isinstance(cause, _StoppedError)), None)
-        if stopped is not None:
-            reason: Exception = stopped.args[0]
-            return reason
-        if _is_timeout(error, causes):
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, _StoppedError):
+                reason: Exception = cause.args[0]
+                return reason
+            cause = cause.__cause__
+        if isinstance(error, openai.APITimeoutError):
             return TimeoutError()
         return _ConnectionFailedError(f"the connection to {self.host} failed; check base_url")
 
@@ -230,20 +221,6 @@ async def _limited(stream: Any) -> AsyncIterator[bytes]:
 def field(value: object, key: str) -> object:
     """Return a field of a reply, or None."""
     return value.get(key) if isinstance(value, dict) else None
-
-
-def _is_timeout(error: openai.APIConnectionError, causes: Sequence[BaseException]) -> bool:
-    for cause in causes:
-        if type(cause).__module__.startswith("aiohttp"):
-            # Over aiohttp, the client takes broken connections for timeouts.
-            return isinstance(cause, TimeoutError)
-    return isinstance(error, openai.APITimeoutError)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def _is_plain(url: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sqlite3
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeVar
@@ -71,16 +71,15 @@ class Memo:
         self._counts: Counter[str] = Counter()
         self._incidents = Incidents()
         self._failures = 0
-        self._folder = None if path is None else _folder(Path(path))
+        self._file = None if path is None else _file_in(Path(path))
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
-        if self._folder is not None:
-            self._file = SqliteFile(self._folder / _FILE, (_TABLE,), patience=_BUSY_S)
 
     async def recall(self, key: bytes) -> str | None:
         """Return the text in memory or on disk, or None; a disk that fails has none."""
         text, place = self._texts.pop(key, None), "memory"
-        if text is None and self._uses_disk():
-            text, place = await self._in_time(partial(self._get, key)), "disk"
+        if text is None:
+            row = await self._in_time(lambda db: db.execute(_GET, (key,)).fetchone())
+            text, place = (row[0] if row and isinstance(row[0], str) else None), "disk"
         self._counts["asked" if text is None else place] += 1
         if text is not None:
             self._remember(key, text)
@@ -88,9 +87,14 @@ class Memo:
 
     def keep(self, key: bytes, text: str) -> None:
         """Keep a text in memory, and soon on disk."""
+
+        def put(db: sqlite3.Connection) -> None:
+            db.execute(_PUT, (key, text))
+            db.execute(_TRIM, (self._disk_size,))
+
         self._remember(key, text)
         if self._uses_disk():
-            self._worker.submit(self._tried, partial(self._put, key, text))
+            self._worker.submit(self._on_disk, put)
 
     def stats(self) -> Mapping[str, int]:
         """Count replies served from `memory` and `disk`, prompts `asked`, and failures by kind."""
@@ -98,49 +102,40 @@ class Memo:
 
     async def aclose(self) -> None:
         """Write pending replies and close the file; it may be used again."""
-        if self._folder is not None:
-            await self._in_time(self._file.close)
+        await self._in_time(lambda _: None)
+        if self._file is not None:
+            self._file.close()
 
     def _uses_disk(self) -> bool:
-        return self._folder is not None and self._failures < _MOST_FAILURES
+        return self._file is not None and self._failures < _MOST_FAILURES
 
     def _remember(self, key: bytes, text: str) -> None:
         self._texts[key] = text
         if len(self._texts) > self._size:
             self._texts.popitem(last=False)
 
-    async def _in_time(self, work: Callable[[], T]) -> T | None:
-        loop = asyncio.get_running_loop()
+    async def _in_time(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        if not self._uses_disk():
+            return None
+        done = asyncio.wrap_future(self._worker.submit(self._on_disk, work))
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                return await loop.run_in_executor(self._worker, self._tried, work)
+                return await done
         except TimeoutError as error:
             self._failed(error)
             return None
 
-    def _tried(self, work: Callable[[], T]) -> T | None:
+    def _on_disk(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        assert self._file is not None
         try:
-            result = work()
+            self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._file.opened() as connection:
+                result = work(connection)
         except FILE_ERRORS as error:
             self._failed(error)
             return None
         self._failures = 0
         return result
-
-    def _get(self, key: bytes) -> str | None:
-        self._make_folder()
-        with self._file.opened() as connection:
-            row = connection.execute(_GET, (key,)).fetchone()
-        return row[0] if row is not None and isinstance(row[0], str) else None
-
-    def _put(self, key: bytes, text: str) -> None:
-        self._make_folder()
-        with self._file.transaction() as connection:
-            connection.execute(_PUT, (key, text))
-            connection.execute(_TRIM, (self._disk_size,))
-
-    def _make_folder(self) -> None:
-        self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
@@ -154,12 +149,12 @@ def memo_key(model: str, scope: str, prompt: Prompt) -> bytes:
     return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
 
 
-def _folder(path: Path) -> Path:
+def _file_in(folder: Path) -> SqliteFile:
     try:
         # In this order: another process may create the folder between the two looks.
-        usable = not path.exists() or path.is_dir()
+        usable = not folder.exists() or folder.is_dir()
     except OSError:
         usable = False
     if not usable:
-        raise ConfigError("judge_memo", str(path), "the path of a folder")
-    return path
+        raise ConfigError("judge_memo", str(folder), "the path of a folder")
+    return SqliteFile(folder / _FILE, (_TABLE,), patience=_BUSY_S)

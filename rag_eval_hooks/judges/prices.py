@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from os import PathLike
 from typing import Annotated, Any, Final
 
@@ -85,8 +88,11 @@ class Prices:
         self.currency = valid.currency
         self._models = valid.models
         self._base_url = base_url if valid.currency == "USD" else None
-        # At the start: this reads files, which must not happen in an event loop.
-        self._list = None if self._base_url is None else _price_list()
+        self._list: Any = None
+        if self._base_url is not None:
+            # At the start: this reads files, which must not happen in an event loop.
+            with suppress(ImportError):
+                self._list = importlib.import_module("genai_prices")
         self._priced: dict[str, Price | None] = {}
 
     @classmethod
@@ -112,13 +118,26 @@ class Prices:
                 _logger.log(level, "no price of %s is known: its calls have no cost", model)
         return self._priced[model]
 
+    def priced(self, usage: Usage, model: str) -> Usage:
+        """Return the usage with its cost.
+
+        There is no cost if the model has no price, or calls were made and the endpoint counted
+        no tokens: an unknown cost is not 0.
+        """
+        price = self.of(model)
+        if price is None or (usage.calls and not usage.input_tokens):
+            return usage
+        return replace(usage, cost=price.of(usage.input_tokens, usage.output_tokens))
+
     def _in_table(self, model: str) -> Price | None:
         names = (model, model.partition(":")[2])
-        for name in names:
-            if name in self._models:
-                return self._models[name]
-        fitting = (p for p in self._models if any(fnmatchcase(name, p) for name in names))
-        return next((self._models[pattern] for pattern in fitting), None)
+        exact = (self._models[name] for name in names if name in self._models)
+        fitting = (
+            price
+            for pattern, price in self._models.items()
+            if any(fnmatchcase(name, pattern) for name in names)
+        )
+        return next(chain(exact, fitting), None)
 
     def _in_list(self, model: str) -> Price | None:
         kind, _, name = model.partition(":")
@@ -130,17 +149,6 @@ class Prices:
         except LookupError:
             return None
         return Price(*(float(p) * _PER / _CALL for p in (listed.input_price, listed.output_price)))
-
-    def priced(self, usage: Usage, model: str) -> Usage:
-        """Return the usage with its cost.
-
-        There is no cost if the model has no price, or calls were made and the endpoint counted
-        no tokens: an unknown cost is not 0.
-        """
-        price = self.of(model)
-        if price is None or (usage.calls and not usage.input_tokens):
-            return usage
-        return replace(usage, cost=price.of(usage.input_tokens, usage.output_tokens))
 
 
 def prices_of(config: RagEvalConfig) -> Prices:
@@ -158,15 +166,6 @@ def prices_of(config: RagEvalConfig) -> Prices:
     except ConfigError as error:
         # Errors name the setting, not the field inside the table alone.
         raise ConfigError(f"judge_{error.field}", error.got, error.wants) from None
-
-
-def _price_list() -> Any:
-    """Return the package `genai-prices`, or None without it."""
-    try:
-        import genai_prices
-    except ImportError:
-        return None
-    return genai_prices
 
 
 def _config_error(error: ValidationError) -> ConfigError:

@@ -151,7 +151,7 @@ def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
         LocalJudge(calibration=path)
 
 
-@given(st.integers(0, 2**32), st.sampled_from([30, 60, 400]), st.floats(0.0, 1.5))
+@given(st.integers(0, 2**32), st.sampled_from([50, 60, 400]), st.floats(0.0, 1.5))
 @settings(max_examples=30, deadline=None)
 def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slope: float) -> None:
     probabilities, truths = drawn(random.Random(seed), number, slope, 0.0)
@@ -174,9 +174,10 @@ def test_another_file_is_no_calibration(text: str, tmp_path: Path) -> None:
 def test_labels_that_do_not_fit_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = written(tmp_path, [0.2, 0.8], [False, True])
+    command = written(tmp_path, [0.2, 0.8] * 24 + [0.5], [False, True] * 24 + [True])
     assert main(command) == 2
-    assert "labels.jsonl" in capsys.readouterr().err
+    assert "49 labels" in (told := capsys.readouterr().err)
+    assert "needs 50" in told
     (tmp_path / "labels.jsonl").write_text('{"sample_id": "s1", "supported": "yes"}\n')
     assert main(command) == 2
     assert "labels.jsonl:1" in capsys.readouterr().err
