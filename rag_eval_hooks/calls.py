@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
-__all__ = [
-    "BreakerState",
-    "Call",
-    "CallLog",
-    "CallOutcome",
-    "CallWatch",
-    "Caller",
-    "GateState",
-    "Gated",
-    "Operation",
-]
-
+__all__ = ["Call", "CallLog", "CallOutcome", "Caller", "Operation"]
 
 _MAX_LOGGED: Final = 500
 """Calls logged for one evaluation; further ones are only counted."""
@@ -48,32 +37,6 @@ class CallOutcome(StrEnum):
     """The sample's time ran out, or the evaluator ended."""
 
 
-class BreakerState(StrEnum):
-    """State of a circuit breaker."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    HALF_OPEN = "half_open"
-    """One call is let through as a probe."""
-
-
-@dataclass(frozen=True, slots=True)
-class GateState:
-    """State of a gate at one moment.
-
-    Attributes:
-        limit: Calls that may be in flight at once.
-        in_flight: Calls that are.
-        waiting: Calls that wait for a slot.
-        breaker: State of the circuit breaker.
-    """
-
-    limit: int
-    in_flight: int
-    waiting: int
-    breaker: BreakerState
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Model that is called.
@@ -99,18 +62,10 @@ class Caller:
 
 @dataclass(slots=True)
 class Call:
-    """One call without its content; each retry is a call of its own.
+    """One call without its content, with all tries of its client.
 
-    Attributes:
-        caller: Model that is called.
-        outcome: Outcome of the call.
-        start: Time of sending, in nanoseconds since the epoch.
-        end: Time of the end, in nanoseconds since the epoch.
-        response_model: Name of the model that replied, as the endpoint reports it.
-        response_id: The reply's id.
-        input_tokens: Tokens of the prompt; 0 for unknown.
-        output_tokens: Tokens of the reply; 0 for unknown.
-        error: HTTP status or type of what it raised, or None.
+    `start` and `end` are nanoseconds since the epoch, tokens are 0 where they are unknown, and
+    `error` is the HTTP status or the type of what it raised.
     """
 
     caller: Caller
@@ -129,37 +84,13 @@ class Call:
         return (self.end - self.start) / 1e9
 
 
-class Gated(Protocol):
-    """Part that limits the calls to one model."""
-
-    def state(self) -> GateState:
-        """Return the present state; may be called from any thread."""
-        ...
-
-
-class CallWatch(Protocol):
-    """Observer of all calls of an evaluator. Raises nothing, never waits."""
-
-    def called(self, call: Call) -> None:
-        """Record a call that has ended. Calls of local models are not reported."""
-        ...
-
-    def passes(self, caller: Caller, gate: Gated) -> None:
-        """Record the gate of a model; reported with each call."""
-        ...
-
-
 @dataclass(slots=True)
 class CallLog:
-    """Calls of one evaluation, in the order in which they ended.
-
-    Attributes:
-        calls: The first 500 calls.
-        omitted: Number of further calls.
-    """
+    """The first 500 calls of one evaluation, in the order in which they ended."""
 
     calls: list[Call] = field(default_factory=list)
     omitted: int = 0
+    """Number of further calls."""
 
     def called(self, call: Call) -> None:
         """Add a call, or count it if the log is full."""

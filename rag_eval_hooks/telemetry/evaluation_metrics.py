@@ -12,8 +12,9 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.calls import BreakerState, Call, Caller, Gated, GateState
+from rag_eval_hooks.calls import Call, Caller
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.limits import BreakerState, Gate
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
@@ -60,7 +61,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     semconv.METRIC_JUDGE_TOKENS: ("{token}", "Tokens that these calls took."),
     semconv.METRIC_JUDGE_COST: ("1", "Their cost in the currency of the price table."),
 }
-_LEVELS: Final[Mapping[str, tuple[str, Callable[[GateState], int]]]] = {
+_LEVELS: Final[Mapping[str, tuple[str, Callable[[Gate], int]]]] = {
     semconv.METRIC_JUDGE_LIMIT: (
         "Calls that may be in flight.",
         lambda state: state.limit,
@@ -78,7 +79,7 @@ class MetricRecorder:
         self._incidents = incidents
         self._limit = ValueLimit()
         # Replaced as a whole, so that it can be read in any thread without a lock.
-        self._gates: tuple[tuple[Caller, weakref.ref[Gated]], ...] = ()
+        self._gates: tuple[tuple[Caller, weakref.ref[Gate]], ...] = ()
         self._meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
@@ -163,7 +164,7 @@ class MetricRecorder:
         except Exception as error:  # noqa: BLE001 - the sink's edge: the user's provider
             self._incidents.report("telemetry metrics", error)
 
-    def passes(self, caller: Caller, gate: Gated) -> None:
+    def passes(self, caller: Caller, gate: Gate) -> None:
         """Report the gate's state from now on, as long as it exists."""
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
@@ -180,20 +181,20 @@ class MetricRecorder:
             semconv.GEN_AI_OPERATION_NAME: caller.operation.value,
         }
 
-    def _states(self) -> Iterator[tuple[dict[str, str], GateState]]:
+    def _states(self) -> Iterator[tuple[dict[str, str], Gate]]:
         for caller, known in self._gates:
             if (gate := known()) is not None:
-                yield self._about(caller), gate.state()
+                yield self._about(caller), gate
 
     def _level(
-        self, of: Callable[[GateState], int]
+        self, of: Callable[[Gate], int]
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         return lambda _: _summed((of(state), about) for about, state in self._states())
 
     def _breakers(self, _: CallbackOptions) -> Iterable[Observation]:
         # Every state, also with 0: a reader keeps the last value that it saw.
         return _summed(
-            (int(state.breaker is one), {**about, semconv.EVAL_BREAKER: one.value})
+            (int(state.breaker.state is one), {**about, semconv.EVAL_BREAKER: one.value})
             for about, state in self._states()
             for one in BreakerState
         )

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from opentelemetry.trace import Span, SpanContext
 
-from rag_eval_hooks.calls import CallLog, CallWatch
+from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.context import CallWatch
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes

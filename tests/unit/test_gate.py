@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.calls import BreakerState, CallOutcome
+from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
 from rag_eval_hooks.judges.calls.failures import answers, describe, outcome_of, requested_pause
-from rag_eval_hooks.judges.calls.limits import Breaker, CallLimits, Gate
+from rag_eval_hooks.judges.calls.limits import Breaker, BreakerState, CallLimits, Gate
 
 
 class StatusError(Exception):
@@ -112,7 +112,7 @@ async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: l
     async def call(end: str) -> None:
         nonlocal seen
         async with subject.slot():
-            seen = max(seen, subject.state().in_flight)
+            seen = max(seen, subject.in_flight)
             await asyncio.sleep(0)
             if end == "busy":
                 raise BUSY
@@ -124,8 +124,7 @@ async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: l
             task.cancel()
     await asyncio.gather(*(task for task, _ in tasks), return_exceptions=True)
     assert seen <= most
-    state = subject.state()
-    assert (state.in_flight, state.waiting) == (0, 0)
+    assert (subject.in_flight, subject.waiting) == (0, 0)
     assert await many(subject, most) == [None] * most
 
 

@@ -9,19 +9,21 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from opentelemetry import context
 
-from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, CallWatch, Operation
+from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, Operation
 from rag_eval_hooks.incidents import without_exit
 from rag_eval_hooks.judges.calls.budget import HOLD, Budget, Reservation
 from rag_eval_hooks.judges.calls.failures import is_time_out, outcome_of, status_of
+from rag_eval_hooks.judges.calls.limits import Gate
 from rag_eval_hooks.usage import Usage, tokens
 
 __all__ = [
     "OUT_OF_TIME",
     "CallContext",
+    "CallWatch",
     "Meter",
     "Tally",
     "call_context",
@@ -34,6 +36,18 @@ __all__ = [
 T = TypeVar("T")
 
 OUT_OF_TIME: Final = "the sample's time ran out"
+
+
+class CallWatch(Protocol):
+    """Observer of all calls of an evaluator. Raises nothing, never waits."""
+
+    def called(self, call: Call) -> None:
+        """Record a call that has ended. Calls of local models are not reported."""
+        ...
+
+    def passes(self, caller: Caller, gate: Gate) -> None:
+        """Record the gate of a model; reported with each call."""
+        ...
 
 
 @dataclass(slots=True)

@@ -8,13 +8,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any, Final, Self, TypedDict
 
-from rag_eval_hooks.calls import BreakerState, GateState
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
 from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 
-__all__ = ["Breaker", "CallKeywords", "CallLimits", "Gate"]
+__all__ = ["Breaker", "BreakerState", "CallKeywords", "CallLimits", "Gate"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -70,6 +70,15 @@ class CallKeywords(TypedDict, total=False):
     breaker_pause: float
 
 
+class BreakerState(StrEnum):
+    """State of a circuit breaker."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+    """One call is let through as a probe."""
+
+
 class Breaker:
     """Circuit breaker: opens after failures in a row, then lets one probe through at a time.
 
@@ -88,7 +97,6 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """Present state."""
         if self._open_until is None:
             return BreakerState.CLOSED
         due = self._probing or self._clock() >= self._open_until
@@ -128,20 +136,22 @@ class Gate:
     """Limit of concurrent calls with a circuit breaker, for one event loop.
 
     A pause that the server asks for by Retry-After holds for all calls. While the breaker is open,
-    calls fail at once.
+    calls fail at once. Any thread may read the attributes.
+
+    Attributes:
+        limit: Calls that may be in flight at once.
+        in_flight: Calls that are.
+        waiting: Calls that wait for a slot.
+        breaker: Circuit breaker.
     """
 
     def __init__(self, limits: CallLimits) -> None:
-        self._breaker = Breaker(limits.breaker_failures, limits.breaker_pause)
-        self._limit = limits.concurrency
+        self.limit = limits.concurrency
+        self.in_flight = 0
+        self.waiting = 0
+        self.breaker = Breaker(limits.breaker_failures, limits.breaker_pause)
         self._slots = asyncio.Semaphore(limits.concurrency)
-        self._in_flight = 0
-        self._waiting = 0
         self._paused_until = 0.0
-
-    def state(self) -> GateState:
-        """Return the present state; may be called from any thread."""
-        return GateState(self._limit, self._in_flight, self._waiting, self._breaker.state)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -151,11 +161,11 @@ class Gate:
             JudgeUnavailable: The breaker is open, or opened while the call waited.
         """
         self._refuse_if_down()
-        self._waiting += 1
+        self.waiting += 1
         try:
             await self._slots.acquire()
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
         try:
             await self._pause()
             with self._learning():
@@ -165,10 +175,10 @@ class Gate:
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
-        probe, answered = self._breaker.probe(), None
-        if not probe and self._breaker.state is not BreakerState.CLOSED:
+        probe, answered = self.breaker.probe(), None
+        if not probe and self.breaker.state is not BreakerState.CLOSED:
             raise JudgeUnavailable(_UNAVAILABLE)
-        self._in_flight += 1
+        self.in_flight += 1
         try:
             yield
             answered = True
@@ -177,11 +187,11 @@ class Gate:
             self._paused_until = max(self._paused_until, time.monotonic() + requested_pause(error))
             raise
         finally:
-            self._in_flight -= 1
-            self._breaker.ended(answered=answered, probe=probe)
+            self.in_flight -= 1
+            self.breaker.ended(answered=answered, probe=probe)
 
     def _refuse_if_down(self) -> None:
-        state = self._breaker.state
+        state = self.breaker.state
         paused = time.monotonic() < self._paused_until
         if state is BreakerState.OPEN or (state is BreakerState.HALF_OPEN and paused):
             raise JudgeUnavailable(_UNAVAILABLE)
