@@ -36,7 +36,6 @@ class CallableChat(ChatAdapter):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Call the function."""
         messages = [
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user_with_shape},
@@ -55,7 +54,6 @@ class CallableChat(ChatAdapter):
         return only_text(text)
 
     async def aclose(self) -> None:
-        """End the threads of a function that is not async."""
         self._threads.close()
 
 

@@ -57,47 +57,26 @@ class Cascade:
     def __init__(self, first: str | Judge, second: str | Judge, *, floor: float = 0.02) -> None:
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
-        self._given = (first, second)
+        self.first, self.second = first, second
+        self.second_name = second if isinstance(second, str) else None
+        """Name of the second judge as in the setting `judge`; None for a judge object."""
+        self.name = " > ".join(one if isinstance(one, str) else one.name for one in (first, second))
+        self.version = "+".join(
+            one if isinstance(one, str) else one.version for one in (first, second)
+        )
+        self.host: str | None = getattr(second, "host", None)
         self._floor = float(floor)
 
     def resolved(self, choose: Callable[[str], Judge]) -> Cascade:
         """Return the cascade with judges in place of names, made by `choose`."""
-        first, second = (choose(one) if isinstance(one, str) else one for one in self._given)
+        given = (self.first, self.second)
+        first, second = (choose(one) if isinstance(one, str) else one for one in given)
         return Cascade(metered(first), metered(second), floor=self._floor)
-
-    @property
-    def first(self) -> Judge:
-        """The judge that is asked about everything."""
-        return _made(self._given[0])
-
-    @property
-    def second(self) -> Judge:
-        """The judge that is asked about what is sent on."""
-        return _made(self._given[1])
-
-    @property
-    def second_name(self) -> str | None:
-        """Name of the second judge as in the setting `judge`; None for a judge object."""
-        return self._given[1] if isinstance(self._given[1], str) else None
-
-    @property
-    def name(self) -> str:
-        """Both names."""
-        return " > ".join(one if isinstance(one, str) else one.name for one in self._given)
-
-    @property
-    def version(self) -> str:
-        """Both versions."""
-        return "+".join(one if isinstance(one, str) else one.version for one in self._given)
-
-    @property
-    def host(self) -> str | None:
-        """Host of the second judge, if it is known."""
-        return getattr(self._given[1], "host", None)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Return findings of the first judge, and of the second what that lacks or cannot tell."""
-        first = await _tried(self.first, sample, wanted, known)
+        judges = _made(self.first), _made(self.second)
+        first = await _tried(judges[0], sample, wanted, known)
         sent = self._sent(sample.question, wanted, first, known)
         places: dict[Finding, list[int]] = {}
         for kind, positions in sent.items():
@@ -109,9 +88,9 @@ class Cascade:
             base.value: tuple(getattr(known, base)[at] for at in listed)
             for base, listed in places.items()
         }
-        second = await _tried(self.second, sample, frozenset(sent), replace(known, **lists))
+        second = await _tried(judges[1], sample, frozenset(sent), replace(known, **lists))
         findings = first.merged(Findings(usage=second.usage, warnings=second.warnings))
-        makers = Maker.of(self.first), Maker.of(self.second)
+        makers = Maker.of(judges[0]), Maker.of(judges[1])
         by: dict[Finding, tuple[Maker, ...]] = dict.fromkeys(wanted, makers[:1])
         for kind, positions in sent.items():
             before, found = getattr(first, kind), getattr(second, kind)
@@ -132,14 +111,12 @@ class Cascade:
         return replace(findings, by=by)
 
     async def warm_up(self) -> None:
-        """Load local models of both judges."""
         for judge in (self.first, self.second):
             if (warm_up := getattr(judge, "warm_up", None)) is not None:
                 await warm_up()
 
     async def aclose(self) -> None:
-        """Close both judges."""
-        await asyncio.gather(self.first.aclose(), self.second.aclose())
+        await asyncio.gather(_made(self.first).aclose(), _made(self.second).aclose())
 
     def _sent(
         self, question: str, wanted: frozenset[Finding], first: Findings, known: Findings

@@ -31,12 +31,10 @@ _FILTERED: Final = frozenset(
 
 
 class Chat(Protocol):
-    """One language model behind some transport."""
+    """One language model behind some transport, named by kind and model."""
 
     @property
-    def name(self) -> str:
-        """Kind and model, such as `openai:gpt-4o-mini`."""
-        ...
+    def name(self) -> str: ...
 
     async def complete(self, prompt: Prompt) -> str:
         """Return the text of the model's reply.
@@ -49,9 +47,7 @@ class Chat(Protocol):
         """
         ...
 
-    async def aclose(self) -> None:
-        """Release connections."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 class OutputMode(Enum):
@@ -88,6 +84,8 @@ class ChatAdapter(ABC):
     """
 
     memo_scope = ""
+    """Tells models of one name apart in a memo."""
+    host: str | None = None
 
     def __init__(
         self,
@@ -106,11 +104,6 @@ class ChatAdapter(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-    @property
-    def host(self) -> str | None:
-        """Host of the endpoint, if it is known."""
-        return None
 
     @property
     def output_mode(self) -> OutputMode:

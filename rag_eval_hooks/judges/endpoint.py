@@ -97,6 +97,10 @@ class Endpoint:
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
+        address = urlsplit(options.base_url or _OPENAI)
+        self.host = f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
+        # A reply that trickles in never lets the client's own timeout end it.
+        self._longest = (options.timeout + _LONGEST_PAUSE) * (options.retries + 1)
         # Connections cannot move between event loops: each loop has its own client.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
             WeakKeyDictionary()
@@ -135,17 +139,6 @@ class Endpoint:
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
-
-    @property
-    def host(self) -> str:
-        """Host and port of the address."""
-        address = urlsplit(self._options.base_url or _OPENAI)
-        return f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
-
-    @property
-    def _longest(self) -> float:
-        """Seconds for all tries: a reply that trickles in never lets the client's own end it."""
-        return (self._options.timeout + _LONGEST_PAUSE) * (self._options.retries + 1)
 
     def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()

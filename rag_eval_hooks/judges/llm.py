@@ -74,6 +74,8 @@ class LLMJudge:
     ) -> None:
         _check_count("attempts", attempts)
         _check_count("verify_tokens", verify_tokens)
+        self.name = chat.name
+        self.host: str | None = getattr(chat, "host", None)
         self._chat = chat
         self._loop = ItemLoop(
             chat=chat,
@@ -86,16 +88,6 @@ class LLMJudge:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-    @property
-    def name(self) -> str:
-        """Kind and model."""
-        return self._chat.name
-
-    @property
-    def host(self) -> str | None:
-        """Host of the model's endpoint, if it is known."""
-        return getattr(self._chat, "host", None)
 
     @property
     def output_mode(self) -> OutputMode | None:
@@ -119,7 +111,6 @@ class LLMJudge:
         return sum(len(TEMPLATES) if call is Call.GRADE else 1 for call in calls)
 
     async def aclose(self) -> None:
-        """Close the model's connections and the memo's file."""
         await self._chat.aclose()
         if self._loop.memo is not None:
             await self._loop.memo.aclose()

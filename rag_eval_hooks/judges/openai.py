@@ -50,19 +50,14 @@ class OpenAIChat(ChatAdapter):
         self.memo_scope = f"{options.base_url} {temperature}"
         self._model = model
         self._endpoint = Endpoint(options)
+        self.host = self._endpoint.host
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self.name!r}, {self._endpoint!r})"
 
-    @property
-    def host(self) -> str:
-        """Host and port of the endpoint."""
-        return self._endpoint.host
-
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Send one chat completion."""
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
         messages = [
             {"role": "system", "content": prompt.system},
@@ -78,7 +73,6 @@ class OpenAIChat(ChatAdapter):
         return _text(reply)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._endpoint.aclose()
 
 

@@ -50,6 +50,7 @@ class OpenAIEmbedder:
         self.name = f"openai:{model}"
         self._model = model
         self._endpoint = Endpoint(client)
+        self.host = self._endpoint.host
         self._calls = ModelCalls(Caller(self.name, Operation.EMBEDDINGS, provider="openai"), client)
         self._retries = client.retries
         self._prices = prices or Prices()
@@ -57,11 +58,6 @@ class OpenAIEmbedder:
 
     def __repr__(self) -> str:
         return f"OpenAIEmbedder({self.name!r}, {self._endpoint!r})"
-
-    @property
-    def host(self) -> str:
-        """Host and port of the endpoint."""
-        return self._endpoint.host
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order, all of one length.
@@ -74,18 +70,13 @@ class OpenAIEmbedder:
         return (await self.embed_metered(texts))[0]
 
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        """Return the vectors, and the usage of the texts that were not cached.
-
-        Raises:
-            JudgeError: As by `embed`.
-        """
+        """Return the vectors, and the usage of the texts that were not cached."""
         with in_call_context(tally=(tally := Tally())):
             vectors = await self._cache.embed(texts, self._made)
         used = tally.usage
         return vectors, self._prices.priced(used, self.name) if used != Usage() else used
 
     async def aclose(self) -> None:
-        """Close the connections."""
         self._cache.clear()
         await self._endpoint.aclose()
 

@@ -84,7 +84,10 @@ class Prices:
         try:
             valid = _PriceTable.model_validate(dict(table or {}))
         except ValidationError as error:
-            raise _config_error(error) from None
+            first = error.errors(include_url=False)[0]
+            field = ".".join(map(str, ("prices", *first["loc"])))
+            wants = f"prices of a million tokens by model: {first['msg'].lower()}"
+            raise ConfigError(field, first["input"], wants) from None
         self.currency = valid.currency
         self._models = valid.models
         self._base_url = base_url if valid.currency == "USD" else None
@@ -166,13 +169,3 @@ def prices_of(config: RagEvalConfig) -> Prices:
     except ConfigError as error:
         # Errors name the setting, not the field inside the table alone.
         raise ConfigError(f"judge_{error.field}", error.got, error.wants) from None
-
-
-def _config_error(error: ValidationError) -> ConfigError:
-    """Name the first entry that is not valid, an unknown or missing key by its table."""
-    first = error.errors(include_url=False)[0]
-    location, got = first["loc"], first["input"]
-    if "unexpected" in first["type"] or first["type"] in ("missing", "extra_forbidden"):
-        location, got = location[:-1], str(location[-1])
-    field = ".".join(str(part) for part in ("prices", *location))
-    return ConfigError(field, got, f"prices of a million tokens by model: {first['msg'].lower()}")

@@ -39,7 +39,7 @@ async def test_every_finding_has_calls_of_its_own() -> None:
 
 @pytest.mark.parametrize("kind", sorted(ALL.wanted))
 async def test_a_prompt_shows_what_its_definition_allows(kind: Finding) -> None:
-    marks = {name: f"{name}mark" for name in Field}
+    marks = {name: f"{name}mark" for name in Field if name is not Field.REFERENCE_IDS}
     task = replace(
         ALL,
         wanted=frozenset({kind}),

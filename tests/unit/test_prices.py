@@ -111,11 +111,11 @@ def test_settings_decide_whose_list_counts(
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"currency": 3}, "prices.currency"),
-    ({"model": {}}, "prices"),
+    ({"model": {}}, "prices.model"),
     ({"models": []}, "prices.models"),
     ({"models": {"m": 3}}, "prices.models.m"),
-    ({"models": {"m": {"input": 1}}}, "prices.models.m"),
-    ({"models": {"m": {"input": 1, "output": 1, "cached": 1}}}, "prices.models.m"),
+    ({"models": {"m": {"input": 1}}}, "prices.models.m.output"),
+    ({"models": {"m": {"input": 1, "output": 1, "cached": 1}}}, "prices.models.m.cached"),
     ({"models": {"m": {"input": -1, "output": 1}}}, "prices.models.m.input"),
     ({"models": {"m": {"input": 1, "output": "2"}}}, "prices.models.m.output"),
     ({"models": {"m": {"input": float("nan"), "output": 1}}}, "prices.models.m.input"),

@@ -65,15 +65,17 @@ def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
     run_script(
         tmp_path,
         """
-        import os
+        import asyncio, os
         os.umask(0)
         from rag_eval_hooks import RagEval
+        from rag_eval_hooks.incidents import Incidents
         from pathlib import Path
-        from rag_eval_hooks.judges.calls.spend import Period, Spend, SpendStore
+        from rag_eval_hooks.judges.calls.budget import Budget
         with RagEval("lexical", sinks=["jsonl:scores.jsonl"]) as evals:
             evals.offer({"question": "q", "answer": "see page 1"})
             evals.flush(300)
-        SpendStore(Path("budget.db")).add([Period("day", 0, Spend())], Spend(1.0))
+        budget = Budget({"calls_per_day": 9}, Path("budget.db"), incidents=Incidents())
+        asyncio.run(budget.reserve(1))
         """,
     )
     modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}

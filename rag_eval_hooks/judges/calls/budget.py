@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,10 @@ from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge
-from rag_eval_hooks.judges.calls.spend import Period, Spend, SpendStore
+from rag_eval_hooks.judges.calls.spend import TABLE, Periods, Spend, read_spend, write_spend
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
 __all__ = ["HOLD", "Budget", "Reservation", "budget_of"]
@@ -30,6 +32,8 @@ _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
 """Tokens that a reply is expected to have before there was any."""
 _FREE: Final = Price(0.0, 0.0)
+_BUSY_S: Final = 2.0
+"""Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
 
 
 class Budget:
@@ -41,17 +45,13 @@ class Budget:
     their price. With the reply the true amount takes its place. So there are never more calls than
     the limit, and tokens and money exceed it at most by what the calls in flight take beyond their
     estimates. A call without a reply in time, or whose reply counts no tokens, is charged the
-    estimate. Embedding requests are calls, too, with a price of their own.
+    estimate, as is a call of a process that was killed. Embedding requests are calls, too, with a
+    price of their own.
 
-    Args:
-        limits: Limits by `<unit>_per_<period>`, such as `calls_per_hour`.
-        path: SQLite file that processes share, or None for this process alone. It is used in a
-            thread of its own: a file that hangs never blocks the event loop.
-        price: Price of the judge's model, for a limit of cost.
-        embedding_price: Price of the embedder's model, for a limit of cost.
-        rate: Most calls sent in a second by this process, or None without a limit.
-        incidents: Counts failures of the file; while it fails, no call is admitted.
-        now: Returns seconds since the epoch; equal in all processes.
+    Limits are named `<unit>_per_<period>`, prices belong to a limit of cost, and `rate` is the
+    calls sent in a second by this process. Processes share the SQLite file at `path`, each with
+    its own limits. A thread of its own uses the file: one that hangs never blocks the event loop.
+    While the file fails, no call is admitted.
     """
 
     def __init__(
@@ -65,9 +65,15 @@ class Budget:
         incidents: Incidents,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._limits = _by_period(limits)
-        self._store = SpendStore(path)
+        self._limits = {
+            period: Spend(*(limits.get(f"{unit}_per_{period}", math.inf) for unit in _UNITS))
+            for period in _SECONDS
+            if any(f"{unit}_per_{period}" in limits for unit in _UNITS)
+        }
+        self._file = None if path is None else SqliteFile(path, (TABLE,), patience=_BUSY_S)
         self._worker = None if path is None else DaemonExecutor("rag-eval-hooks-budget")
+        self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._memory.execute(TABLE)
         self._prices = {False: price or _FREE, True: embedding_price or _FREE}
         self._interval = None if rate is None else 1.0 / rate
         self._next_turn = 0.0
@@ -116,18 +122,18 @@ class Budget:
         Raises:
             OSError: The file cannot be used.
         """
-        return {period.name: self._store.spent(period) for period in self._periods()}
+        with self._transaction() as db:
+            return {period[0]: read_spend(db, period) for period in self._periods()}
 
     def forked(self) -> None:
-        """Replace the locks that a forked child inherited."""
+        """Replace the lock that a forked child inherited."""
         self._lock = threading.Lock()
-        self._store.forked()
 
     def close(self) -> None:
         """Close the file after what is queued for it was written."""
-        if self._worker is not None:
+        if self._worker is not None and self._file is not None:
             self._worker.submit(lambda: None).result(timeout=5.0)
-        self._store.close()
+            self._file.close()
 
     def spend(self, input_tokens: float, output_tokens: float, *, embedding: bool) -> Spend:
         """Return the amount of one call, whose reply is counted for later estimates."""
@@ -138,16 +144,17 @@ class Budget:
         cost = self._prices[embedding].of(input_tokens, output_tokens)
         return Spend(1.0, input_tokens + output_tokens, cost)
 
-    def add(self, periods: list[Period], amount: Spend) -> None:
+    def add(self, periods: Periods, amount: Spend) -> None:
         """Add an amount, which may be negative; a failure of the file is counted."""
-        if periods and self._worker is None:
+        if self._worker is None:
             self._add(periods, amount)
-        elif periods and self._worker is not None:
+        else:
             self._worker.submit(self._add, periods, amount)
 
-    def _add(self, periods: list[Period], amount: Spend) -> None:
+    def _add(self, periods: Periods, amount: Spend) -> None:
         try:
-            self._store.add(periods, amount)
+            with self._transaction() as db:
+                write_spend(db, periods, amount)
         except OSError as error:
             self._incidents.report("budget", error)
 
@@ -170,24 +177,44 @@ class Budget:
     async def _reserved(self, amount: Spend, *, embedding: bool = False) -> Reservation:
         periods, full = self._periods(), None
         try:
-            if periods and amount != Spend():
-                if self._worker is None:
-                    full = self._store.reserve(periods, amount)
-                else:
-                    work = self._worker.submit(self._store.reserve, periods, amount)
-                    full = await asyncio.wrap_future(work)
+            if amount == Spend():
+                pass
+            elif self._worker is None:
+                full = self._full(periods, amount)
+            else:
+                full = await asyncio.wrap_future(self._worker.submit(self._full, periods, amount))
         except OSError as error:
             self._incidents.report("budget", error)
             raise BudgetError("the budget's file cannot be used") from None
         if full is not None:
-            raise BudgetError(f"the budget of this {full.name} is spent")
+            raise BudgetError(f"the budget of this {full} is spent")
         return Reservation(self, periods, amount, embedding)
 
-    def _periods(self) -> list[Period]:
+    def _full(self, periods: Periods, amount: Spend) -> str | None:
+        """Add an amount to every period in one step, or name the one whose limit it would pass."""
+        with self._transaction() as db:
+            for period in periods:
+                total = read_spend(db, period) + amount
+                if total.least(self._limits[period[0]]) != total:
+                    return period[0]
+            write_spend(db, periods, amount)
+            return None
+
+    def _periods(self) -> Periods:
         now = int(self._now())
-        return [
-            Period(name, now - now % _SECONDS[name], limit) for name, limit in self._limits.items()
-        ]
+        return [(name, now - now % _SECONDS[name]) for name in self._limits]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self._file is None:
+            with self._lock:
+                yield self._memory
+            return
+        try:
+            with self._file.transaction() as db:
+                yield db
+        except FILE_ERRORS as error:
+            raise OSError(f"{self._file.path}: {type(error).__name__}") from error
 
 
 @dataclass(slots=True)
@@ -195,7 +222,7 @@ class Reservation:
     """Amount reserved for a sample or for one call in flight; end it at most once."""
 
     budget: Budget = field(repr=False)
-    periods: list[Period]
+    periods: Periods
     amount: Spend
     embedding: bool = False
 
@@ -231,7 +258,8 @@ def budget_of(
     if not limits and rate is None:
         return None
     shared = config.budget.get("path")
-    if shared is not None and not may_be_file(Path(shared).absolute()):
+    path = None if shared is None else Path(shared).absolute()
+    if path is not None and not may_be_file(path):
         raise ConfigError("budget.path", shared, "a file in a folder that exists")
     price = embedding_price = None
     if any(name.startswith("cost") for name in limits):
@@ -241,7 +269,7 @@ def budget_of(
             embedding_price = _price(config, embedder.name)
     return Budget(
         limits,
-        None if shared is None else Path(shared).absolute(),
+        path,
         price=price,
         embedding_price=embedding_price,
         rate=rate,
@@ -255,11 +283,3 @@ def _price(config: RagEvalConfig, model: str) -> Price:
         wants = f"a cost only with a price of {model}: by judge_prices, or the extra prices"
         raise ConfigError("budget", config.budget_limits, wants)
     return price
-
-
-def _by_period(limits: Mapping[str, float]) -> dict[str, Spend]:
-    return {
-        period: Spend(*(limits.get(f"{unit}_per_{period}", math.inf) for unit in _UNITS))
-        for period in _SECONDS
-        if any(f"{unit}_per_{period}" in limits for unit in _UNITS)
-    }

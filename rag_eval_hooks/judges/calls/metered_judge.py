@@ -29,7 +29,6 @@ class MeteredJudge:
         self.version = judge.version
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make the findings, if the budget admits a call."""
         with observed_call(Caller(self.name), is_request=False) as meter:
             async with meter.sending():
                 findings = await self._judge.make(sample, wanted, known)
@@ -43,7 +42,6 @@ class MeteredJudge:
         return len({kind in ABOUT for kind in judged})
 
     async def aclose(self) -> None:
-        """Close the judge."""
         await self._judge.aclose()
 
 
