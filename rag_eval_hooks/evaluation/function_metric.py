@@ -41,7 +41,14 @@ def evaluator_metric(
     taken = {one.name for one in parameters}
 
     async def ask(sample: Sample) -> Outcome:
-        given = {k: v for k, v in _given(sample).items() if takes_all or k in taken}
+        contexts = [context.text for context in sample.contexts or ()]
+        reference = None if sample.reference is None else {"answer": sample.reference}
+        texts: dict[str, Any] = {
+            "inputs": {"question": sample.question, "contexts": contexts},
+            "outputs": {"answer": sample.answer},
+            "reference_outputs": reference,
+        }
+        given = {name: one for name, one in texts.items() if takes_all or name in taken}
         return _outcome_of(await _called(evaluator, **given), scale)
 
     return AskedMetric(
@@ -54,22 +61,10 @@ def evaluator_metric(
     )
 
 
-def _given(sample: Sample) -> Mapping[str, Any]:
-    contexts = [context.text for context in sample.contexts or ()]
-    reference = None if sample.reference is None else {"answer": sample.reference}
-    return {
-        "inputs": {"question": sample.question, "contexts": contexts},
-        "outputs": {"answer": sample.answer},
-        "reference_outputs": reference,
-    }
-
-
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
-    """Return a metric from a function of a sample, sync or async.
+    """Return a metric from a function of a sample, sync or async: a sync one runs in a thread.
 
-    Args:
-        function: Returns a number from 0 to 1, a boolean, or an outcome; None for no score. A
-            sync one runs in a thread.
+    It returns a number from 0 to 1, a boolean, or an outcome; None for no score.
     """
     written = getattr(function, "__name__", type(function).__name__)
     name = re.sub(r"\W+", "_", written).strip("_")
@@ -81,7 +76,6 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
 
 
 async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any:
-    """Return the result of an async function, or of a sync one that runs in a thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*args, **given)
     result = await asyncio.to_thread(function, *args, **given)
