@@ -48,7 +48,7 @@ class Copies:
 
     def copy(self, run: Run, value: Any) -> Any:
         """Return a copy of a value that may change before it is read."""
-        if isinstance(value, Failed):
+        if value is None or isinstance(value, Failed):
             return value
         copier = self._copier(run)
         copy = copier.of(value)

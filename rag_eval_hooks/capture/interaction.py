@@ -10,7 +10,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from opentelemetry import context as otel_context
@@ -59,31 +59,27 @@ class ManualInteraction:
         options: Mapping[str, Any],
     ) -> None:
         self._recorder = recorder
+        self._incidents = incidents
         self._made_in = otel_context.get_current()
         self._run: Run | None = None
         # The interaction around it when it was opened, and the frame in which its block stands.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
-        self._question = ""
-        self._metadata: dict[str, Any] = {}
-        self._tags: tuple[str, ...] = ()
-        self._name = "interaction"
-        self._options: CaptureOptions | None = None
         if question is None:
             incidents.count("capture interaction: no question")
-        self._incidents = incidents
-        self._read("_question", question, str)
-        self._read("_metadata", metadata, dict)
-        self._read("_tags", tags, _texts)
-        self._read("_name", name, str)
-        self._read("_options", options or None, lambda given: CaptureOptions(**given))
+        self._question: str = self._read("question", question, str) or ""
+        self._metadata: dict[str, Any] = self._read("metadata", metadata, dict) or {}
+        self._tags: tuple[str, ...] = self._read("tags", tags, _texts) or ()
+        self._name: str = self._read("name", name, str) or "interaction"
+        self._options: CaptureOptions | None = self._read(
+            "options", options or None, lambda given: CaptureOptions(**given)
+        )
 
-    def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> None:
+    def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> Any:
         try:
-            if value is not None:
-                setattr(self, field, read(value))
+            return None if value is None else read(value)
         except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
-            self._incidents.report(f"capture interaction {field[1:]}", error)
+            self._incidents.report(f"capture interaction {field}", error)
 
     @host_edge
     def contexts(self, documents: Any) -> None:
@@ -117,26 +113,15 @@ class ManualInteraction:
         self._open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the interaction; an exception passes through and sets the status."""
         self._close(error)
 
     async def __aenter__(self) -> Self:
         """Open the interaction."""
-        self._open()
-        return self
+        return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the interaction; an exception passes through and sets the status."""
         self._close(error)
 

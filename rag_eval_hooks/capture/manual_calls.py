@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.records import SAME_LINE, Interaction, Place, RunKind
-from rag_eval_hooks.capture.replies import texts_in
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
@@ -73,6 +72,9 @@ class _Call:
             for run in interaction.runs
             if run.kind is RunKind.MODEL and run.prompt and not run.within(RunKind.RETRIEVER)
         ]
+        self.query = fold(self.root.query or "")
+        own = self.root.text
+        self.text = (own if own is not None or not self.models else self.models[-1].text) or ""
         self.retrievals: list[_Call] = []
 
     @cached_property
@@ -80,21 +82,16 @@ class _Call:
         return fold("\n".join(text for run in self.models for text in run.prompt))
 
     @cached_property
-    def query(self) -> str:
-        return fold(self.root.query or "")
-
-    @cached_property
     def documents(self) -> list[str]:
         lists = self.interaction.lists
         return [fold(context.text) for found in lists for context in found.contexts]
 
-    @cached_property
-    def text(self) -> str:
-        own = self.root.text
-        return (own if own is not None or not self.models else self.models[-1].text) or ""
-
     def nearness(self, other: _Call) -> int:
         return self.place.nearness(other.place)
+
+    def asks(self, retrieval: _Call) -> bool:
+        """Return whether the prompts show the question of a retrieval."""
+        return bool(retrieval.query) and retrieval.query in self.prompt
 
     def find_retrievals(self, known: Sequence[_Call]) -> None:
         """Note the retrievals whose documents the prompts show, in their order.
@@ -109,25 +106,7 @@ class _Call:
             for text in one.documents:
                 givers.setdefault(text, []).append(one)
         chosen = {self._giver(some) for text, some in givers.items() if _shows(self.prompt, text)}
-        chosen.update(one for one in before if self._shows_short_texts(one))
-        self.retrievals = [one for one in before if one in chosen]
-
-    def _shows_short_texts(self, one: _Call) -> bool:
-        near = self.asks(one) and self.nearness(one) > 0
-        return near and not any(map(is_distinctive, one.documents))
-
-    def asks(self, retrieval: _Call) -> bool:
-        """Return whether the prompts show the question of a retrieval."""
-        return bool(retrieval.query) and retrieval.query in self.prompt
-
-    def led_to(self, retrieval: _Call) -> bool:
-        """Return whether a model wrote the query of a retriever, or a tool's arguments."""
-        query = retrieval.query
-        if retrieval.root.kind is not RunKind.TOOL:
-            return bool(query) and is_distinctive(said := fold(self.text)) and query in said
-        given = (arguments for run in self.models for arguments in run.tool_arguments)
-        texts = ([fold(t) for t in texts_in(one) if t[:1] not in ("{", "[")] for one in given)
-        return any(some and all(text in query for text in some) for some in texts)
+        self.retrievals = [one for one in before if one in chosen or self._shows_short_texts(one)]
 
     def _giver(self, givers: Sequence[_Call]) -> _Call | None:
         """Return the retrieval that gave a document, unless two with other questions may have."""
@@ -136,6 +115,10 @@ class _Call:
             return best
         is_sure = all(one.end < best.end or one.query == best.query for one in givers)
         return best if is_sure else None
+
+    def _shows_short_texts(self, one: _Call) -> bool:
+        near = self.asks(one) and self.nearness(one) > 0
+        return near and not any(map(is_distinctive, one.documents))
 
 
 def _shows(prompt: str, text: str) -> bool:
@@ -154,31 +137,26 @@ class _Request:
         return list(dict.fromkeys(one for call in self.calls for one in call.retrievals))
 
     def takes(self, call: _Call) -> bool:
-        """Return whether a call shares documents, was asked for, or sums up several replies."""
+        """Return whether a call shares documents, or sums up several replies."""
         nearness = max(call.nearness(one) for one in self.calls)
         if shared := [one for one in call.retrievals if one in self.retrievals]:
             both = (call, *self.calls)
             return nearness > 0 or (
                 nearness == 0 and any(one.nearness(r) > 0 for r in shared for one in both)
             )
-        if nearness <= 0:
-            return False
         said = {text for one in self.calls if is_distinctive(text := fold(one.text))}
-        is_asked_for = any(one.led_to(r) for one in self.calls for r in call.retrievals)
-        return is_asked_for or sum(text in call.prompt for text in said) > 1
+        return nearness > 0 and sum(text in call.prompt for text in said) > 1
 
-    def is_over(self, requests: Iterable[_Request]) -> bool:
-        """Return whether its place is gone, or another request began in its line."""
-        last = self.calls[-1]
-        if all(one.place.is_over for one in (*self.calls, *self.retrievals)):
-            return True
-        begun = (r.calls[0] for r in requests if r is not self)
-        return any(one.root.start > last.end and one.nearness(last) == SAME_LINE for one in begun)
-
-    def may_go_on(self, opened: Iterable[Place]) -> bool:
-        """Return whether an open root stands where it does: it may be a further call."""
-        is_young = time.monotonic() - self.begun < _REMEMBERED_S
-        return is_young and any(p.nearness(one.place) > 0 for p in opened for one in self.calls)
+    def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
+        """Return whether nothing more is expected, and no open root may be a further call."""
+        now = time.monotonic()
+        parts = (*self.calls, *self.retrievals)
+        is_due = at_once or now - self.last > _PAUSE_S or all(one.place.is_over for one in parts)
+        is_old = now - self.begun > _REMEMBERED_S
+        if is_due and not is_old and any(p.nearness(c.place) > 0 for p in opened for c in parts):
+            self.last = now
+            return False
+        return is_due
 
 
 class ManualCalls:
@@ -240,15 +218,10 @@ class ManualCalls:
         """
         while self._ended:
             self._take(self._ended.popleft())
-        now = time.monotonic()
         places = [one.place for one in opened if one.place is not None]
-        for request in list(self._requests):
-            is_due = at_once or now - request.last > _PAUSE_S or request.is_over(self._requests)
-            if is_due and request.may_go_on(places):
-                request.last = now
-            elif is_due:
-                self._requests.remove(request)
-                self._finish(request)
+        for request in [one for one in self._requests if one.is_over(places, at_once=at_once)]:
+            self._requests.remove(request)
+            self._finish(request)
         self._retrievals = _remembered(self._retrievals)
 
     def _take(self, call: _Call) -> None:
@@ -280,16 +253,16 @@ class ManualCalls:
         self._on_end(joined)
 
 
-def _remembered(calls: list[_Call]) -> list[_Call]:
-    oldest = time.time_ns() - _REMEMBERED_S * 10**9
+def _remembered(calls: Sequence[_Call]) -> list[_Call]:
+    """Return the last calls that are young enough, within the limits."""
+    oldest, left = time.time_ns() - _REMEMBERED_S * 10**9, _MOST_CHARS
     kept: list[_Call] = []
-    chars = 0
     for call in reversed(calls[-_MOST:]):
-        chars += call.interaction.chars
-        if call.end < oldest or chars > _MOST_CHARS:
+        left -= call.interaction.chars
+        if call.end < oldest or left < 0:
             break
-        kept.append(call)
-    return kept[::-1]
+        kept.insert(0, call)
+    return kept
 
 
 def _join(calls: Sequence[_Call], retrievals: Sequence[_Call]) -> Interaction:

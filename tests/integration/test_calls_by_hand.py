@@ -222,7 +222,8 @@ def test_a_loop_around_a_model_with_tools_is_asked_by_the_user(seed: int, world:
     def search(wanted: str) -> str:
         """Search the notes."""
         by_retriever = len(wanted) % 2 and retriever.invoke(one.question)
-        return joined(by_retriever or [Document(text) for text in one.documents])
+        found = by_retriever or [Document(text) for text in one.documents]
+        return f"{wanted}: {joined(found)}"
 
     def reply(messages: Sequence[BaseMessage]) -> Any:
         done = sum(message.type == "tool" for message in messages)

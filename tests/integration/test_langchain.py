@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from typing import Any
 
 import pytest
@@ -12,12 +11,9 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.testing import MemorySink
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.kit import (
     CHAIN_WAYS,
     PASSAGES,
@@ -30,7 +26,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
-from tests.support.langchain_requests import Fixed, config, only, texts
+from tests.support.langchain_requests import Fixed, config, only
 from tests.waiting import until_async
 
 ANSWER = answer_to(QUESTION, top())
@@ -181,17 +177,6 @@ def test_a_handler_that_fails_never_reaches_the_application(
     assert re.search(r" at rag_eval_hooks_langchain/\w+\.py:\d+ in \w+", caplog.text)
 
 
-def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
-    """With no tracer provider configured nothing is emitted, and everything else works."""
-    memory = MemorySink()
-    with RagEval(metrics=["lexical.source_citation"], sinks=[memory]) as evals:
-        plain().invoke(QUESTION, {"callbacks": [RagEvalCallbackHandler(evals)]})
-        assert evals.flush(300)
-    (result,) = memory.results
-    assert (result.sample.question, texts(result.sample)) == (QUESTION, top())
-    assert result.sample.trace_id is None
-
-
 def test_an_unsampled_trace_records_nothing_and_is_still_evaluated() -> None:
     """Tracing and evaluation are sampled apart: sinks get what no span was recorded for."""
     world = World(ALWAYS_OFF)
@@ -199,36 +184,6 @@ def test_an_unsampled_trace_records_nothing_and_is_still_evaluated() -> None:
     assert (only(world).span_id, spans(world)) == (None, [])
     assert len(world.memory.results) == 1
     world.close()
-
-
-class _Refusing(SpanProcessor):
-    def on_start(self, span: object, parent_context: object = None) -> None:
-        raise ValueError("processor")
-
-
-def test_a_span_processor_that_refuses_loses_nothing_uncounted(world: World) -> None:
-    """A request goes on and is counted though the application's own span processor raises."""
-    world.provider.add_span_processor(_Refusing())
-    assert plain().invoke(QUESTION, config(world)) == ANSWER
-    stats = world.evals.stats()
-    assert (stats.offered, stats.dropped) == (1, {"capture_failed": 1})
-    assert stats.incidents == {"capture: ValueError": 1}
-
-
-async def test_events_are_handled_in_the_event_loop(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By default no event of an async run costs a hop to another thread."""
-    threads: set[int] = set()
-    start = world.evals.recorder.start
-
-    def watched(*args: Any) -> Any:
-        threads.add(threading.get_ident())
-        return start(*args)
-
-    monkeypatch.setattr(world.evals.recorder, "start", watched)
-    await plain().ainvoke(QUESTION, config(world))
-    assert threads == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("odd", [[1.0, 2.0], "high", 10**400, float("nan")])

@@ -11,7 +11,6 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.compat import GRAPHS_MISSING
@@ -128,29 +127,6 @@ def test_a_handler_in_a_constructor_is_said_once(
     assert (world.seen(), world.evals.stats().offered) == ([], 0)
     (line_said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert "enable" in line_said
-
-
-@varied
-def test_texts_shown_to_a_model_that_did_not_answer_are_no_contexts(
-    world: World, seed: int
-) -> None:
-    """A schema shown to another model is no context where the answering model was not seen."""
-    drawn = Variation(seed)
-    schema, question, answer = drawn.passage(), drawn.question(), drawn.sentence()
-    prompt = ChatPromptTemplate.from_template("Schema: {schema}\nWrite a query for {asked}")
-    querying = prompt | Chat(reply=lambda _: drawn.sentence(4)) | StrOutputParser()
-
-    def ask(asked: str) -> str:
-        querying.invoke({"schema": schema, "asked": asked})
-        return str(Chat(reply=lambda _: answer).invoke(asked, {"callbacks": []}).content)
-
-    chain: Any = RunnableLambda(ask)
-    run_id = uuid4()
-    chain.invoke(question, {**config(world), "run_id": run_id})
-    stats = world.evals.stats()
-    assert (world.seen(), stats.offered, stats.without_retrieval) == ([], 0, 1)
-    (why,) = world.evals.explain(run_id)
-    assert why.reason == "without_retrieval"
 
 
 @varied

@@ -202,21 +202,6 @@ def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:
     assert not record_contexts(["x"])
 
 
-def test_an_interaction_opened_inside_a_run_is_part_of_it(world: World) -> None:
-    """Opened by hand within a framework's run, it is no second interaction."""
-
-    def ask(question: str) -> str:
-        with world.evals.interaction("a part", metadata={"k": 1}) as it:
-            it.contexts([PASSAGES[0]])
-            it.answer("not the user's")
-        return "An answer without a model."
-
-    RunnableLambda(ask).invoke(QUESTION, config(world))
-    sample = only(world)
-    assert (sample.question, sample.answer) == (QUESTION, "An answer without a model.")
-    assert (texts(sample), sample.metadata["k"]) == ([PASSAGES[0]], 1)
-
-
 def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text beyond the limit is left out and noted; question and answer are always kept."""
     monkeypatch.setattr(limits, "INTERACTION_CHARS", 50_000)

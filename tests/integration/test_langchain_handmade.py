@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import BaseTool, tool
 
 from tests.matrix.langchain.compat import GRAPHS_MISSING
-from tests.matrix.langchain.kit import Chat, prompt_text
+from tests.matrix.langchain.kit import Chat
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, line, only, texts
 from tests.support.variation import Variation, seeds
@@ -78,20 +78,6 @@ def test_reasoning_that_the_state_keeps_is_no_answer(world: World, seed: int) ->
     assert (sample.answer, texts(sample)) == (answer, passages)
 
 
-@varied
-def test_an_answer_is_found_in_whatever_it_is_wrapped(world: World, seed: int) -> None:
-    """Mappings around it, and short values beside it, under names that mean nothing."""
-    drawn = Variation(seed)
-    passages, answer = drawn.passages(2), said(drawn)
-    wrapped: Any = answer
-    for _ in range(drawn.chance.randint(1, 3)):
-        wrapped = {drawn.name(): drawn.word(), drawn.name(): wrapped}
-    made = chain(passages, joined, answer) | (lambda _: wrapped)
-    made.invoke(drawn.question(), config(world))
-    sample = only(world)
-    assert (sample.answer, texts(sample)) == (answer, passages)
-
-
 def joined(found: Sequence[Document]) -> str:
     return "\n".join(one.page_content for one in found)
 
@@ -133,26 +119,6 @@ def test_the_text_of_a_tool_whose_retriever_found_nothing_is_marked(
 
 
 @varied
-@pytest.mark.parametrize("form", ["plain", "numbered", "headed", "some"])
-def test_short_documents_are_told_apart_in_what_a_step_joined(
-    world: World, form: str, seed: int
-) -> None:
-    """Each is a context, and only those that the prompt shows, in its order."""
-    drawn = Variation(seed)
-    short = [f"{drawn.name()[:5]}: {drawn.chance.randint(10, 999)} kg" for _ in range(5)]
-    kept = drawn.chance.sample(short, 3 if form == "some" else 5)
-    heads = {"numbered": "{}. ", "headed": "[{}] Source: notes.pdf\n"}
-    head = heads.get(form, "")
-
-    def write(found: Sequence[Document]) -> str:
-        return "\n".join(head.format(n) + text for n, text in enumerate(kept, 1))
-
-    chain(short, write, said(drawn)).invoke(drawn.question(), config(world))
-    sample = only(world)
-    assert (texts(sample), sample.context_source) == (kept, "prompt")
-
-
-@varied
 def test_a_text_made_of_an_empty_list_is_no_context(world: World, seed: int) -> None:
     """A formatter that gets no document writes a fixed sentence: the model was shown none."""
     drawn = Variation(seed)
@@ -164,30 +130,6 @@ def test_a_text_made_of_an_empty_list_is_no_context(world: World, seed: int) -> 
     form = RunnableLambda(scored) | (lambda found: joined(found) or fixed)
     chain(drawn.passages(3), form, said(drawn)).invoke(drawn.question(), config(world))
     assert texts(only(world)) == []
-
-
-@graphs
-@varied
-def test_a_text_in_the_place_of_all_that_was_retrieved_is_marked(world: World, seed: int) -> None:
-    """It counts if the answer takes something from it; a fixed sentence does not."""
-    drawn = Variation(seed)
-    question, asked, found, shown, reply = drawn.question(), *(drawn.name() for _ in range(4))
-    passages, text = drawn.passages(3), drawn.sentence()
-    said, expected = (text, ([text], "step")) if seed % 2 else (reply, ([], "last_list"))
-
-    def answer(state: dict[str, Any]) -> dict[str, Any]:
-        model = Chat(reply=lambda messages: f"{said} {len(prompt_text(messages))}")
-        return {**state, reply: model.invoke(f"{state[shown]}\n{state[asked]}").content}
-
-    nodes = [
-        lambda state: {**state, found: documents(passages)},
-        lambda state: {**state, found: []},
-        lambda state: {**state, shown: joined(state[found]) or text},
-        answer,
-    ]
-    line(dict, nodes).invoke({asked: question}, config(world))
-    sample = only(world)
-    assert (texts(sample), sample.context_source) == expected
 
 
 @varied

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, tool
 
-from rag_eval_hooks import Sample, Status
+from rag_eval_hooks import Status
 from rag_eval_hooks.config import limits
 from tests.matrix.langchain import graphs
 from tests.matrix.langchain.agents import pick
@@ -28,79 +26,10 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, texts
-from tests.support.variation import Variation, seeds
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
 REPLY = "It leaves at 07:40, as it does on every working day."
-
-
-@dataclass
-class Holder:
-    held: Any
-
-
-@tool
-def web(query: str) -> str:
-    """Searches the web."""
-    return "The ferry to Skarn was moved to pier nine, as the web has it."
-
-
-@tool(response_format="content_and_artifact")
-def place(query: str) -> tuple[str, Any]:
-    """Names a place."""
-    return "Skarn", [Document(page_content="Skarn")]
-
-
-def run_agent(world: World, *tools: BaseTool, says: str = REPLY) -> Sample:
-    steps = iter([*(pick((one.name, QUESTION)) for one in tools), AIMessage(says)])
-    made = agent(Chat(reply=lambda messages: next(steps)), list(tools))
-    made.invoke({"messages": [HumanMessage(QUESTION)]}, config(world))
-    (seen,) = world.seen()
-    return seen.sample
-
-
-class Table:
-    """Like a data frame: nobody may ask whether it is true or equal."""
-
-    def __bool__(self) -> bool:
-        raise ValueError("ambiguous")
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError("ambiguous")
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-@pytest.mark.parametrize("seed", seeds(6))
-def test_tool_given_an_object_that_is_not_read_counts_no_incident(world: World, seed: int) -> None:
-    drawn = Variation(seed)
-    given: Any = Table()
-    for _ in range(drawn.chance.randint(0, 3)):
-        given = drawn.chance.choice([[given], {drawn.name(): given}, Holder(given)])
-
-    @tool
-    def finder(query: str, handle: Any) -> str:
-        """Finds."""
-        return drawn.passage()
-
-    def chain(question: str) -> str:
-        found = finder.invoke({"query": question, "handle": given})
-        reply = Chat(reply=lambda messages: REPLY).invoke(f"{found}\n{question}")
-        return str(reply.content)
-
-    question = drawn.question()
-    RunnableLambda(chain).invoke(question, config(world))
-    (seen,) = world.seen()
-    assert (seen.sample.question, seen.sample.answer) == (question, REPLY)
-    assert not world.evals.stats().incidents
-
-
-@needs_agents
-def test_a_short_document_drops_no_text_in_which_it_stands(world: World) -> None:
-    """That a word which was retrieved stands in the text of a tool does not make it a copy."""
-    sample = run_agent(world, place, web, says="The ferry to Skarn was moved to pier nine.")
-    assert web.invoke(QUESTION) in (texts(sample) or ())
 
 
 @needs_graphs

@@ -13,7 +13,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 
@@ -86,30 +85,6 @@ def test_a_search_that_asks_a_model_first_is_a_search(world: World, named: bool,
     made = agent(Chat(reply=lambda _: next(steps)), [tool])
     made.invoke({"messages": [HumanMessage(drawn.question())]}, config(world, **options))
     assert texts(only(world)) == [passage]
-
-
-@varied
-@pytest.mark.parametrize("form", ["rows", "triples"])
-def test_rows_that_only_a_steps_input_holds_are_candidates(
-    world: World, form: str, seed: int
-) -> None:
-    """A graph's or a database's rows, found inside a chain, are known by the prompt."""
-    drawn = Variation(seed)
-    question, reply = drawn.question(), drawn.short()
-    key, other = drawn.name(), drawn.name()
-    found: Any = [{f"{key}.{other}": drawn.word()} for _ in range(3)]
-    if form == "triples":
-        found = "\n".join(f"{drawn.word()} {drawn.name()} {drawn.word()}" for _ in range(6))
-        reply = found.splitlines()[2]
-    prompt = PromptTemplate.from_template("Rows: {context}\nQ: {question}")
-    inner = prompt | Chat(reply=lambda _: reply)
-    name = "GraphChain"
-    outer: Any = RunnableLambda(
-        lambda q: inner.invoke({"context": found, "question": q}), name=name
-    )
-    outer.invoke(question, config(world))
-    shown = list(map(repr, found)) if form == "rows" else [found]
-    assert texts(only(world)) == shown
 
 
 @varied

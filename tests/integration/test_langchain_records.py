@@ -91,16 +91,6 @@ def test_what_looks_like_a_failure_or_a_receipt_is_a_find(
     assert texts(only(world)) == shown
 
 
-@pytest.mark.parametrize("seed", seeds(9))
-def test_a_tool_that_repeats_what_it_was_asked_is_read(world: World, seed: int) -> None:
-    """In any script: an order's number in a text is no sign that the model wrote it."""
-    drawn = Variation(seed)
-    about, passage = f"{drawn.name()}-{drawn.chance.randint(1, 999)}", drawn.passage()
-    text = f"{about}: {passage}" if drawn.language != "wide" else f"{about}{passage}"
-    ask(world, {drawn.name(): text}, about, passage[:30])
-    assert texts(only(world)) == [text]
-
-
 @varied
 def test_a_plain_function_is_seen_by_its_message(world: World, seed: int) -> None:
     """A node that calls it and answers the model's call with the text is a tool."""

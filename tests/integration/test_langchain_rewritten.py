@@ -22,7 +22,7 @@ from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, joined
 from tests.matrix.world import World
-from tests.support.langchain_requests import Fixed, config, line, only, texts
+from tests.support.langchain_requests import Fixed, config, only, texts
 from tests.support.variation import Variation, seeds
 
 Pipeline = Callable[[Sequence[Document], Callable[[str], str], str], Any]
@@ -160,21 +160,6 @@ def test_what_the_assistant_once_quoted_is_not_shown_again(
     assert texts(only(world)) == passages[1:]
 
 
-@pytest.mark.parametrize("seed", seeds(5))
-def test_documents_that_the_assistant_is_made_to_say_are_shown(world: World, seed: int) -> None:
-    """An application may hand its documents over as a message of the assistant's."""
-    drawn = Variation(seed)
-    passages, question = drawn.passages(2), drawn.question()
-
-    def ask(asked: str) -> str:
-        found = Fixed(documents=[Document(text) for text in passages]).invoke(asked)
-        messages = [AIMessage(f"{drawn.name()} {joined(found[::-1])}"), HumanMessage(asked)]
-        return str(Chat(reply=lambda _: drawn.short()).invoke(messages).content)
-
-    RunnableLambda(ask).invoke(question, config(world))
-    assert texts(only(world)) == passages[::-1]
-
-
 def hits(drawn: Variation, passages: Sequence[str], names: Sequence[str], form: str) -> Any:
     """Return a search client's reply: a bare list of mappings, or a response with fields."""
     key = drawn.chance.choice(["text", "content", drawn.name()])
@@ -251,20 +236,3 @@ def test_a_step_that_resets_its_list_retrieves_nothing(
         graph.invoke({"question": question, "chat": chat}, settings)
     found = {seen.sample.question: texts(seen.sample) for seen in world.seen()}
     assert found == {q: [] if chat else passages for q, chat in turns.items() if named or not chat}
-
-
-@pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_first_step_may_let_none_of_the_callers_documents_pass(world: World, seed: int) -> None:
-    """Documents that the caller gave and the first step dropped leave the model without any."""
-    drawn = Variation(seed)
-    key, question, reply = drawn.chance.choice(DOCUMENT_KEYS), drawn.question(), drawn.short()
-    model = Chat(reply=lambda _: reply)
-    steps: list[Any] = [
-        lambda state: {**state, key: []},
-        lambda state: {**state, "answer": model.invoke(state["question"]).content},
-    ]
-    given = [Document(text) for text in drawn.passages(2)]
-    line(dict, steps).invoke({"question": question, key: given}, config(world))
-    sample = only(world)
-    assert (sample.question, texts(sample), sample.answer) == (question, [], reply)

@@ -11,7 +11,6 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
 from rag_eval_hooks import Sample, Status
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import asks, pick, search, stepping
@@ -20,15 +19,8 @@ from tests.matrix.langchain.kit import (
     ASKED,
     FOUND,
     PASSAGES,
-    PROMPT,
     QUESTION,
     QUESTIONS,
-    SHOWN,
-    TRIES,
-    Chat,
-    joined,
-    message_text,
-    reader,
     store,
     top,
 )
@@ -52,32 +44,6 @@ def samples(world: World) -> list[Sample]:
 
 
 @needs_graphs
-def test_a_resumed_graph_keeps_the_spans_of_before(world: World) -> None:
-    """Model calls on both sides of an interrupt are in one trace, under one root."""
-    types = import_module("langgraph.types")
-
-    def approve(state: Any) -> dict[str, Any]:
-        types.interrupt("May I?")
-        return {TRIES: 1}
-
-    def rewrite(state: Any) -> dict[str, Any]:
-        Chat(reply=lambda messages: "rewritten").invoke(state[ASKED])
-        return graphs.searched(state)
-
-    made = graphs.graph()
-    for name, node in (("find", rewrite), ("ok", approve), ("tell", graphs.generate)):
-        made.add_node(name, node)
-    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
-    app = graphs.chained(made, "find", "ok", "tell").compile(checkpointer=saver)
-    app.invoke({ASKED: QUESTION}, in_thread(world))
-    app.invoke(types.Command(resume=True), in_thread(world))
-    (seen,) = world.seen()
-    assert seen.spans == ("chat scripted", "chat scripted")
-    assert seen.sample.status is Status.OK
-    assert world.disorder({}) == ""
-
-
-@needs_graphs
 def test_what_a_command_brings_counts(world: World) -> None:
     """Documents of the update are candidates; its `goto` is no question."""
     command = import_module("langgraph.types").Command
@@ -89,16 +55,6 @@ def test_what_a_command_brings_counts(world: World) -> None:
         app.invoke(command(goto="generate"), in_thread(world))
     assert {sample.question for sample in samples(world)} == {QUESTION}
     assert {str(texts(sample)) for sample in samples(world)} == {str([PASSAGES[4]])}
-
-
-@needs_graphs
-def test_a_finished_graph_that_is_called_again_is_nothing(world: World) -> None:
-    """There is nothing left to do, and the documents in its state are of before."""
-    app = interrupts.approving()
-    app.invoke({ASKED: QUESTION}, in_thread(world))
-    app.invoke(import_module("langgraph.types").Command(resume=True), in_thread(world))
-    app.invoke(None, in_thread(world))
-    assert len(samples(world)) == 1
 
 
 @needs_graphs
@@ -121,20 +77,6 @@ def test_record_contexts_needs_no_run(world: World) -> None:
     assert texts(sample) == list(PASSAGES[:3])
 
 
-def test_record_contexts_is_heard_once_inside_a_run_in_a_block(world: World) -> None:
-    """A run of ours around the caller hears it, and the block around that does not again."""
-
-    def ask(question: str) -> str:
-        assert record_contexts(store().similarity_search(question, k=2))
-        reply = (PROMPT | reader()).invoke({SHOWN: joined([]), ASKED: question})
-        return message_text(reply)
-
-    with world.evals.interaction(QUESTION):
-        RunnableLambda(ask).invoke(QUESTION, config(world))
-    (sample,) = samples(world)
-    assert texts(sample) == top()
-
-
 def test_tags_and_metadata_are_the_users(world: World) -> None:
     """Keys that frameworks set themselves are left out by their full names, and nothing else."""
     chain = RunnableLambda(str) | plain().with_config(
@@ -154,24 +96,6 @@ def test_metadata_of_a_graphs_server_is_told_from_the_users(world: World) -> Non
     graphs.direct().invoke({ASKED: QUESTION}, config(world) | {"metadata": told})
     (sample,) = samples(world)
     assert sample.metadata == {"langgraph_tier": "gold", "checkpoint_age": 3, "free": True}
-
-
-@pytest.mark.parametrize(
-    ("evals", "shown"),
-    [
-        ("x", "x"),
-        (None, "NoneType"),
-        (3, "int"),
-        (RagEvalCallbackHandler, "the class RagEvalCallbackHandler"),
-    ],
-)
-def test_what_is_no_evaluator_is_refused(evals: Any, shown: str) -> None:
-    """At start-up, by the parameter's name, with what it got and what it wants."""
-    for make in (RagEvalCallbackHandler, RagEvalCallbackHandler.enable):
-        with pytest.raises(ConfigError) as caught:
-            make(evals)
-        assert (caught.value.field, caught.value.got) == ("evals", shown)
-        assert "RagEval" in caught.value.wants
 
 
 @needs_graphs

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pytest
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
-from pydantic import BaseModel, Field, RootModel
+from pydantic import RootModel
 
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import Chat
@@ -38,14 +38,6 @@ class Rows(RootModel[list[str]]):
 
     def __iter__(self) -> Any:
         return iter(self.root)
-
-
-class Account(BaseModel):
-    """It does not show one of its fields."""
-
-    name: str
-    city: str
-    secret: str = Field(exclude=True, repr=False)
 
 
 @dataclass
@@ -129,43 +121,3 @@ def test_odd_values_lose_neither_event_nor_documents(world: World, kind: str, se
     line(state, nodes).invoke({asked: question}, config(world))
     sample = only(world)
     assert (texts(sample), sample.answer, sample.truncated) == (documents, answer, ())
-
-
-def answered(world: World, draw: Variation, rows: Any, prompt: str, fact: str) -> list[str]:
-    """Return the contexts beside the documents of an answer to these and what a step found."""
-    documents = draw.passages(2)
-    state = state_of("q", "found", "rows", "a")
-
-    def tell(given: Any) -> dict[str, Any]:
-        shown = "\n".join([*documents, prompt, given["q"]])
-        return {"a": Chat(reply=lambda _: fact).invoke(shown).content}
-
-    nodes = [
-        lambda given: {"found": [Document(text) for text in documents]},
-        lambda given: {"rows": rows},
-        tell,
-    ]
-    line(state, nodes).invoke({"q": draw.question()}, config(world))
-    found = texts(only(world)) or []
-    assert found[:2] == documents
-    return found[2:]
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_column_may_be_called_role(world: World, seed: int) -> None:
-    """Only with a content is a mapping with a role a message."""
-    draw = Variation(seed)
-    rows = [{"name": draw.name(), "role": draw.name(), "pay": 5000 + n} for n in range(3)]
-    found = answered(world, draw, rows, str(rows), f"{rows[1]['pay']} {rows[1]['name']}")
-    assert found == list(map(repr, rows))
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_field_that_is_not_shown_is_not_kept(world: World, seed: int) -> None:
-    """A field that an object does not write is in no context and no metadata."""
-    draw = Variation(seed)
-    secret = draw.name()
-    rows = [Account(name=draw.name(), city=draw.name(), secret=secret) for _ in range(2)]
-    found = answered(world, draw, rows, str(rows), f"{rows[0].name} {rows[0].city}")
-    assert found == list(map(repr, rows))
-    assert secret not in repr(world.seen()[0].sample.to_dict())

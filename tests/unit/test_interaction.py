@@ -249,14 +249,3 @@ async def test_task_that_outlives_an_interaction_neither_joins_nor_keeps_it(log:
     go.set()
     await task
     assert [it.root.query for it in log] == ["later"]
-
-
-def test_abandoned_interaction_leaves_nothing() -> None:
-    log = Log(INTERACTION_SECONDS=1e-9)
-    it = log.open()
-    it.__enter__()
-    log.recorder.sweep()
-    log.retriever(A)
-    it.__exit__(None, None, None)
-    assert [found.status for found in log] == [Status.ABANDONED]
-    assert len(log.recorder) == 0

@@ -194,15 +194,6 @@ def test_a_structured_answer_in_a_state_is_the_new_value() -> None:
     assert structured([ONE]) is structured({}) is structured(None) is None
 
 
-def test_an_answer_that_cannot_be_written_whole_is_none() -> None:
-    """One with a cycle, an object of the application's own or a number of too many digits."""
-    cycle: dict[str, Any] = {"n": 1}
-    cycle["again"] = cycle
-    assert structured(cycle) is None
-    assert structured({"own": object()}) is None
-    assert structured({"n": 10**5000}) is None
-
-
 def test_what_was_given_is_no_answer() -> None:
     """A value that only passes through is not the answer, whatever its name."""
     given = {"text": "t", "topic": "x"}
@@ -218,24 +209,6 @@ def lists(outputs: Any, given: Any = None, **options: Any) -> list[tuple[Context
 def texts(outputs: Any, given: Any = None, **options: Any) -> list[list[str]]:
     found = lists(outputs, given, **options)
     return [[context.text for context in contexts] for contexts in found]
-
-
-def test_documents_are_found_wherever_they_stand() -> None:
-    """Lists, pairs with a score, nested states, artifacts."""
-    assert texts([ONE, TWO]) == [["one", "two"]]
-    assert texts([(ONE, 0.5), (TWO, 0.25)]) == [["one", "two"]]
-    assert texts({"a": {"b": [ONE]}, "c": [TWO]}) == [["one"], ["two"]]
-    assert texts(Model(documents=[ONE])) == [["one"]]
-    assert texts([[ONE], [TWO]]) == [["one"], ["two"]]
-    message = ToolMessage("text", tool_call_id="1", artifact=[ONE])
-    assert texts(message) == texts({"messages": [message]}) == [["one"]]
-    assert lists([(ONE, 0.5)])[0][0].score == 0.5
-
-
-def test_a_list_of_texts_or_nothing_counts_by_its_name() -> None:
-    """Without documents in it the type of a list is known by its key alone."""
-    assert texts({"documents": ["one"], "names": ["x"], "docs": []}) == [["one"], []]
-    assert texts({"names": []}) == texts([]) == texts("text") == texts(None) == []
 
 
 @pytest.mark.parametrize(

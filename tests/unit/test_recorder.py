@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import threading
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks.capture import Interaction, Recorder, Run, RunKind
 from rag_eval_hooks.sample import Context, Status
-from rag_eval_hooks.suppress import suppressed
 from tests.support.limits import small_limits
 
 
@@ -41,17 +39,6 @@ class Log(list[Interaction]):
 @pytest.fixture
 def log() -> Log:
     return Log()
-
-
-def test_root_without_retrieval_or_model_is_no_interaction(log: Log) -> None:
-    log.recorder.end(log.start("root"))
-    retriever = log.start("alone", kind="retriever")
-    log.recorder.documents(retriever, [Context(text="a")])
-    log.recorder.end(retriever)
-    with suppressed():
-        assert log.recorder.start("ours", None, RunKind.CHAIN, "ours") is None
-    assert not log
-    assert len(log.recorder) == 0
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12))
@@ -188,15 +175,6 @@ def test_failed_request_is_counted_and_may_be_tried_again(log: Log) -> None:
     assert [it.status for it in log] == [Status.ERROR, Status.OK]
     assert [c.text for found in log[1].lists for c in found.contexts] == ["a chunk"]
     assert not resuming(log, "m1")[1]
-
-
-def test_failed_request_keeps_nothing_else_alive(log: Log) -> None:
-    """Prompts and runs of a counted interaction are freed while its finds wait."""
-    stopped(log, "one", "m1", error=True)
-    log.clear()
-    gc.collect()
-    left = [each for each in gc.get_objects() if type(each) is Run and each.checkpoint == "m1"]
-    assert left == []
 
 
 def test_sweep_waits_for_reports_of_another_thread() -> None:

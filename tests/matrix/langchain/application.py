@@ -79,25 +79,6 @@ def in_constructors(world: World, way: str) -> None:
             list(model.stream(prompt))
 
 
-def twice(world: World, way: str) -> None:
-    """In a constructor and in the config, and two handlers of one evaluator."""
-    handler = RagEvalCallbackHandler(world.evals)
-    other = RagEvalCallbackHandler(world.evals)
-    chain = plain(model=kit.reader(callbacks=[handler])).with_config(callbacks=[other])
-    kit.call(way, chain, [kit.QUESTION], {"callbacks": [handler, handler, other]})
-
-
-def everywhere(world: World, way: str) -> None:
-    handler = RagEvalCallbackHandler.enable(world.evals)
-    RagEvalCallbackHandler.enable(world.evals)
-    try:
-        kit.call(way, plain(), [kit.QUESTION], {})
-        kit.call(way, plain(), [kit.QUESTIONS[1]], {"callbacks": [handler]})
-    finally:
-        RagEvalCallbackHandler.disable()
-    kit.call(way, plain(), ["Is this seen?"], {})
-
-
 def lost_context(world: World, way: str) -> None:
     """A part runs in a bare thread, which knows nothing of the run that started it.
 
@@ -149,14 +130,6 @@ SHAPES = (
     scene("handler on a sub-chain only", on_a_sub_chain, [due()], kit.CHAIN_WAYS),
     scene(
         "handlers in constructors only", in_constructors, [due()], ("invoke", "stream", "ainvoke")
-    ),
-    scene("handler passed twice", twice, [due()], kit.CHAIN_WAYS),
-    scene(
-        "global hook",
-        everywhere,
-        [due(), due(kit.QUESTIONS[1])],
-        kit.CHAIN_WAYS,
-        write="RagEvalCallbackHandler.enable(evals)",
     ),
     scene("a bare thread that is given the config", lost_context, [due()], ("invoke", "ainvoke")),
     scene("model without retrieval", no_retrieval, [], kit.CHAIN_WAYS),

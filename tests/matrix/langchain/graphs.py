@@ -126,12 +126,6 @@ def corrective() -> Any:
     return made.compile()
 
 
-def filtered_out() -> Any:
-    return line(
-        {"retrieve": searched, "grade": lambda state: {kit.FOUND: []}, "generate": generate}
-    ).compile()
-
-
 def fan_out() -> Any:
     asked = (kit.QUESTION, BETTER)
     send = import_module("langgraph.types").Send
@@ -236,15 +230,6 @@ SHAPES = (
         questions=(kit.QUESTION,),
         ways=kit.GRAPH_WAYS,
         spans=("chat scripted",) * 2 + RETRIEVED[1:] * 2,
-        **GRAPH,
-    ),
-    kit.shape(
-        GROUP,
-        "everything graded out",
-        filtered_out,
-        contexts=lambda question: [],
-        ways=kit.GRAPH_WAYS,
-        spans=ONE,
         **GRAPH,
     ),
     kit.shape(

@@ -96,5 +96,4 @@ SHAPES = (
         routed(kit.QUESTION, FOLLOW_UP),
         [due(), due(question=FOLLOW_UP, answer=kit.answer_to(FOLLOW_UP, kit.top()))],
     ),
-    one("a turn without documents", routed(kit.QUESTION, "Thanks a lot."), [due()]),
 )

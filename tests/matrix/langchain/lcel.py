@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import (
     Runnable,
@@ -68,18 +68,6 @@ def from_dict() -> Any:
         "language": itemgetter("language"),
     }
     return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
-
-
-def from_blocks() -> Any:
-    return RunnableLambda(lambda messages: messages[-1].content[0]["text"]) | plain()
-
-
-def with_sources() -> Any:
-    retriever = kit.base()
-    answer: Any = kit.PROMPT | kit.reader() | StrOutputParser()
-    inputs: Any = {kit.FOUND: retriever, kit.ASKED: RunnablePassthrough()}
-    context = RunnablePassthrough.assign(**{kit.SHOWN: lambda found: kit.joined(found[kit.FOUND])})
-    return inputs | context | RunnablePassthrough.assign(**{kit.SAID: answer})
 
 
 def given_documents(question: str) -> dict[str, Any]:
@@ -203,11 +191,6 @@ def none_written() -> Any:
     return given | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
-def blocks(question: str) -> list[BaseMessage]:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    return [HumanMessage(content=[{"type": "text", "text": question}, image])]
-
-
 def shouted(question: str) -> str:
     return kit.answer_to(question, kit.top(question)).upper()
 
@@ -231,8 +214,6 @@ SHAPES = (
         from_dict,
         inputs=lambda question: {kit.ASKED: question, "language": "en"},
     ),
-    kit.shape(GROUP, "question as content blocks", from_blocks, inputs=blocks),
-    kit.shape(GROUP, "answer beside its sources", with_sources),
     kit.shape(
         GROUP,
         "documents given by the caller",

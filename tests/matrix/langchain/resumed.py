@@ -20,7 +20,7 @@ from tests.matrix.langchain.agents import (
 )
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, line, searched
-from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph
+from tests.matrix.langchain.interrupts import approving, call_graph
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
@@ -84,38 +84,11 @@ def recovered(world: World, way: str) -> None:
     call_graph(app, None, told, way)  # there is nothing left to do
 
 
-def recovered_elsewhere(world: World, way: str) -> None:
-    app = failing_once()
-    with another_process() as told, contextlib.suppress(ConnectionError):
-        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(app, None, config(world), way)
-
-
 def resumed_elsewhere(world: World, way: str) -> None:
     app = approving()
     with another_process() as told:
         call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
     call_graph(app, resume(update={kit.TRIES: 3}), config(world), way)
-
-
-def planning() -> Any:
-    chain = line(
-        {
-            "plan": lambda state: {kit.TRIES: 1},
-            "find": searched,
-            "answer": lambda state: {kit.SAID: generate(state)[kit.SAID]},
-        }
-    )
-    return chain.compile(checkpointer=saver(), interrupt_before=["answer"])
-
-
-def side_by_side(world: World, way: str) -> None:
-    told = config(world)
-    first, second = approving(), planning()
-    call_graph(first, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(second, {kit.ASKED: OTHER}, told, way)
-    call_graph(first, resume(), told, way)
-    call_graph(second, None, told, way)
 
 
 def twins(world: World, way: str) -> None:
@@ -199,11 +172,6 @@ def approved_here(world: World, way: str) -> None:
     booking(world, config(world), way)
 
 
-def approved_elsewhere(world: World, way: str) -> None:
-    with another_process() as told:
-        booking(world, told, way)
-
-
 def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
     """The functional interface: a task retrieves, the function waits, a task answers."""
 
@@ -231,23 +199,9 @@ def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
 FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no functions"
 SYNC = ("invoke", "stream")
 BEFORE = ("chat scripted", "chat scripted", "chat scripted", "execute_tool book")
-TOLD_ELSEWHERE = due(spans=("chat scripted", "execute_tool book"))
-
 SHAPES = (
     one("recovery after an error", recovered, [FAILED, due()]),
-    one("recovery in another process", recovered_elsewhere, [due()]),
     one("resumed in another process", resumed_elsewhere, [due()]),
-    one(
-        "two graphs in one thread",
-        side_by_side,
-        [
-            due(),
-            due(
-                question=OTHER, contexts=kit.top(OTHER), answer=kit.answer_to(OTHER, kit.top(OTHER))
-            ),
-        ],
-        NO_EVENTS,
-    ),
     one(
         "two graphs of the same code in one thread",
         twins,
@@ -273,6 +227,5 @@ SHAPES = (
         [due(spans=sorted([*BEFORE, f"execute_tool {kit.SEARCH}"]))],
         MIDDLEWARE_MISSING,
     ),
-    one("approval in another process", approved_elsewhere, [TOLD_ELSEWHERE], MIDDLEWARE_MISSING),
     one("an entrypoint that waits", entrypoint(config), [due()], FUNCTIONS_MISSING, SYNC),
 )

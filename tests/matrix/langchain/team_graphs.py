@@ -8,7 +8,6 @@ from inspect import signature
 from operator import attrgetter
 from typing import Any, TypedDict
 
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from pydantic import create_model
@@ -68,22 +67,6 @@ def side_by_side(_: str) -> list[str]:
 
 def one_text(question: str) -> list[str]:
     return ["\n\n".join(kit.top(question))]
-
-
-def compressing() -> Any:
-
-    def compress(state: Any) -> dict[str, Any]:
-        model = kit.Chat(reply=lambda messages: kit.prompt_text(messages)[:70])
-        found = kit.store().similarity_search(state[kit.ASKED], k=2)
-        return {
-            kit.FOUND: [Document(kit.message_text(model.invoke(d.page_content))) for d in found]
-        }
-
-    return line({"retrieve": compress, "generate": generate}).compile()
-
-
-def compressed(question: str) -> list[str]:
-    return [text[:70] for text in kit.top(question)]
 
 
 def with_fields() -> Any:
@@ -176,12 +159,6 @@ NO_RUNTIME = MIDDLEWARE_MISSING or (None if has("langchain.tools") else "no runt
 SHAPES = (
     graphs("graphs in graphs in graphs", deep),
     graphs("parallel nodes and an output schema", narrow, contexts=side_by_side, **FIXED),
-    graphs(
-        "a node that compresses",
-        compressing,
-        contexts=compressed,
-        spans=("chat scripted",) * 3,
-    ),
     graphs("a state of pydantic", with_fields),
     agents("handed over to an agent", handed_over),
     agents(

@@ -77,17 +77,6 @@ def _raising(kind: type[BaseException]) -> Any:
     raise AssertionError(f"{kind.__name__} did not reach the application")
 
 
-def model_retry() -> Any:
-    tries: list[int] = []
-
-    def reply(messages: list[BaseMessage]) -> str:
-        tries.append(1)
-        return down(messages) if len(tries) == 1 else str(kit.reader().reply(messages))
-
-    model = kit.Chat(reply=reply).with_retry(wait_exponential_jitter=False)
-    return kit.answering(kit.base(), model)
-
-
 def model_fallback() -> Any:
     return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
 
@@ -161,32 +150,6 @@ def beside_a_broken_one(world: World, way: str) -> None:
     kit.call(way, plain(), [kit.QUESTION], {"callbacks": [Raising(), ours, Raising()]})
 
 
-class Odd:
-    """Neither printable nor comparable."""
-
-    def __repr__(self) -> str:
-        raise ValueError("no text of mine")
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError("no comparing")
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def odd_payload(question: str) -> dict[str, Any]:
-    cycle: dict[str, Any] = {}
-    cycle["cycle"] = [cycle, (cycle,)]
-    return {kit.ASKED: question, "odd": Odd(), "lock": object(), "tree": cycle, kit.FOUND: Odd()}
-
-
-def odd_chain() -> Any:
-    def ask(given: dict[str, Any]) -> dict[str, Any]:
-        text = plain().invoke(given[kit.ASKED])
-        return {**given, kit.SAID: text}
-
-    return RunnableLambda(ask)
-
-
 LONG = "The timetable of the line in full. " + "x" * 5_000_000
 
 
@@ -224,12 +187,6 @@ SHAPES = (
         [FAILED],
         ConnectionError,
     ),
-    trouble(
-        "retry of a model",
-        model_retry,
-        [due(spans=("chat scripted", *SPANS))],
-        ways=("invoke", "ainvoke", "batch", "abatch"),
-    ),
     trouble("fallback of a model", model_fallback, [due(spans=("chat scripted", *SPANS))]),
     trouble("empty retrieval", empty, [EMPTY]),
     kit.scene(
@@ -247,7 +204,6 @@ SHAPES = (
         ("ainvoke", "abatch", "astream"),
     ),
     kit.scene(GROUP, "another handler raises", beside_a_broken_one, [due()], kit.CHAIN_WAYS),
-    kit.shape(GROUP, "unserialisable and cyclic payloads", odd_chain, inputs=odd_payload),
     replace(
         trouble(
             "payloads of 5 MB",

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from importlib import import_module
 from typing import Any, TypedDict
 
@@ -89,30 +87,6 @@ def analysed() -> Any:
     return graph((FIRST, analyse), (SECOND, retrieve), (THIRD, answer))
 
 
-def rows_for(question: str) -> list[tuple[int, str]]:
-    with closing(sqlite3.connect(":memory:")) as base:
-        base.execute("create table notes (page integer, body text)")
-        base.executemany("insert into notes values (?, ?)", enumerate(kit.top(question)))
-        return base.execute("select page, body from notes order by page").fetchall()
-
-
-def from_sql() -> Any:
-    """A model writes the statement, a step runs it, and a model puts the rows into words."""
-
-    def write(state: Any) -> dict[str, Any]:
-        said = kit.Chat(reply=lambda _: "select page, body from notes order by page")
-        return {QUERY: kit.message_text(said.invoke(f"SQL for: {state[ASKED]}"))}
-
-    def run(state: Any) -> dict[str, Any]:
-        return {FOUND: str(rows_for(state[ASKED]))}
-
-    def tell(state: Any) -> dict[str, Any]:
-        prompt = f"Statement: {state[QUERY]}\nRows: {state[FOUND]}\n-- {state[ASKED]}"
-        return {SAID: kit.message_text(knowing().invoke(prompt))}
-
-    return graph((FIRST, write), (SECOND, run), (THIRD, tell))
-
-
 def tool(give: Callable[[str], Any], **more: Any) -> StructuredTool:
     def look(query: str) -> Any:
         return give(query)
@@ -183,14 +157,6 @@ CHAIN: dict[str, Any] = {"contexts": shown, "ways": kit.CHAIN_WAYS}
 
 SHAPES = (
     kit.shape(GROUP, "query analysis", analysed, spans=("chat scripted",) * 2, **ONE),
-    kit.shape(
-        GROUP,
-        "rows of SQL",
-        from_sql,
-        answer=lambda question: kit.answer_to(question, kit.top(question)),
-        spans=("chat scripted",) * 2,
-        **{**ONE, "contexts": lambda question: [str(rows_for(question))]},
-    ),
     kit.shape(
         GROUP,
         "an agent's search results in Anthropic's blocks",
