@@ -51,7 +51,8 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
     # Instrumentors add theirs to every manager.
     for handler in (*BaseCallbackManager([]).inheritable_handlers, *current_handlers()):
         # Of a proxy, the class that it stands for.
-        if (look_up := _look_up(handler.__class__)) is not None:
+        kind: type = handler.__class__
+        if (look_up := _look_up(kind)) is not None:
             active = True
             if (span := _span(look_up, handler, UUID(int=root.id))) is not None:
                 return True, span
