@@ -121,7 +121,7 @@ class Books(Observer):
         with self._lock:
             self._enter(self._begin(request), request)
 
-    async def begun(self, request: Request) -> None:
+    def begun(self, request: Request) -> None:
         """Remember the id of a request's sample, by which `explain` finds it."""
         sample_id = request.sample().sample_id
         with self._lock:

@@ -249,10 +249,10 @@ class Observer:
     def accepted(self, request: Request) -> None:
         """React to a request that has its slot in the queue. Request's thread; never blocks."""
 
-    async def begun(self, request: Request) -> None:
+    def begun(self, request: Request) -> None:
         """React to a request whose sample is built and evaluated next. Worker's thread."""
 
-    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
         """React to the evaluation of a request. Worker's thread."""
 
     def settled(self, request: Request, ending: Ending) -> None:

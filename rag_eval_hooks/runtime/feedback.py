@@ -118,12 +118,12 @@ class FeedbackDesk(Observer):
             self._pending[request] = []
             self._memory.add(request)
 
-    async def begun(self, request: Request) -> None:
+    def begun(self, request: Request) -> None:
         """Remember the id of the sample, by which a sink may give feedback at once."""
         if request in self._pending:
             self._memory.identify(request, id_of(request.sample().sample_id))
 
-    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
         """Remember which metrics have an outcome."""
         if request in self._pending:
             self._remember(request, evaluation)

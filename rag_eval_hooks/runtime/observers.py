@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from opentelemetry.trace import SpanContext
 
@@ -27,26 +26,31 @@ class Observers:
     An observer that raises is counted; the next one is called all the same.
     """
 
-    def __init__(self, incidents: Incidents, observers: Sequence[Observer] = ()) -> None:
+    def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents
         self._settling = threading.Lock()
-        self.follow(observers)
+        self.follow(())
 
     def follow(self, observers: Sequence[Observer]) -> None:
-        self._accepted = _overriding(observers, "accepted")
-        self._begun = _overriding(observers, "begun")
-        self._evaluated = _overriding(observers, "evaluated")
-        self._settled = _overriding(observers, "settled")
+        """Take the observers, in order; a moment that one does not override is not called."""
+        self._moments: dict[str, list[Callable[..., None]]] = {
+            name: [
+                getattr(one, name)
+                for one in observers
+                if getattr(type(one), name) is not getattr(Observer, name)
+            ]
+            for name in ("accepted", "begun", "evaluated", "settled")
+        }
 
     def accepted(self, request: Request) -> None:
         request.accepted = True
-        self._call(self._accepted, request)
+        self._call("accepted", request)
 
-    async def begun(self, request: Request) -> None:
-        await self._await(self._begun, request)
+    def begun(self, request: Request) -> None:
+        self._call("begun", request)
 
-    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        await self._await(self._evaluated, request, evaluation)
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        self._call("evaluated", request, evaluation)
 
     def settle(self, request: Request, ending: Ending) -> None:
         """End a request, once: every later call for it is ignored."""
@@ -55,31 +59,18 @@ class Observers:
                 return
             request.ending = ending
         try:
-            self._call(self._settled, request, ending)
+            self._call("settled", request, ending)
         except BaseException:
             # A signal handler of the application raised; observers take an end twice.
-            self._call(self._settled, request, ending)
+            self._call("settled", request, ending)
             raise
 
-    def _call(self, moments: Iterable[Callable[..., Any]], *arguments: Any) -> None:
-        for moment in moments:
+    def _call(self, moment: str, *arguments: object) -> None:
+        for call in self._moments[moment]:
             try:
-                moment(*arguments)
+                call(*arguments)
             except Exception as error:  # noqa: BLE001 - a later observer must see the request
                 self._incidents.report("observer", error)
-
-    async def _await(self, moments: Iterable[Callable[..., Any]], *arguments: Any) -> None:
-        for moment in moments:
-            try:
-                await moment(*arguments)
-            except Exception as error:  # noqa: BLE001 - a later observer must see the request
-                self._incidents.report("observer", error)
-
-
-def _overriding(observers: Iterable[Observer], name: str) -> list[Callable[..., Any]]:
-    """Return the methods that do something: an empty coroutine costs as much as a small metric."""
-    own = [one for one in observers if getattr(type(one), name) is not getattr(Observer, name)]
-    return [getattr(one, name) for one in own]
 
 
 class SpansAndTelemetry(Observer):
@@ -100,7 +91,7 @@ class SpansAndTelemetry(Observer):
         elif request.span is not None:
             self._end(request.span, {})
 
-    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
         if request.by_feedback:
             self._telemetry.publish_late(evaluation)
             return

@@ -28,7 +28,6 @@ from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import Clock, ExitHook
 from rag_eval_hooks.runtime.observers import Observers, SpansAndTelemetry
 from rag_eval_hooks.runtime.process import Processor, evaluate_inline
-from rag_eval_hooks.runtime.spooled import Spooled
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Outcomes
@@ -117,14 +116,23 @@ class Pipeline:
         )
         self._observers = Observers(incidents)
         self._build_outbox()
-        self._processor = Processor(parts, self._observers, self.books, self._spooled, self.remote)
+        self._processor = Processor(
+            parts,
+            self._observers,
+            self.books,
+            self.outbox,
+            self.delivery,
+            self.remote,
+            self._resume,
+        )
+        self.outbox.consume(EVALUATE, Consumer(self._capacity, self._processor.recover))
         self._requests = Handler(self._processor.process, self._processor.end)
         self._desk = FeedbackDesk(
             parts, self.assembler, self.delivery, self.books, self.worker, self._processor
         )
         spans = SpansAndTelemetry(self.holder, parts.telemetry, hold=config.hold_timeout > 0)
         # The books come last, because `flush` returns once they have settled everything.
-        self._observers.follow((spans, self._desk, self._spooled, self.books))
+        self._observers.follow((spans, self._desk, self._processor, self.books))
         self._gauges = self._new_gauges()
         if self.is_closed:
             self.close()
@@ -150,10 +158,6 @@ class Pipeline:
             mark=parts.redactor.mark,
             tracer_provider=parts.tracer_provider,
         )
-        self._spooled = Spooled(
-            parts, self.outbox, self.delivery, self._resume, self._observers.settle
-        )
-        self.outbox.consume(EVALUATE, Consumer(self._capacity, self._spooled.recover))
 
     def _new_gauges(self) -> dict[str, Gauge]:
         recorder, outbox, most = self.recorder, self.outbox, limits.SPOOL_BYTES
@@ -309,7 +313,7 @@ class Pipeline:
     def _snapshot(self) -> Stats:
         return self.books.snapshot(
             self.parts.incidents.counts(),
-            recovered=self._spooled.recovered,
+            recovered=self._processor.recovered,
             undurable=self.outbox.undurable,
         )
 

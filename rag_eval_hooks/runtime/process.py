@@ -1,22 +1,27 @@
-"""Evaluation of one request: build its sample, decide, evaluate, publish, settle."""
+"""Way of an accepted request: store it, build its sample, decide, evaluate, deliver, settle."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
+from concurrent.futures import Future
+from typing import Final
 
 from rag_eval_hooks.books import Books
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
+from rag_eval_hooks.delivery import Dispatch
+from rag_eval_hooks.delivery.codec import from_text, sample_to_text
+from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job, Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.outcome_view import OutcomeTable
-from rag_eval_hooks.request import Column, Ending, Request
+from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.observers import Observers
 from rag_eval_hooks.runtime.shipping import BROKER_DOWN, RemoteEvaluator
-from rag_eval_hooks.runtime.spooled import Spooled
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
@@ -25,23 +30,35 @@ from rag_eval_hooks.suppress import suppressed
 
 __all__ = ["Processor", "evaluate_inline"]
 
+_MOST_TRIES: Final = 10
+"""Processes that may end during the evaluation of a sample before it is given up."""
 
-class Processor:
-    """Evaluates accepted requests in the worker's thread; every request is settled."""
+
+class Processor(Observer):
+    """Evaluates accepted requests in the worker's thread; every request is settled.
+
+    As an observer it stores accepted requests in the outbox. Samples that another process left
+    go back to the pipeline: `resume` queues one if there is a slot.
+    """
 
     def __init__(
         self,
         parts: Parts,
         observers: Observers,
         books: Books,
-        spooled: Spooled,
+        outbox: Outbox,
+        delivery: Dispatch,
         remote: RemoteEvaluator | None,
+        resume: Callable[[Request], bool],
     ) -> None:
+        self.recovered = 0
         self._parts = parts
         self._observers = observers
         self._books = books
-        self._spooled = spooled
+        self._outbox = outbox
+        self._delivery = delivery
         self._remote = remote
+        self._resume = resume
         self._limit = RateLimit(parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
@@ -57,6 +74,29 @@ class Processor:
                 return Ending.dropped(RATE_LIMIT)
             request.decision = decision.admitted(share)
         return None
+
+    def accepted(self, request: Request) -> None:
+        decision = request.decision
+        if not self._outbox.is_durable or request.by_feedback or decision is None:
+            return
+        if request.is_recovered:
+            self.recovered += 1
+            return
+        mark = self._parts.redactor.mark
+
+        def encode() -> str:
+            return sample_to_text(request.sample(), decision.probability, decision.reason, mark)
+
+        request.entry = Job(EVALUATE, request, encode, request.accepted_at)
+        self._outbox.put(request.entry)
+
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        self._delivery.put(request.entry.then)
+
+    def settled(self, request: Request, ending: Ending) -> None:
+        entry = request.entry
+        if entry is not None and not entry.is_over and not ending.is_left:
+            self._outbox.done(entry, ending.entry)
 
     async def process(self, request: Request) -> None:
         """Evaluate and settle a request; an exception of ours fails this request alone."""
@@ -77,7 +117,7 @@ class Processor:
         """Settle a request that was cancelled before its end."""
         if request.ending is None:
             ending = Ending.dropped("shutdown")
-            if self._spooled.holds(request):
+            if request.entry is not None and request.entry.is_stored:
                 ending = Ending.dropped("spooled")
             elif request.is_shipped:
                 ending = Ending(Column.SHIPPED)
@@ -109,6 +149,31 @@ class Processor:
             self.end(request)
         return None if request.ending is None else request.ending.evaluation
 
+    def recover(self, job: Job) -> bool:
+        """Queue a sample that another process left; return False if there is no slot.
+
+        Called in the outbox's thread.
+        """
+        try:
+            stored = from_text(job.payload, self._parts.redactor)
+        except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
+            self._parts.incidents.report("spool", error)
+            is_redaction = isinstance(error, RedactionError)
+            return self._refuse(job, "redaction_failed" if is_redaction else "unreadable")
+        if job.tries >= _MOST_TRIES:
+            return self._refuse(job, "gave_up")
+        request = Request.of(stored.sample)
+        request.entry, request.accepted_at = job, job.accepted
+        request.probability, request.reason = stored.probability or 0.0, stored.reason
+        return self._resume(request)
+
+    def _refuse(self, job: Job, reason: str) -> bool:
+        self.recovered += 1
+        unread = Sample(question="")
+        request = Request(key="", build=lambda: unread, entry=job)
+        self._observers.settle(request, Ending.dropped(reason))
+        return True
+
     async def _ending_of(self, request: Request) -> Ending:
         try:
             sample = self._parts.referenced(request.judged_sample())
@@ -116,7 +181,10 @@ class Processor:
             reason = "redaction_failed" if isinstance(error, RedactionError) else "capture_failed"
             self._parts.incidents.report(reason.partition("_")[0], error)
             return Ending.dropped(reason)
-        await self._observers.begun(request)
+        self._observers.begun(request)
+        if request.entry is not None and request.is_recovered and self._remote is None:
+            # Its evaluation may end this process: the try counts before that.
+            await self._within_patience(self._outbox.begin(request.entry))
         assert request.decision is not None
         selection = self._parts.selection
         if not request.is_final and selection.is_open(request):
@@ -127,11 +195,35 @@ class Processor:
         evaluation = await self._evaluation_of(request, sample, request.decision)
         if isinstance(evaluation, Ending):
             return evaluation
-        if not await self._spooled.keep(request, evaluation):
-            # Another process has claimed the sample, and publishes it.
+        if not await self._keep(request, evaluation):
             return Ending.dropped("spooled")
-        await self._observers.evaluated(request, evaluation)
+        self._observers.evaluated(request, evaluation)
         return Ending.of(evaluation)
+
+    async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
+        """Replace a sample on disk by its results for the sinks, before these are published.
+
+        Returns:
+            False if another process has claimed the sample: it publishes the results.
+        """
+        entry = request.entry = request.entry or Job(EVALUATE)
+        entry.then = self._delivery.jobs(evaluation, request.accepted_at)
+        if not self._outbox.is_durable:
+            return True
+        count = "" if request.by_feedback else Ending.of(evaluation).entry
+        return await self._within_patience(self._outbox.done(entry, count, entry.then))
+
+    async def _within_patience(self, written: Future[bool]) -> bool:
+        """Return what a write returns; True at once while the disk hangs."""
+        if self._outbox.is_stalled:
+            return True
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await asyncio.wrap_future(written)
+        except TimeoutError as error:
+            self._outbox.is_stalled = True
+            self._parts.incidents.report("spool", error)
+            return True
 
     async def _evaluation_of(
         self, request: Request, sample: Sample, decision: Decision
@@ -141,7 +233,8 @@ class Processor:
         request.is_shipped = True
         result = await self._remote.evaluate(sample, decision, request.accepted_at)
         if isinstance(result, Ending):
-            is_safe = result.reason == BROKER_DOWN and self._spooled.set_aside(request)
+            is_down = result.reason == BROKER_DOWN and request.entry is not None
+            is_safe = is_down and self._outbox.retry(request.entry)
             return Ending.dropped("spooled") if is_safe else result
         # The worker has published it; the span that waits and the sinks here lack it.
         request.outcomes = result.outcomes

@@ -77,6 +77,8 @@ class SpanHolder:
 
     def expire(self) -> None:
         """End the spans that have waited too long, as `timeout`."""
+        if not self._held:
+            return
         now = time.monotonic()
         with self._lock:
             late = []

@@ -101,7 +101,7 @@ def test_a_captured_sample_is_found_by_its_own_id() -> None:
         assert {one.outcome for one in told} == {"scored"}
 
 
-async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
+def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
     ledger = Books()
     slow, quick = (
         Request(key=TRACE, build=partial(Sample, question="q", sample_id=name))
@@ -110,7 +110,7 @@ async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
     for work in (slow, quick):
         ledger.accepted(work)
     for work in (slow, quick):
-        await ledger.begun(work)
+        ledger.begun(work)
     ledger.settled(quick, Ending.failed(Cause.UNDEFINED))
     ends = [(one.sample_id, one.outcome) for one in ledger.explain(TRACE)]
     assert ends == [("slow", "pending"), ("quick", "failed")]

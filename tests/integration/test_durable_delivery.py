@@ -20,7 +20,7 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import RetryLater
-from rag_eval_hooks.runtime import spooled
+from rag_eval_hooks.runtime import process
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.support.delivery import PLATFORMS as SINKS
@@ -97,7 +97,7 @@ def quick_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of this one take leases of more than a second for expired ones."""
     monkeypatch.setattr(outbox_file, "LEASE_S", 1.0)
     # A result that waited longer for a busy disk would be delivered without being stored.
-    monkeypatch.setattr(spooled, "PATIENCE_S", PATIENCE)
+    monkeypatch.setattr(process, "PATIENCE_S", PATIENCE)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 from hypothesis import given
@@ -53,7 +52,7 @@ def test_memory_of_explanations_is_bounded(traces: list[str], shared: bool, expl
         sample_id = f"sample {number}"
         one = request(key, key, "run" if shared else f"run {number}", sample_id=sample_id)
         books.accepted(one)
-        asyncio.run(books.begun(one))
+        books.begun(one)
         books.settled(one, SCORED)
         known.append((key, sample_id))
     # Per remembered trace: at most eight requests with two further ids each.
