@@ -62,15 +62,6 @@ def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
     return build
 
 
-def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
-    evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
-    one = quay(reference=None)
-    evals.offer(one)
-    evals.flush(300)
-    assert evals.stats().failed == {"missing_input": 1}
-    assert "missing_input" in str(evals.explain(one.sample_id)[0])
-
-
 SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
 RULES = [
     {"tags": ["beta"], "rate": 1.0, "name": "beta"},

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
-from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import RetryLater
 from rag_eval_hooks.runtime import process
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -159,34 +157,6 @@ def test_scores_outlive_their_process(
     assert evals.stats().offered == 0
 
 
-def test_a_kill_during_the_request_repeats_it(
-    make: Make, platform: Platform, tmp_path: Path
-) -> None:
-    """Scores that the platform took without an acknowledgement are sent again and stand once."""
-    script = f"""
-    begin(SINKS["phoenix"]("{platform.url}"))
-    while not os.path.exists("taken"):
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGKILL)
-    """
-    well = platform.server.answer
-
-    def slow(request: Request) -> Answer:
-        answer = well(request)
-        (tmp_path / "taken").touch()
-        return replace(answer, after=2.0)
-
-    platform.server.answer = slow
-    killed(tmp_path, script)
-    repeated = len(platform.kept)
-    assert repeated > 0
-    platform.server.answer = well
-    evals = make(SINKS["phoenix"](platform.url))
-    until(lambda: "undelivered" not in evals.spooled())
-    assert len(platform.kept) == 5
-    assert sorted(platform.taken.values()) == [1] * (5 - repeated) + [2] * repeated
-
-
 def test_scores_go_to_the_address_they_were_made_for(make: Make, platform: Platform) -> None:
     """Another project's platform does not get them, though it shares the spool."""
     with PlatformServer(lambda _: Answer(503)) as down:
@@ -227,24 +197,6 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     third.offer(sample(1))
     until(lambda: "undelivered" not in third.spooled())
     assert third.stats().incidents["spool, sink of other settings: Lost"] == 9
-
-
-def test_no_key_stands_in_the_spool(make: Make, platform: Platform, tmp_path: Path) -> None:
-    platform.status = 401
-    address = platform.url.replace("http://", "http://user:sk-secret@")
-    sinks = [sink(platform.url) for sink in SINKS.values()] + [PhoenixSink(address)]
-    evals = make(sinks)
-    evals.offer(sample(1))
-    evals.flush(2)
-    platform.status = 503
-    evals.offer(sample(2))
-
-    def written() -> bytes:
-        paths = (tmp_path / "spool").iterdir()
-        return b"".join(path.read_bytes() for path in paths if path.is_file())
-
-    until(lambda: b"s2" in written())
-    assert b"sk-secret" not in written()
 
 
 class Table:
@@ -399,27 +351,6 @@ def test_no_exception_of_a_sink_ends_anything(
     offer(evals, 1, sample_id="later")
     assert good.rows["later"] == 1
     assert evals.shutdown(PATIENCE)
-
-
-def test_a_shutdown_lets_a_try_in_flight_end(make: Make) -> None:
-    """A delivery in flight at the shutdown is noted: the next process does not repeat it."""
-    table, began = Table(), threading.Event()
-
-    def write(sample: Sample, outcomes: Outcomes) -> None:
-        if not table.down:
-            began.set()
-            time.sleep(0.5)
-        table(sample, outcomes)
-
-    first = make([write])
-    offer(first, 1)
-    table.down = False
-    assert began.wait(PATIENCE)
-    first.shutdown(PATIENCE)
-    second = make([write])
-    time.sleep(3)
-    assert table.rows == {"s0": 1}
-    until(lambda: books(second) == {"accepted": 1, "scored": 1})
 
 
 def test_what_is_old_is_tried_for_a_while_all_the_same(

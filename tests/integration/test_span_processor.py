@@ -162,15 +162,6 @@ def test_it_is_kept_until_the_scores_are_there(ours_first: bool) -> None:
     world.evals.shutdown()
 
 
-def test_past_the_hold_timeout_it_goes_out_without(ours_first: bool) -> None:
-    """The time limit is that of spans of ours."""
-    world = World(latency=600, hold_timeout=0.05)
-    world.request(ours_first=ours_first)
-    (span,) = world.exported(due=1)
-    assert attributes(span)["rag.eval.status"] == "timeout"
-    world.evals.shutdown(0)
-
-
 def test_one_too_many_goes_out_as_overflow(
     ours_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,16 +190,6 @@ def test_a_shutdown_loses_nothing(how: str, ours_first: bool) -> None:
     assert attributes(span)["rag.eval.status"] == "shutdown"
 
 
-def test_after_the_shutdown_of_evals_nothing_is_kept(ours_first: bool) -> None:
-    """The application goes on; its spans go out at once."""
-    world = World(latency=600)
-    world.evals.shutdown(0)
-    world.request(ours_first=ours_first)
-    (span,) = world.exported(due=1)
-    assert attributes(span)["rag.eval.status"] in ("shutdown", "dropped")
-    world.provider.shutdown()
-
-
 def test_a_trace_that_is_not_sampled_stays_dark() -> None:
     """A trace in which their span is not recorded gets no span of ours either."""
     world = World(sampler=ALWAYS_OFF)
@@ -232,16 +213,6 @@ def test_force_flush_waits_for_scores_within_its_time() -> None:
     assert attributes(span)["rag.eval.status"] == "timeout"
     world.evals.shutdown(0)
     slow.evals.shutdown(0)
-
-
-def test_several_processors_each_get_it_once(ours_first: bool) -> None:
-    """Two exporters, two copies, both with scores."""
-    world = World(processors=2)
-    world.request(ours_first=ours_first)
-    for exporter in (0, 1):
-        (span,) = world.flushed(exporter)
-        assert attributes(span)[SCORE] == 0.5
-    world.evals.shutdown()
 
 
 def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> None:
@@ -311,9 +282,9 @@ def test_a_fork_exports_it_in_the_parent_only(ours_first: bool, tmp_path: Any) -
 
 
 def test_many_threads_lose_and_double_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under concurrent requests in both orders every span goes out exactly once, with scores."""
+    """Under concurrent requests in both orders each exporter gets every span once, with scores."""
     monkeypatch.setattr(limits, "HELD_SPANS", 10_000)
-    world = World(latency=0.01)
+    world = World(latency=0.01, processors=2)
 
     def work(ours_first: bool) -> None:
         for _ in range(25):
@@ -324,7 +295,7 @@ def test_many_threads_lose_and_double_nothing(monkeypatch: pytest.MonkeyPatch) -
         thread.start()
     for thread in threads:
         thread.join()
-    spans = world.flushed()
-    assert len(spans) == len({span.context.span_id for span in spans}) == 200
-    assert sum(SCORE in attributes(span) for span in spans) == 200
+    for spans in (world.flushed(0), world.flushed(1)):
+        assert len(spans) == len({span.context.span_id for span in spans}) == 200
+        assert sum(SCORE in attributes(span) for span in spans) == 200
     world.evals.shutdown()

@@ -97,20 +97,6 @@ def rows(folder: Path, columns: str = "json_extract(payload, '$.sample.sample_id
     return []
 
 
-def test_samples_leave_the_spool_when_they_are_delivered(make: Make, tmp_path: Path) -> None:
-    """After a flush nothing is left in it, and its books tell what became of everything."""
-    memory = MemorySink()
-    evals = make(sinks=[memory])
-    # Samples of one id, such as that of their question, are different samples.
-    assert all(evals.offer(sample(1)) for _ in range(20))
-    assert evals.flush(300)
-    assert len(memory.results) == 20
-    until(lambda: rows(tmp_path / "spool") == [])
-    assert evals.spooled() == {"accepted": 20, "scored": 20, "pending": 0}
-    stats = evals.stats()
-    assert (stats.scored, stats.undurable, stats.recovered) == (20, 0, 0)
-
-
 def test_what_a_killed_process_accepted_is_scored_by_the_next(make: Make, tmp_path: Path) -> None:
     run_until_killed(
         tmp_path,
@@ -214,13 +200,6 @@ def test_nobody_else_can_read_it(make: Make, tmp_path: Path) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
     assert {name: mode & 0o077 for name, mode in modes.items()} == dict.fromkeys(modes, 0)
     assert len(modes) == 4
-
-
-def test_looking_makes_no_file(make: Make, tmp_path: Path) -> None:
-    evals = make()
-    assert evals.spooled() == {}
-    assert not list(tmp_path.iterdir())
-    assert evals.stats().incidents == {}
 
 
 def left_behind_samples(make: Make, folder: Path, number: int, **fields: Any) -> Path:
@@ -343,21 +322,6 @@ def test_a_locked_file_disturbs_nobody(make: Make, tmp_path: Path) -> None:
     assert evals.flush(300)
     until(lambda: len(memory.results) == 3)
     assert evals.stats().undurable == 1
-
-
-def test_samples_wait_for_a_file_that_is_locked_for_a_moment(make: Make, tmp_path: Path) -> None:
-    evals = make(ScriptedJudge(GOOD, latency=600))
-    evals.offer(sample(1))
-    until(lambda: evals.spooled().get("pending") == 1)
-    with closing(sqlite3.connect(own_file(tmp_path / "spool"), isolation_level=None)) as db:
-        db.execute("BEGIN EXCLUSIVE")
-        evals.offer(sample(2))
-        until(lambda: "spool: OperationalError" in evals.stats().incidents)
-        db.execute("ROLLBACK")
-    until(lambda: evals.spooled().get("pending") == 2)
-    assert evals.stats().undurable == 0
-    assert not evals.shutdown(0)
-    assert evals.stats().dropped == {"spooled": 2}
 
 
 def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:

@@ -299,25 +299,6 @@ def test_a_signal_that_fails_takes_no_other_with_it(open_world: OpenWorld) -> No
     assert len(world.metrics.points("rag.eval.score")) == 1
 
 
-def test_metrics_count_what_stats_count(open_world: OpenWorld) -> None:
-    world = open_world()
-    world.ask()
-    world.ask()
-    world.evals.shutdown()
-    world.ask(flush=False)
-    assert world.evals.stats().dropped == {"shutdown": 1}
-    counted = {
-        (p.attributes["rag.eval.outcome"], p.attributes.get("rag.eval.reason")): p.value
-        for p in world.metrics.points("rag.eval.samples")
-    }
-    assert counted == {
-        ("scored", None): 2,
-        ("sampled_out", None): 0,
-        ("dropped", "shutdown"): 1,
-    }
-    assert [p.value for p in world.metrics.points("rag.eval.queue.size")] == [0]
-
-
 def test_judge_metrics_are_the_sum_of_what_the_scores_cost(
     open_world: OpenWorld, tmp_path: Path
 ) -> None:
