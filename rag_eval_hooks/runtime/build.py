@@ -17,7 +17,6 @@ from opentelemetry.trace import TracerProvider
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import CallLog
-from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.codec import from_text
@@ -29,7 +28,6 @@ from rag_eval_hooks.evaluation.golden_references import References, references_o
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
@@ -43,10 +41,7 @@ from rag_eval_hooks.runtime.shipping import RemoteFleet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.score import AnnotatorKind
-from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
-from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans, FeedbackSpanSink
-from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
+from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
@@ -165,7 +160,6 @@ def parts_of(
     # Sinks in the settings are the workers' in a fleet.
     all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
     measured = chosen_by_default(available) if chosen is None else chosen
-    thresholds = Thresholds(config.thresholds, measured)
     providers = providers.usable(incidents)
     return Parts(
         config=config,
@@ -175,7 +169,15 @@ def parts_of(
         scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
         references=references_of(config, redactor.holds if redactor.active else None),
         budget=budget_of(config, sources.judge, _paid_embedder(measured, sources), incidents),
-        telemetry=_telemetry(config, providers, thresholds, sources.judge, incidents),
+        telemetry=Telemetry(
+            config,
+            Thresholds(config.thresholds, measured),
+            incidents,
+            judge=sources.judge.name,
+            tracer=providers.tracer,
+            meter=providers.meter,
+            logger=providers.logger,
+        ),
         sinks=[*all_sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
         tracer_provider=providers.tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
@@ -226,34 +228,6 @@ def _fleet(config: RagEvalConfig, evaluator: object) -> RemoteFleet | None:
     # Above the core: it builds on the pipeline.
     fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
     return fleet
-
-
-def _telemetry(
-    config: RagEvalConfig,
-    providers: Providers,
-    thresholds: Thresholds,
-    judge: Judge,
-    incidents: Incidents,
-) -> Telemetry:
-    # Judge calls need a span that is as long as they are.
-    late_with_calls = config.trace_judge and config.evaluation_span == "late"
-    return Telemetry(
-        thresholds=thresholds,
-        attributes=ScoreAttributes(thresholds, content=config.capture_content),
-        spans=EvaluationSpans(
-            providers.tracer,
-            mode="trace" if late_with_calls else config.evaluation_span,
-            content=config.capture_content,
-            max_chars=limits.EXPLANATION_CHARS,
-        ),
-        events=EventEmitter(
-            providers.logger,
-            content=config.capture_event_content,
-            max_chars=limits.EXPLANATION_CHARS,
-        ),
-        metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
-        incidents=incidents,
-    )
 
 
 def _paid_embedder(measured: Sequence[Metric], sources: Sources) -> Embedder | None:

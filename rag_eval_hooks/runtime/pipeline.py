@@ -26,14 +26,13 @@ from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import Clock, ExitHook
-from rag_eval_hooks.runtime.observers import Observers, SpansAndTelemetry
+from rag_eval_hooks.runtime.observers import Observers
 from rag_eval_hooks.runtime.process import Processor, evaluate_inline
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
-from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.self_metrics import Gauge, Reading, readings
 from rag_eval_hooks.threads import at_fork
 
@@ -50,6 +49,7 @@ class Pipeline:
     def __init__(self, parts: Parts) -> None:
         config, incidents = parts.config, parts.incidents
         self.parts = parts
+        self.holder = parts.telemetry.holder
         self.is_closed = self.is_ready = False
         self.assembler = Assembler(
             config,
@@ -103,9 +103,6 @@ class Pipeline:
         self._exit = ExitHook(self, config.exit_timeout)
         self.clock = Clock(self._tick, incidents)
         self.books = Books(limits.EXPLAINED_TRACES)
-        self.holder = SpanHolder(
-            hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=incidents
-        )
         self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
         self.worker = Worker(
             on_close=parts.close,
@@ -130,9 +127,8 @@ class Pipeline:
         self._desk = FeedbackDesk(
             parts, self.assembler, self.delivery, self.books, self.worker, self._processor
         )
-        spans = SpansAndTelemetry(self.holder, parts.telemetry, hold=config.hold_timeout > 0)
         # The books come last, because `flush` returns once they have settled everything.
-        self._observers.follow((spans, self._desk, self._processor, self.books))
+        self._observers.follow((parts.telemetry, self._desk, self._processor, self.books))
         self._gauges = self._new_gauges()
         if self.is_closed:
             self.close()

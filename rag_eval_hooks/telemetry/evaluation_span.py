@@ -21,6 +21,7 @@ from opentelemetry.trace import (
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import Call, Operation
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.explanation_text import explain
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
@@ -57,18 +58,15 @@ class EvaluationSpans:
             RAG span; `trace`: in a trace of its own; `off`: none. A span below the RAG span begins
             and ends when the request ended, so that the trace is as long as its request.
         content: Explanations may quote the application's texts.
-        max_chars: Maximum characters of one explanation.
     """
 
-    def __init__(
-        self, provider: TracerProvider | None, *, mode: str, content: bool, max_chars: int
-    ) -> None:
+    def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
         self._tracer: Tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._mode = mode
         self._content = content
-        self._max_chars = max_chars
+        self._max_chars = limits.EXPLANATION_CHARS
 
     @property
     def only_late(self) -> bool:

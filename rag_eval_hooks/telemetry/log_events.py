@@ -11,6 +11,7 @@ from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.telemetry.attribute_limits import present
@@ -25,14 +26,12 @@ USER_FEEDBACK = "user_feedback"
 class EventEmitter:
     """Emits events to the application's logger provider, if it has one."""
 
-    def __init__(
-        self, provider: _logs.LoggerProvider | None, *, content: bool = False, max_chars: int = 0
-    ) -> None:
+    def __init__(self, provider: _logs.LoggerProvider | None, *, content: bool = False) -> None:
         self._logger = _logs.get_logger(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._content = content
-        self._max_chars = max_chars
+        self._max_chars = limits.EXPLANATION_CHARS
 
     def emit(self, evaluation: Evaluation) -> None:
         """Emit an event for each score, and one with the cause for each metric that failed."""

@@ -38,8 +38,12 @@ class SpanHolder:
         self._hold_timeout = hold_timeout
         self._max_held = max_held
         self._incidents = incidents
-        self._lock = threading.Lock()
         self._closed = False
+        self.forked()
+
+    def forked(self) -> None:
+        """Forget all spans in a forked child: the parent ends them."""
+        self._lock = threading.Lock()
         # Insertion order is deadline order, as every span waits equally long.
         self._held: dict[HeldSpan, None] = {}
 

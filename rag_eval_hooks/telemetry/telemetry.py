@@ -1,56 +1,72 @@
-"""All OpenTelemetry signals of an evaluation, in the right order."""
+"""All OpenTelemetry signals of a request and its evaluation, in the right order."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from opentelemetry.trace import Span, SpanContext
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import Span, SpanContext, TracerProvider
 
+from rag_eval_hooks import semconv
 from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.context import CallWatch
+from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.rag_span import rag_span_of
+from rag_eval_hooks.telemetry.rag_span import SpanHolder, rag_span_of
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 from rag_eval_hooks.telemetry.self_metrics import ReadState
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
 __all__ = ["Telemetry"]
 
-Finish = Callable[[Attributes, Sequence[SpanContext]], bool]
-"""Ends the RAG span with attributes and links if it is held; returns if it has them."""
 
+class Telemetry(Observer):
+    """Holds RAG spans, and publishes evaluations on them, on spans, as log events and metrics.
 
-class Telemetry:
-    """Publishes evaluations on the held RAG span, evaluation spans, log events and metrics.
-
-    An exception from one signal is counted and does not stop the others.
+    An exception from one signal is counted and does not stop the others. A provider that is None
+    is the global one, even if it is set later.
     """
 
     def __init__(
         self,
-        *,
+        config: RagEvalConfig,
         thresholds: Thresholds,
-        attributes: ScoreAttributes,
-        spans: EvaluationSpans,
-        events: EventEmitter,
-        metrics: MetricRecorder,
         incidents: Incidents,
+        *,
+        judge: str,
+        tracer: TracerProvider | None,
+        meter: MeterProvider | None,
+        logger: LoggerProvider | None,
     ) -> None:
         self._thresholds = thresholds
-        self._attributes = attributes
-        self._spans = spans
-        self._events = events
-        self._metrics = metrics
         self._incidents = incidents
+        self._holds = config.hold_timeout > 0
+        self.holder = SpanHolder(
+            hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=incidents
+        )
+        self._attributes = ScoreAttributes(thresholds, content=config.capture_content)
+        # Judge calls need a span that is as long as they are.
+        late_with_calls = config.trace_judge and config.evaluation_span == "late"
+        self._spans = EvaluationSpans(
+            tracer,
+            mode="trace" if late_with_calls else config.evaluation_span,
+            content=config.capture_content,
+        )
+        self._events = EventEmitter(logger, content=config.capture_event_content)
+        self._metrics = MetricRecorder(meter, judge=judge, incidents=incidents)
 
     def watch(self, read: ReadState) -> None:
         """Report the pipeline's state for as long as the object of the method exists."""
@@ -68,8 +84,9 @@ class Telemetry:
             self._metrics.used(sample, outcomes)
 
     def forked(self) -> None:
-        """Forget the gates of the parent process."""
+        """Forget the gates and the spans of the parent process."""
         self._metrics.forked()
+        self.holder.forked()
 
     def judged(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation with pass and fail by the thresholds."""
@@ -77,44 +94,80 @@ class Telemetry:
         passed = self._thresholds.passed(evaluation.outcomes, verdicts)
         return replace(evaluation, verdicts=verdicts, passed=passed)
 
-    def publish(self, evaluation: Evaluation, finish: Finish | None) -> None:
-        """Send all signals of an evaluation; `finish` is None where no RAG span waits for it."""
-        # Evaluation spans link to a RAG span, so that there are none without one.
-        if finish is not None or rag_span_of(evaluation.sample) is not None:
-            self._publish_spans(evaluation, finish)
-        with self._edge("event"):
-            self._events.emit(evaluation)
-        with self._edge("metrics"):
-            self._metrics.record(evaluation)
+    def accepted(self, request: Request) -> None:
+        """Hold the RAG span until the scores are there."""
+        if request.span is not None and self._holds:
+            self.holder.hold(request.span)
+        elif request.span is not None:
+            self._end_span(request.span, {})
 
-    def _publish_spans(self, evaluation: Evaluation, finish: Finish | None) -> None:
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        """Send all signals of an evaluation."""
+        if request.by_feedback:
+            self._publish_late(evaluation)
+        elif request.outcomes is not None:
+            # The process that evaluated it sends the other signals.
+            self._finish(request, evaluation, self._attributes.of(evaluation), ())
+        else:
+            # Evaluation spans link to a RAG span, so that there are none without one.
+            if request.span is not None or rag_span_of(evaluation.sample) is not None:
+                self._publish_spans(request, evaluation)
+            self._emit(evaluation, evaluation)
+
+    def settled(self, request: Request, ending: Ending) -> None:
+        """End the RAG span of a request that has no scores."""
+        if request.span is None:
+            return
+        attributes = _attributes_of(request, ending)
+        if request.accepted:
+            self.holder.finish(request.span, attributes)
+        else:
+            self._end_span(request.span, attributes)
+
+    def _publish_spans(self, request: Request, evaluation: Evaluation) -> None:
         attributes = self._attributes.of(evaluation)
         # First, because the RAG span links to them and takes no link once it has ended.
         spans = [] if self._spans.only_late else self._start(evaluation, attributes)
         links = [span.get_span_context() for span in spans]
-        takes = finish is not None and finish(attributes, links)
+        takes = self._finish(request, evaluation, attributes, links)
         if self._spans.only_late and not takes:
             spans = self._start(evaluation, attributes)
         self._write_calls(evaluation.log, spans)
         self._end(evaluation, spans)
 
-    def finish(self, evaluation: Evaluation, finish: Finish | None) -> None:
-        """Put an evaluation on its RAG span alone: another process sends the other signals."""
-        if finish is not None:
-            finish(self._attributes.of(evaluation), ())
+    def _finish(
+        self,
+        request: Request,
+        evaluation: Evaluation,
+        attributes: Attributes,
+        links: Sequence[SpanContext],
+    ) -> bool:
+        """End the RAG span with the scores if it is held; return whether it has them."""
+        if request.span is None:
+            return False
+        ending = _attributes_of(request, Ending.of(evaluation))
+        return self.holder.finish(request.span, {**attributes, **ending}, links)
 
-    def publish_late(self, evaluation: Evaluation) -> None:
+    def _end_span(self, span: HeldSpan, attributes: Attributes) -> None:
+        # A span of another instrumentor may be held since it ended.
+        if not self.holder.finish(span, attributes):
+            self.holder.end(span, attributes)
+
+    def _publish_late(self, evaluation: Evaluation) -> None:
         """Send an evaluation that a feedback asked for: evaluation spans, log events and metrics.
 
         Metrics describe the requests that a draw chose; scores that none chose are left out.
         """
         self._end(evaluation, self._start(evaluation, self._attributes.of(evaluation)))
-        with self._edge("event"):
-            self._events.emit(evaluation)
         drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
-        if drawn:
+        self._emit(evaluation, replace(evaluation, outcomes=drawn) if drawn else None)
+
+    def _emit(self, told: Evaluation, measured: Evaluation | None) -> None:
+        with self._edge("event"):
+            self._events.emit(told)
+        if measured is not None:
             with self._edge("metrics"):
-                self._metrics.record(replace(evaluation, outcomes=drawn))
+                self._metrics.record(measured)
 
     def _start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
         with self._edge("evaluation span"):
@@ -131,8 +184,7 @@ class Telemetry:
             return
         with self._edge("judge calls"):
             self._spans.write_calls(log.calls, spans[0])
-        for _ in range(log.omitted):
-            self._incidents.count("judge call left out of the trace")
+        self._incidents.count("judge call left out of the trace", log.omitted)
 
     @contextlib.contextmanager
     def _edge(self, signal: str) -> Iterator[None]:
@@ -140,3 +192,26 @@ class Telemetry:
             yield
         except Exception as error:  # noqa: BLE001 - the sink's edge: the user's providers
             self._incidents.report(f"telemetry {signal}", error)
+
+
+def _attributes_of(request: Request, ending: Ending) -> Attributes:
+    """Return the attributes that tell on a RAG span why it has no scores."""
+    if ending.column is Column.SAMPLED_OUT:
+        return {
+            semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,
+            semconv.EVAL_SAMPLED_BY: ending.reason,
+        }
+    if ending.column is Column.SHIPPED:
+        return {semconv.EVAL_STATUS: EvalStatus.SHIPPED.value}
+    if ending.column is Column.FAILED and ending.evaluation is None:
+        return {semconv.EVAL_STATUS: EvalStatus.ERROR.value}
+    if ending.column is not Column.DROPPED:
+        return {}
+    if request.status is Status.ABANDONED:
+        return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
+    if ending.is_left:
+        return {semconv.EVAL_STATUS: EvalStatus.SHUTDOWN.value}
+    return {
+        semconv.EVAL_STATUS: EvalStatus.DROPPED.value,
+        semconv.EVAL_REASON: ending.reason,
+    }

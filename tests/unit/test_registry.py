@@ -114,7 +114,7 @@ def test_spans_hold_what_is_declared(seed: int) -> None:
 def test_events_hold_what_is_declared() -> None:
     exporter, provider = InMemoryLogRecordExporter(), LoggerProvider()  # type: ignore[no-untyped-call]
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    emitter = EventEmitter(provider, content=False, max_chars=100)
+    emitter = EventEmitter(provider, content=False)
     for seed in range(20):
         emitter.emit(drawn(random.Random(seed))[1])
     events = [dict(one.log_record.attributes or {}) for one in exporter.get_finished_logs()]
