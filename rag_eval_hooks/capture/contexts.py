@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from functools import cached_property
 from typing import NamedTuple
 
 from rag_eval_hooks.capture.answering import answering_calls
@@ -22,13 +21,12 @@ from rag_eval_hooks.capture.passages import (
     distinct,
     in_prompt_order,
 )
-from rag_eval_hooks.capture.provenance import NewFacts, Provenance, content_words
+from rag_eval_hooks.capture.provenance import Provenance, content_words
 from rag_eval_hooks.capture.question import question_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive, width
+from rag_eval_hooks.capture.text_forms import fold, width
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.text.folding import has_cjk
-from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
@@ -95,53 +93,35 @@ class _Search:
         self._interaction = interaction
         self._answer = answer
         self._question = question_of(interaction)[0]
-        lists = [f for f in interaction.lists if f.origin in DOCUMENT_ORIGINS]
-        self._lists = [f for f in lists if f.origin is not Origin.GIVEN or self._uses_input]
+        self._lists = [f for f in interaction.lists if f.origin in DOCUMENT_ORIGINS]
         self._documents = distinct(self._lists)
-        self._provenance = Provenance(interaction, fold(self._question), self._documents)
-        self._sure_tools, self._unsure_tools = self._provenance.tool_texts()
+        self._texts = Provenance(interaction, answer, self._question, self._documents)
+        self._sure_tools, self._unsure_tools = self._texts.tool_texts()
+        self._tools = [*self._sure_tools, *self._texts.used(self._unsure_tools, self._sure_tools)]
         # A retriever came back empty.
         found_none = any(f.origin is Origin.DOCUMENTS for f in self._lists)
         self._is_empty = found_none and not self._documents
 
-    @cached_property
-    def _uses_input(self) -> bool:
-        """False if no prompt shows documents of the root's input: an earlier turn left them."""
-        passages = distinct(self._interaction.lists_of(Origin.GIVEN))
-        is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
-        prompt = self._all_prompts if is_whole else ""
-        return not prompt or bool(Prompts([prompt]).place(passages))
-
-    @property
-    def _all_prompts(self) -> str:
-        return " ".join(fold(text) for run in self._interaction.runs for text in run.prompt)
-
-    @cached_property
-    def _tools(self) -> list[Passage]:
-        """The texts of tools that count if no document was found."""
-        facts = NewFacts(self._answer, self._question, self._sure_tools)
-        return [*self._sure_tools, *facts.used(self._unsure_tools, self._provenance)]
-
     def has_retrieved(self) -> bool:
-        if self._lists or self._tools:
+        if self._tools or any(found.origin is not Origin.GIVEN for found in self._lists):
             return True
-        prompts = Prompts([self._all_prompts])
-        return any(prompts.place(self._guesses(origin)) for origin in _GUESSES)
+        runs = self._interaction.runs
+        prompts = Prompts([" ".join(fold(text) for run in runs for text in run.prompt)])
+        guesses = (self._documents, *map(self._guesses, _GUESSES))
+        return any(map(prompts.place, guesses))
 
     def found(self) -> Found:
         interaction = self._interaction
         stated = interaction.lists_of(Origin.STATED)
         if stated and interaction.root.kind is RunKind.MANUAL:
             return Found(_union(stated), ContextSource.RECORDED)
-        ranked = [p for p in (self._documents, self._tools) if p]
-        retrieved = [p.folded for passages in ranked for p in passages]
+        retrieved = [p.folded for p in (*self._documents, *self._tools)]
         documents = {p.folded for p in self._documents}
         self._calls = answering_calls(interaction, self._answer, retrieved, documents)
         for texts in (self._calls.fresh, self._calls.prompts):
             prompts = self._prompts_of(texts)
-            for passages in ranked:
+            for passages in filter(None, (self._documents, self._tools)):
                 if placed := prompts.place(self._with_wider_texts(prompts, passages)):
-                    placed = self._without_rejected(placed)
                     return self._with_lower_ranks(prompts, passages, placed)
         for origin, source in _GUESSES.items():
             guesses = self._with_wider_texts(prompts, self._guesses(origin))
@@ -156,44 +136,30 @@ class _Search:
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
         """Add texts of steps that show a document within more prose: parents, stitched texts."""
-        wider = [
+        wider = (
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))
-            if p.is_distinctive
-            and any(p.folded in prompt for prompt in prompts.texts)
-            and _has_prose_around(p, passages)
-            and self._provenance.is_no_prompt(p)
+            if p.is_distinctive and any(p.folded in prompt for prompt in prompts.texts)
+        )
+        return [
+            *passages,
+            *(p for p in wider if _has_prose_around(p, passages) and self._texts.is_no_prompt(p)),
         ]
-        return [*passages, *wider]
-
-    def _without_rejected(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
-        """Drop documents that the last filter removed: a quoted grader's prompt may hold them."""
-        lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
-        if not lists or lists[-1].run.kind is not RunKind.CHAIN:
-            return placed
-        texts = [{fold(context.text) for context in found.contexts} for found in lists]
-        kept = texts.pop()
-        rejected = set[str]().union(*(one for one in texts if one & kept)) - kept
-        if not kept <= {p.folded for p, place in placed.items() if place.prompt == 0}:
-            return placed
-        return {p: at for p, at in placed.items() if not (at.prompt and p.folded in rejected)}
 
     def _with_lower_ranks(
         self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Place]
     ) -> Found:
         """Add texts of lower ranks from which the answer takes what no surer text says."""
-        lower: list[Passage] = []
+        tools: list[Passage] = []
         if passages is self._documents:
             # The text of a tool that the application named needs no proof by the answer.
-            lower = [p for p in self._sure_tools if p.found.named]
-            tools = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in lower]
-            lower += self._used(tools, [*passages, *lower])
-        steps = self._used(
-            self._provenance.step_texts(Origin.STEP, beside=True), [*passages, *lower]
-        )
-        earlier = self._used(self._earlier_texts(), [*passages, *lower, *steps])
-        lower += [*steps, *earlier]
-        if lower:
+            tools = [p for p in self._sure_tools if p.found.named]
+            others = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in tools]
+            tools += self._texts.used(others, [*passages, *tools])
+        surer = [*passages, *tools]
+        steps = self._texts.used(self._texts.step_texts(Origin.STEP, beside=True), surer)
+        earlier = self._texts.used(self._earlier_texts(), [*surer, *steps])
+        if lower := [*tools, *steps, *earlier]:
             prompts = self._prompts_of(self._calls.prompts) if earlier else prompts
             both = prompts.place(self._with_wider_texts(prompts, [*lower, *passages]))
             placed = both if any(p in both for p in lower) else placed
@@ -203,43 +169,37 @@ class _Search:
             source = ContextSource.STEP
         if any(p in placed for p in earlier):
             source = ContextSource.EARLIER_TURN
-        return Found(self._with_sources(placed), source)
-
-    def _used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        if not passages or refusal(self._answer):
-            return []
-        return NewFacts(self._answer, self._question, surer).used(passages, self._provenance)
+        return Found(self._with_sources(in_prompt_order(placed)), source)
 
     def _earlier_texts(self) -> list[Passage]:
         """Return texts that earlier turns left in the state, and the turns that a prompt shows."""
-        said = [
-            DocumentList(run, tuple(Context(text=run.prompt[n]) for n in turns), Origin.EARLIER)
-            for run in self._calls.calls
-            if (turns := _earlier_turns(run.earlier, len(run.prompt)))
-        ]
-        conversation = [p for p in distinct(said) if p.is_distinctive]
-        return [*self._provenance.step_texts(Origin.EARLIER, beside=True), *conversation]
+        turns = []
+        for run in self._calls.calls:
+            if replies := sorted(run.earlier):
+                shown = run.prompt[max(0, replies[0] - 1) : replies[-1] + 1]
+                texts = tuple(Context(text=text) for text in shown)
+                turns.append(DocumentList(run, texts, Origin.EARLIER))
+        conversation = [p for p in distinct(turns) if p.is_distinctive]
+        return [*self._texts.step_texts(Origin.EARLIER, beside=True), *conversation]
 
-    def _with_sources(self, placed: dict[Passage, Place]) -> tuple[Context, ...]:
-        """Add short texts, and sources that the answer names and another call was shown."""
-        lists = [*self._lists, *(f for f in self._interaction.lists if f.origin is Origin.TEXT)]
-        seen = in_prompt_order(placed)
-        passages = (*self._documents, *self._sure_tools, *self._unsure_tools)
-        may_be_short = any(not p.is_distinctive for p in passages) or len(lists) > len(self._lists)
-        if may_be_short and any(p.is_distinctive for p in placed):
-            seen = _with_short_texts(seen, lists)
+    def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
+        """Add sources that the answer names and that are short or another call was shown."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
-        if not sources:
-            return seen
-        known = {fold(context.text): n for n, context in enumerate(seen)}
-        at = {p: next((known[text] for _, text in p.forms if text in known), None) for p in sources}
-        shown = Prompts(self._calls.others).place([p for p in sources if at[p] is None])
-        items = [
-            (at[p], shown[p].context if p in shown else p.context)
-            for p in sources
-            if at[p] is not None or p in shown or not p.is_distinctive
-        ]
-        return _once(_merged(seen, items))
+        merged = {fold(context.text): context for context in seen}
+        known = {p: next((t for _, t in p.forms if t in merged), None) for p in sources}
+        missing = [p for p, text in known.items() if text is None]
+        shown = Prompts(self._calls.others).place(missing)
+        texts = list(merged)
+        # Behind the source before it; the first ones stand before all others.
+        at = min((texts.index(text) for text in known.values() if text), default=len(texts))
+        for p, text in known.items():
+            if text is not None:
+                at = texts.index(text) + 1
+            elif p in shown or not p.is_distinctive:
+                merged[p.folded] = shown[p].context if p in shown else p.context
+                texts.insert(at, p.folded)
+                at += 1
+        return tuple(merged[text] for text in texts)
 
     def _guesses(self, origin: Origin) -> list[Passage]:
         """Return texts of steps that may have been retrieved where no surer text was shown.
@@ -248,14 +208,14 @@ class _Search:
         tells of what was asked. After an empty retrieval every text has to be used.
         """
         is_beside = bool(self._lists or self._sure_tools)
-        passages = self._provenance.step_texts(origin, beside=is_beside)
-        facts = NewFacts(self._answer, self._question, ())
-        used = facts.used(passages, self._provenance)
+        passages = self._texts.step_texts(origin, beside=is_beside)
+        used = self._texts.used(passages, ())
         if self._is_empty:
             return used
         asked = content_words(self._question)
-        told = [p for p in passages if len(p.found.contexts) > 1 or _tells_of(p, asked)]
-        return [p for p in passages if p in used or p in told]
+        return [
+            p for p in passages if p in used or len(p.found.contexts) > 1 or _tells_of(p, asked)
+        ]
 
     def _by_structure(self, prompts: Prompts, stated: Sequence[DocumentList]) -> Found:
         if stated:
@@ -265,7 +225,7 @@ class _Search:
             return Found(_union(root or sources), ContextSource.STRUCTURE)
         if self._was_shown_none(prompts):
             return Found((), ContextSource.PROMPT)
-        listed = self._last_list()
+        listed = self._last_list(prompts)
         return Found(listed, None if listed is None else ContextSource.LAST_LIST)
 
     def _was_shown_none(self, prompts: Prompts) -> bool:
@@ -275,11 +235,12 @@ class _Search:
         seen = any(p.folded in other for p in passages for other in self._calls.others)
         return bool(prompts.texts) and seen and is_whole and not prompts.show_run_of(passages)
 
-    def _last_list(self) -> tuple[Context, ...] | None:
+    def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
+        """Return the list of the last step outside retrievers that gave one, or of all tools."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]
-        lists = lists or [f for f in self._lists if f.origin is Origin.GIVEN]
+        # Documents in the input may be left over from an earlier turn.
+        lists = lists or ([] if prompts.texts else self._lists)
         lists = lists or list({id(p.found): p.found for p in self._tools}.values())
-        # A retriever that raised did not give what it had found on its way.
         lists = [f for f in lists if not f.run.within(RunKind.RETRIEVER)]
         outside = [f for f in lists if f.run.kind is not RunKind.RETRIEVER]
         if not outside:
@@ -287,10 +248,9 @@ class _Search:
         last = outside[-1].run
         if last.kind is RunKind.TOOL:
             return _union(f for f in outside if f.run.kind is RunKind.TOOL)
-        if last.batch is None:
-            return outside[-1].contexts
-        beside = (f for f in outside if (f.run.batch, f.run.parent) == (last.batch, last.parent))
-        return _union(beside)
+        batch = (last.batch, last.parent) if last.batch is not None else None
+        beside = [f for f in outside if (f.run.batch, f.run.parent) == batch]
+        return _union(beside or outside[-1:])
 
 
 def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
@@ -305,12 +265,6 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
     return 2 * sum(part for part in parts if part >= _MIN_PROSE) >= min(map(width, held))
 
 
-def _earlier_turns(replies: Iterable[int], size: int) -> range:
-    """Return the places of the turns before: from the message before the first reply on."""
-    places = sorted(replies)
-    return range(max(0, places[0] - 1), min(size, places[-1] + 1)) if places else range(0)
-
-
 def _tells_of(p: Passage, asked: set[str]) -> bool:
     """Return whether a text holds at least half of the words of a question.
 
@@ -321,48 +275,13 @@ def _tells_of(p: Passage, asked: set[str]) -> bool:
     return bool(asked) and len(shared) >= max(min(_MIN_SHARED, len(asked)), least)
 
 
+def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
+    return _once(context for found in lists for context in found.contexts)
+
+
 def _once(contexts: Iterable[Context]) -> tuple[Context, ...]:
     """Return each text once, the first time that it stands there."""
     found: dict[str, Context] = {}
     for context in contexts:
         found.setdefault(fold(context.text), context)
     return tuple(found.values())
-
-
-def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
-    return _once(context for found in lists for context in found.contexts)
-
-
-def _with_short_texts(
-    seen: tuple[Context, ...], lists: Sequence[DocumentList]
-) -> tuple[Context, ...]:
-    """Add texts too short to be searched, each after the text that it follows in its list.
-
-    They belong to the last list of which a text was seen. Leading ones stand before the first.
-    """
-    places = {fold(context.text): n for n, context in enumerate(seen)}
-    beside = (f for f in reversed(lists) if any(fold(c.text) in places for c in f.contexts))
-    found = next(beside, None)
-    items = [(fold(c.text), c) for c in _once(found.contexts)] if found is not None else []
-    short = [(t, c) for t, c in items if t in places or (t and not is_distinctive(t))]
-    return _merged(seen, [(places.get(text), context) for text, context in short])
-
-
-def _merged(
-    seen: Sequence[Context], items: Iterable[tuple[int | None, Context]]
-) -> tuple[Context, ...]:
-    """Add items without a place among the seen contexts behind the item before them.
-
-    Leading items stand before the first item with a place, or last if none has one.
-    """
-    groups = [[context] for context in seen]
-    leading: list[Context] = []
-    group = leading
-    for place, context in items:
-        if place is None:
-            group.append(context)
-            continue
-        group, first = groups[place], group
-        if first is leading:
-            group[:0], leading = leading, []
-    return tuple(context for group in (*groups, leading) for context in group)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
 from rag_eval_hooks.capture.records import DocumentList, Origin
 from rag_eval_hooks.capture.text_forms import (
+    contains_word,
     fold,
     is_distinctive,
     run_offsets,
@@ -63,33 +64,27 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """The texts in which a prompt may show it, likeliest first, each folded.
+        """The texts in which a prompt may show it, folded; those that hold it come first.
 
         A sentence is shown by its window, a question by the passage that answers it.
         """
-        own = [(self.context, self.folded)]
+        own = (self.context, self.folded)
         values = self.context.metadata.values()
-        long = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
-        if self._form is None and not long:
-            return own
-        first = [] if self._form is None else [self._form]
-        form, inner = (
-            [(replace(self.context, text=text), fold(text)) for text in texts]
-            for texts in (first, long)
-        )
-        around = [one for one in inner if self.is_distinctive and self.folded in one[1]]
-        return [*form, *around, *own, *(one for one in inner if one not in around)]
+        others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
+        if self._form is not None:
+            others.insert(0, self._form)
+        forms = [(replace(self.context, text=text), fold(text)) for text in others]
+        return sorted([*forms, own], key=lambda one: self.folded not in one[1])
 
 
 class Place(NamedTuple):
-    """Where a prompt shows a passage: its first and last character, and where it would begin."""
+    """Where a prompt shows a passage, or would show the whole of it."""
 
     prompt: int
     start: int
     end: int
-    begin: int
     context: Context
-    whole: bool
+    whole: bool = True
 
 
 class Prompts:
@@ -107,32 +102,20 @@ class Prompts:
 
     def place(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
         """Return the places of the passages that the prompts show, without parts of others."""
-        distinctive = [p for p in passages if any(is_distinctive(text) for _, text in p.forms)]
-        if not distinctive:
-            # One short text may stand in a prompt by chance, several together do not.
-            placed = self._whole(passages, bool)
-            together = "".join(p.folded for p in placed)
-            return placed if len(placed) > 1 and is_distinctive(together) else {}
-        placed = self._whole(distinctive, is_distinctive)
-        self._add_parts(placed, distinctive)
+        self._has_many = len(passages) > _FEW
+        placed = {p: place for p in passages if (place := self._whole(p)) is not None}
+        self._add_parts(placed, passages)
+        self._add_short(placed, passages)
         return _outermost(placed)
 
-    def _whole(
-        self, passages: Iterable[Passage], is_long: Callable[[str], bool]
-    ) -> dict[Passage, Place]:
-        found: dict[Passage, Place] = {}
-        passages = list(passages)
-        self._has_many = len(passages) > _FEW
-        for p in passages:
-            places = (
-                Place(number, at, at + len(text), at, context, True)
-                for number in range(len(self.texts))
-                for context, text in p.forms
-                if is_long(text) and (at := self._find(number, text)) >= 0
-            )
-            if (place := next(places, None)) is not None:
-                found[p] = place
-        return found
+    def _whole(self, p: Passage) -> Place | None:
+        places = (
+            Place(number, at, at + len(text), context)
+            for number in range(len(self.texts))
+            for context, text in p.forms
+            if is_distinctive(text) and (at := self._find(number, text)) >= 0
+        )
+        return next(places, None)
 
     def _find(self, number: int, text: str) -> int:
         """Return where a text stands behind the question, else before it; never within it."""
@@ -146,15 +129,11 @@ class Prompts:
     def _first(self, number: int, text: str) -> int:
         """Return the first place of a text, by the first place of a run of its words."""
         start = 0
-        if (
-            self._has_many
-            and text.isascii()
-            and len(head := words(text[:_KEY_CHARS])) > _KEY_RUN.stop
-        ):
-            start = self._offsets_of(number).get(" ".join(head[_KEY_RUN]), -1)
-            if start < 0:
-                return -1
-        return self.texts[number].find(text, max(0, start - len(text)))
+        if self._has_many and text.isascii():
+            head = words(text[:_KEY_CHARS])
+            if len(head) > _KEY_RUN.stop:
+                start = self._offsets_of(number).get(" ".join(head[_KEY_RUN]), -1)
+        return -1 if start < 0 else self.texts[number].find(text, max(0, start - len(text)))
 
     def _offsets_of(self, number: int) -> dict[str, int]:
         if number not in self._offsets:
@@ -162,15 +141,18 @@ class Prompts:
         return self._offsets[number]
 
     def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
-        """Add texts of which a prompt shows runs of their own, apart from the whole texts."""
+        """Add texts of which a prompt shows runs of their own, apart from the whole texts.
+
+        A text that another prompt shows takes its place in the answering prompt, if it can.
+        """
         looked_for = [
             p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
         ]
         if not looked_for:
             return
-        free = [self._free_runs(number, placed.values()) for number in range(len(self.texts))]
-        looked_for = [p for p in looked_for if any(not p.runs.isdisjoint(one) for one in free)]
-        owners = Counter(run for p in passages for run in p.runs) if looked_for else Counter()
+        rests = [self._rest(number, placed.values()) for number in range(len(self.texts))]
+        free = [run_offsets(rest) for rest in rests]
+        owners = Counter(run for p in passages for run in p.runs)
         for p in looked_for:
             own = {run for run in p.runs if owners[run] == 1} - self._query_runs
             for number in range(len(free)) if p not in placed else (0,):
@@ -179,19 +161,32 @@ class Prompts:
                     placed[p] = _part(number, p, hits)
                     break
 
-    def _free_runs(self, number: int, places: Iterable[Place]) -> dict[str, int]:
-        """Return the runs of a prompt between whole texts: none reaches across one."""
-        taken = sorted((at.start, at.end) for at in places if at.whole and at.prompt == number)
-        if not taken:
-            return self._offsets_of(number)
-        free: dict[str, int] = {}
-        last = 0
-        text = self.texts[number]
-        for start, end in (*taken, (len(text), len(text))):
-            for run, offset in run_offsets(text[last:start]).items() if start > last else ():
-                free.setdefault(run, last + offset)
-            last = max(last, end)
-        return free
+    def _add_short(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
+        """Add short texts beside a longer one of their list, or several that stand together."""
+        short = [p for p in passages if p.folded and not any(is_distinctive(t) for _, t in p.forms)]
+        if not short:
+            return
+        beside = {id(p.found) for p in placed}
+        rests = [self._rest(number, placed.values()) for number in range(len(self.texts))]
+        found = {
+            p: Place(number, at, at + len(p.folded), p.context)
+            for p in short
+            for number, rest in reversed(list(enumerate(rests)))
+            if (at := contains_word(rest, p.folded)) >= 0
+        }
+        together = "".join(p.folded for p in found)
+        is_sure = not placed and len(found) > 1 and is_distinctive(together)
+        placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
+
+    def _rest(self, number: int, places: Iterable[Place]) -> str:
+        """Return a prompt in which each whole text is one word: no run reaches across one."""
+        text, last = self.texts[number], 0
+        parts: list[str] = []
+        for at in sorted(at for at in places if at.whole and at.prompt == number):
+            if at.start >= last:
+                parts += [text[last : at.start], " ", "x" * (at.end - at.start - 2), " "]
+            last = max(last, at.end)
+        return "".join([*parts, text[last:]])
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
         """Return whether a prompt shows any run of words of passages."""
@@ -201,16 +196,15 @@ class Prompts:
 
 def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Place:
     first = min(hits, key=hits.__getitem__)
-    begin = hits[first] - run_offsets(p.folded)[first]
     end = max(start + len(run) for run, start in hits.items())
-    return Place(number, hits[first], end, begin, p.context, False)
+    return Place(number, hits[first] - run_offsets(p.folded)[first], end, p.context, whole=False)
 
 
 def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
     """Return the texts that do not stand there only as a part of another one."""
 
     def order(item: tuple[Passage, Place]) -> tuple[int, int, int, int]:
-        return item[1].prompt, item[1].begin, -item[1].end, -len(item[0].folded)
+        return item[1].prompt, item[1].start, -item[1].end, -len(item[0].folded)
 
     kept: dict[Passage, Place] = {}
     around: list[tuple[str, Place]] = []
