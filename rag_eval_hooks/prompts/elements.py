@@ -41,7 +41,6 @@ _FLAGS: Final = {"true": True, "false": False}
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
-_QUARTERS: Final = (0, 0.25, 0.5, 0.75, 1)
 
 
 class SpoiledGroupError(ReplyError):
@@ -62,10 +61,6 @@ def _step(value: Any) -> Any:
     return None if isinstance(value, bool) else number_of(value)
 
 
-def _flag(value: Any) -> Any:
-    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
-
-
 def _one_line(text: str) -> str:
     if is_empty(text) or "\n" in text.strip():
         raise ValueError("it says nothing, or holds what came between two parts of a reply")
@@ -76,12 +71,6 @@ def _word(value: Any) -> Any:
     return re.sub(r"[\s-]+", "_", value.strip(" .").lower()) if isinstance(value, str) else value
 
 
-def _quarter(value: float) -> float:
-    if value not in _QUARTERS:
-        raise ValueError("value must be 0, 0.25, 0.5, 0.75 or 1")
-    return value
-
-
 def _percent(value: float) -> float:
     if 0 < value < 1:
         raise SpoiledGroupError("it has a rating between 0 and 1, where 100 is the most")
@@ -90,7 +79,9 @@ def _percent(value: float) -> float:
 
 WholeNumber: TypeAlias = Annotated[int, BeforeValidator(number_of)]
 Number: TypeAlias = Annotated[float, BeforeValidator(number_of), Field(allow_inf_nan=False)]
-Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag)]
+Flag: TypeAlias = Annotated[
+    bool, BeforeValidator(lambda value: _FLAGS.get(str(value).strip().lower(), value))
+]
 OptionalText: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
 NonEmptyText: TypeAlias = Annotated[str, AfterValidator(_one_line)]
 Percent: TypeAlias = Annotated[Number, Field(ge=0, le=100), AfterValidator(_percent)]
@@ -98,7 +89,9 @@ VerdictWord: TypeAlias = Annotated[
     Literal["supported", "contradicted", "not_stated"], BeforeValidator(_word)
 ]
 Quarter: TypeAlias = Annotated[
-    Number, AfterValidator(_quarter), WithJsonSchema({"type": "number", "enum": [*_QUARTERS]})
+    Number,
+    Field(ge=0, le=1, multiple_of=0.25),
+    WithJsonSchema({"type": "number", "enum": [0, 0.25, 0.5, 0.75, 1]}),
 ]
 OneToFive: TypeAlias = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(_step)]
 AccuracyRating: TypeAlias = Annotated[Literal[0, 2, 4], BeforeValidator(_step)]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import random
 import re
-from collections.abc import Mapping
 from html.parser import HTMLParser
 
 import pytest
@@ -19,15 +17,30 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcome
 from tests.support.evaluation import sample
 
-SIGNS = "ab <>&\"'é字\ud800\n"
+TEXTS = st.text("ab <>&\"'é字\ud800\n", min_size=1).map(lambda text: text.strip() or "x")
+UNIT = st.floats(0, 1)
+
+
+@st.composite
+def outcomes_of_every_kind(draw: st.DrawFn) -> Outcome:
+    value, text = draw(UNIT), draw(TEXTS)
+    claims = [{"claim": text, "supported": value > 0.5, "reason": text}]
+    kinds: list[Outcome] = [
+        Score(value=value, normalised=value, explanation={"claims": claims}),
+        Score(value=value, normalised=value, explanation={"reason": text}, label=text),
+        NotScored(draw(st.sampled_from([*Cause])), text),
+    ]
+    return draw(st.sampled_from(kinds))
 
 
 class Cells(HTMLParser):
     """Collects the texts of a table's cells."""
 
-    def __init__(self) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
         self.rows: list[list[str]] = []
+        self.feed(page)
+        self.close()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         assert tag in ("table", "tr", "th", "td", "br")
@@ -42,41 +55,17 @@ class Cells(HTMLParser):
         self.rows[-1][-1] += data
 
 
-def cells(page: str) -> list[list[str]]:
-    parser = Cells()
-    parser.feed(page)
-    parser.close()
-    return parser.rows
-
-
-def drawn(source: random.Random) -> dict[str, Outcome]:
-    """Draw outcomes of every kind."""
-    outcomes: dict[str, Outcome] = {}
-    for number in range(source.randrange(1, 9)):
-        text = "".join(source.choices(SIGNS, k=source.randrange(1, 40))).strip() or "x"
-        value = source.random()
-        claims = [{"claim": text, "supported": value > 0.5, "reason": text}]
-        kinds: list[Outcome] = [
-            Score(value=value, normalised=value, explanation={"claims": claims}),
-            Score(value=value, normalised=value, explanation={"reason": text}, label=text),
-            NotScored(source.choice([*Cause]), text),
-        ]
-        outcomes[f"suite.metric_{number}"] = source.choice(kinds)
-    return outcomes
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_every_metric_has_its_row_the_worst_first(seed: int) -> None:
+@given(st.lists(outcomes_of_every_kind(), min_size=1, max_size=8))
+def test_every_metric_has_its_row_the_worst_first(drawn: list[Outcome]) -> None:
     """Values and reasons stand in the table, whatever signs they hold; texts make no markup."""
-    outcomes = drawn(random.Random(seed))
+    outcomes = {f"suite.metric_{number}": one for number, one in enumerate(drawn)}
     table = OutcomeTable(outcomes)
     assert table == outcomes
-    rows = cells(table._repr_html_())
+    rows = Cells(table._repr_html_()).rows
     assert sorted(row[0] for row in rows) == sorted(outcomes)
-    scores = [row[1] for row in rows]
-    values = [float(value) for value in scores if value != "-"]
+    values = [float(row[1]) for row in rows if row[1] != "-"]
     assert values == sorted(values)
-    assert scores[: len(values)] == [f"{value:.2f}" for value in values]
+    assert [row[1] for row in rows][: len(values)] == [f"{value:.2f}" for value in values]
     for name, _, _, reason in rows:
         outcome = outcomes[name]
         if isinstance(outcome, NotScored):
@@ -88,25 +77,19 @@ def test_every_metric_has_its_row_the_worst_first(seed: int) -> None:
     assert re.findall(r"suite\.metric_\d", shown) == [row[0] for row in rows]
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_statistics_show_what_is_not_zero(seed: int) -> None:
-    source = random.Random(seed)
-    dropped = {name: source.randrange(1, 9) for name in source.sample(["budget", "a<b"], 2)}
-    stats = Stats(offered=source.randrange(2), pending=source.randrange(2), dropped=dropped)
-    shown = dict(cells(stats._repr_html_()))
-    wanted: Mapping[str, object] = {"offered": stats.offered, "pending": stats.pending}
-    words = ", ".join(f"{count} {name}" for name, count in dropped.items())
-    assert shown == {
-        **{name: str(count) for name, count in wanted.items() if count},
-        "dropped": words,
-    }
+@given(st.integers(0, 1), st.integers(0, 1), st.integers(1, 9), st.integers(1, 9))
+def test_statistics_show_what_is_not_zero(offered: int, pending: int, one: int, two: int) -> None:
+    stats = Stats(offered=offered, pending=pending, dropped={"budget": one, "a<b": two})
+    expected = {"offered": offered, "pending": pending, "dropped": f"{one} budget, {two} a<b"}
+    shown = dict(Cells(stats._repr_html_()).rows)
+    assert shown == {name: str(value) for name, value in expected.items() if value}
 
 
 def test_a_notebook_shows_what_is_evaluated_and_what_became_of_it() -> None:
     with RagEval("lexical") as evals:
         evals.offer({"question": "q", "answer": "see page 1"})
         evals.flush()
-        head, *counts = cells(evals._repr_html_())
+        head, *counts = Cells(evals._repr_html_()).rows
     assert head[0] == repr(evals)
     assert "lexical.source_citation" in head[1]
     assert ["scored", "1"] in counts
@@ -122,10 +105,8 @@ def test_a_refusal_is_shown_as_one(answer: str) -> None:
     assert ("a refusal" in shown.getvalue()) is not answer.startswith("Yes")
 
 
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_outcome_lines_of_an_undecided_score_stand_before_a_perfect_one(
-    risk: float, other: float
-) -> None:
+@given(UNIT, UNIT)
+def test_an_undecided_score_stands_before_a_perfect_one(risk: float, other: float) -> None:
     undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=risk)
     perfect = Score(value=1.0, normalised=1.0, risk=other)
     lines = [text for text, _ in outcome_lines({"a": perfect, "b": undecided})]
