@@ -17,6 +17,7 @@ from rag_eval_hooks.delivery import JsonlSink, Sink
 from rag_eval_hooks.delivery.sink import FeedbackSink
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import evaluator_metric
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import Feedback
@@ -66,6 +67,7 @@ __all__ = [
     "Cause",
     "ConfigError",
     "Context",
+    "Criterion",
     "Embedder",
     "Evaluation",
     "Explanation",

@@ -90,9 +90,14 @@ class FindingsCollector:
     """
 
     def __init__(
-        self, sample: Sample, metrics: Sequence[Metric], sources: Sources, incidents: Incidents
+        self,
+        sample: Sample,
+        metrics: Sequence[Metric],
+        sources: Sources,
+        incidents: Incidents,
+        known: Findings | None = None,
     ) -> None:
-        self._findings = from_texts(sample)
+        self._findings = from_texts(sample) if known is None else known
         self._sample = sample
         self._metrics = metrics
         self._sources = sources

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
+from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import ResultError
 from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_verdicts
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
@@ -88,18 +89,21 @@ class Scorer:
         self, sample: Sample, fed: Sequence[Metric]
     ) -> tuple[Findings, Mapping[str, Outcome]]:
         """Return the findings that the metrics read, and the outcomes of async metrics."""
-        asked = [metric for metric in fed if isinstance(metric, AskedMetric)]
+        asked = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
         if len(asked) == len(fed) == 1:
             # A task costs more than a small metric.
             return Findings(), {asked[0].id: await self._ask(asked[0], sample)}
-        collector = FindingsCollector(sample, fed, self._sources, self._incidents)
+        others = [metric for metric in fed if metric not in asked]
+        collector = FindingsCollector(sample, others, self._sources, self._incidents)
         findings, outcomes = await asyncio.gather(
             collector.run(self._sample_timeout),
             asyncio.gather(*(self._ask(metric, sample) for metric in asked)),
         )
         return findings, {metric.id: one for metric, one in zip(asked, outcomes, strict=True)}
 
-    async def _ask(self, metric: AskedMetric, sample: Sample) -> Outcome:
+    async def _ask(self, metric: AskedMetric | Criterion, sample: Sample) -> Outcome:
+        if isinstance(metric, Criterion):
+            return await self._ask_judge(metric, sample)
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
@@ -112,33 +116,47 @@ class Scorer:
             return replace(outcome, annotator=metric.annotator)
         return outcome
 
+    async def _ask_judge(self, metric: Criterion, sample: Sample) -> Outcome:
+        """Return the outcome of a criterion, from findings of its own."""
+        if (absent := metric.absent(sample, self._sources.judge)) is not None:
+            return self._advised(absent)
+        about, known = metric.judged(sample)
+        collector = FindingsCollector(about, [metric], self._sources, self._incidents, known)
+        findings = without_cut_verdicts(await collector.run(self._sample_timeout), about)
+        return self._signed(metric, about, findings, Counter(metric.findings))
+
     def _outcomes(
         self, sample: Sample, findings: Findings, known: Mapping[str, Outcome]
     ) -> Outcomes:
         """Return the outcomes in the order of the metrics, measuring those that are not known."""
-        reads = {
-            metric.id: findings_read(metric, sample, findings, self._incidents)
+        open_ = [metric for metric in self._metrics if metric.id not in known]
+        readers = Counter(
+            kind
+            for metric in open_
+            for kind in findings_read(metric, sample, findings, self._incidents)
+        )
+        outcomes = {
+            metric.id: known[metric.id]
+            if metric.id in known
+            else self._signed(metric, sample, findings, readers)
             for metric in self._metrics
-            if metric.id not in known
         }
-        readers = Counter(kind for kinds in reads.values() for kind in kinds)
-        outcomes: dict[str, Outcome] = {}
-        for metric in self._metrics:
-            if metric.id in known:
-                outcomes[metric.id] = known[metric.id]
-                continue
-            read = reads[metric.id]
-            used, risk = _usage(read, findings, readers), _risk(read, findings)
-            outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
-            if isinstance(outcome, NotScored):
-                outcomes[metric.id] = self._advised(outcome)
-                continue
-            warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
-            signed = replace(outcome, **self._signature(read, findings))
-            outcomes[metric.id] = replace(signed, warnings=tuple(dict.fromkeys(warnings)))
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
         # Where nothing can be measured, the result says what is missing.
         return fed if self._only_fed and fed else outcomes
+
+    def _signed(
+        self, metric: Metric, sample: Sample, findings: Findings, readers: Mapping[Finding, int]
+    ) -> Outcome:
+        """Return what a metric makes of findings, with its judge, its share of usage and risk."""
+        read = findings_read(metric, sample, findings, self._incidents)
+        used, risk = _usage(read, findings, readers), _risk(read, findings)
+        outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
+        if isinstance(outcome, NotScored):
+            return self._advised(outcome)
+        warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
+        signed = replace(outcome, **self._signature(read, findings))
+        return replace(signed, warnings=tuple(dict.fromkeys(warnings)))
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:

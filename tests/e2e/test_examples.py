@@ -36,6 +36,7 @@ EXPECTED = {
     "own_metric.py": r"own\.cites_a_source +0\.50",
     # One of two relevant passages comes second; the second claim cites it, and is of the other.
     "known_passages.py": r"0\.50  retrieval\.recall\n0\.50  retrieval\.mrr\n0\.50  rag\.citation",
+    "own_criterion.py": r"not met: Three months\. (.*)\nmet: Three months, to the end",
     "alerts.py": r"30 requests of workflow (.*): ragas\.faithfulness<0\.8: the mean is 0\.333",
 }
 TRACED = """

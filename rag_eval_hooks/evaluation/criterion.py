@@ -1,0 +1,90 @@
+"""`Criterion`: a metric in one sentence, judged by the configured judge."""
+
+from __future__ import annotations
+
+import re
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Finding, Findings, made
+from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.metrics import Field, Metric
+from rag_eval_hooks.metrics.shares import claim_rows, sure_ones, unsure
+from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
+
+__all__ = ["Criterion"]
+
+_LONGEST_NAME = 40
+
+
+class Criterion(Metric):
+    """A property that answers should have; 1 where an answer has it, else 0.
+
+    ```python
+    RagEval(metrics=["ragas", Criterion("mentions the notice period", name="notice_period")])
+    ```
+
+    The judge is asked whether the answer's text supports the criterion, in a call of its own, so
+    that the value does not depend on other metrics. It needs a language model: from the embedded
+    judge it has no value.
+
+    Args:
+        text: What an answer does or is, such as `mentions the notice period`; or a whole sentence,
+            with a capital, about the answer.
+        name: The metric's id is `criterion.<name>`; by default made of the text.
+
+    Raises:
+        ConfigError: The text is blank.
+    """
+
+    def __init__(self, text: str, *, name: str | None = None) -> None:
+        stated = " ".join(text.split()).rstrip(".")
+        if not stated:
+            raise ConfigError("criterion", text, "what an answer does or is, in words")
+        words = re.sub(r"\W+", "_", stated.casefold()).strip("_")
+        super().__init__(
+            id=f"criterion.{name or words[:_LONGEST_NAME]}",
+            score=_met,
+            needs=frozenset({Field.QUESTION, Field.ANSWER}),
+            findings=frozenset({Finding.ANSWER_SUPPORT}),
+            summary=f"Whether the answer meets: {stated}.",
+            source="rag-eval-hooks",
+        )
+        claim = f"The answer {stated}." if stated[0].islower() else f"{stated}."
+        object.__setattr__(self, "claim", claim)
+
+    claim: str
+
+    def absent(self, sample: Sample, judge: Judge) -> NotScored | None:
+        """Return why a judge cannot be asked about a sample, or None."""
+        if not (sample.answer or "").strip():
+            return NotScored(Cause.UNDEFINED, "the answer is blank")
+        if getattr(judge, "screening", False):
+            return NotScored(Cause.UNDEFINED, "the judge cannot tell", undecided=True)
+        return None
+
+    def judged(self, sample: Sample) -> tuple[Sample, Findings]:
+        """Return what the judge is asked about: the answer as the one text, the criterion as claim.
+
+        Args:
+            sample: The sample, with an answer.
+        """
+        text = f"The answer to the question is:\n{sample.answer}"
+        cut = ("contexts",) if Field.ANSWER in sample.cut_parts else ()
+        about = Sample(
+            question=sample.question,
+            contexts=(Context(text=text),),
+            answer=self.claim,
+            truncated=cut,
+        )
+        return about, Findings(answer_claims=(self.claim,))
+
+
+def _met(_sample: Sample, findings: Findings) -> Outcome:
+    support = made(findings.answer_support)
+    explanation = {"claims": claim_rows(made(findings.answer_claims), support)}
+    (found,) = sure_ones(support, explanation)
+    label = "met" if found.supported else "not met"
+    return UNIT.score(
+        float(found.supported), label=label, explanation=explanation, warnings=unsure(support)
+    )
