@@ -38,7 +38,23 @@ class Context:
     @classmethod
     def of(cls, value: Any) -> Context:
         """Return a context of one document of any kind, see `contexts_of`."""
-        return _context_of(value)
+        if isinstance(value, Context):
+            return value
+        if isinstance(value, str):
+            return cls(text=value)
+        if isinstance(value, Mapping):
+            return _of_mapping(value)
+        if isinstance(text := getattr(value, "page_content", None), str):
+            metadata = scalars(getattr(value, "metadata", None))
+            return _context(text, getattr(value, "id", None), score_in(metadata), metadata)
+        if callable(read := getattr(value, "get_content", None)):
+            node = getattr(value, "node", value)
+            score = _number(getattr(value, "score", None))
+            metadata = scalars(getattr(node, "metadata", None))
+            return _context(read(), getattr(node, "node_id", None), score, metadata)
+        if isinstance(value, tuple) and len(value) == _PAIR:
+            return replace(cls.of(value[0]), score=_number(value[1]))
+        raise _refusal(value)
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:
@@ -54,10 +70,10 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
         TypeError: Something is none of these.
     """
     if _is_one(values):
-        return (_context_of(values),)
+        return (Context.of(values),)
     if not isinstance(values, Iterable):
         raise _refusal(values)
-    return tuple(map(_context_of, values))
+    return tuple(map(Context.of, values))
 
 
 def is_readable(value: Any) -> bool:
@@ -84,25 +100,6 @@ def score_in(metadata: Mapping[str, Any]) -> float | None:
 def _is_one(value: Any) -> bool:
     document = hasattr(value, "page_content") or hasattr(value, "get_content")
     return isinstance(value, str | Context | Mapping) or document
-
-
-def _context_of(value: Any) -> Context:
-    if isinstance(value, Context):
-        return value
-    if isinstance(value, str):
-        return Context(text=value)
-    if isinstance(value, Mapping):
-        return _of_mapping(value)
-    if isinstance(text := getattr(value, "page_content", None), str):
-        metadata = scalars(getattr(value, "metadata", None))
-        return _context(text, getattr(value, "id", None), score_in(metadata), metadata)
-    if callable(read := getattr(value, "get_content", None)):
-        node = getattr(value, "node", value)
-        metadata, score = scalars(getattr(node, "metadata", None)), getattr(value, "score", None)
-        return _context(read(), getattr(node, "node_id", None), _number(score), metadata)
-    if isinstance(value, tuple) and len(value) == _PAIR:
-        return replace(_context_of(value[0]), score=_number(value[1]))
-    raise _refusal(value)
 
 
 def _of_mapping(value: Mapping[str, Any]) -> Context:

@@ -48,11 +48,14 @@ class Feedback:
             TypeError: A field has the wrong type, or none is set.
             ValueError: The score is not finite.
         """
-        _check_texts(self)
+        for name in ("label", "reference"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f"{name} must be str, not {type(value).__name__}.")
         if self.score is not None:
             object.__setattr__(self, "score", _number(self.score))
         if (self.score, self.label, self.reference) == (None, None, None):
-            raise TypeError("feedback: wants a score, a label or a reference")
+            raise TypeError("Feedback needs a score, a label or a reference.")
 
     @property
     def is_thumbs_down(self) -> bool:
@@ -85,14 +88,7 @@ def id_of(value: object) -> str:
 
 def _number(score: object) -> float:
     if not isinstance(score, int | float):
-        raise TypeError(f"score: got {type(score).__name__}; wants a number")
+        raise TypeError(f"score must be a number, not {type(score).__name__}.")
     if not math.isfinite(score):
-        raise ValueError("score: wants a finite number")
+        raise ValueError("score must be finite.")
     return float(score)
-
-
-def _check_texts(feedback: Feedback) -> None:
-    for name in ("label", "reference"):
-        value = getattr(feedback, name)
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name}: got {type(value).__name__}; wants str")

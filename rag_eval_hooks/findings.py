@@ -136,8 +136,8 @@ class Support:
         default = ClaimVerdict.SUPPORTED if supported else ClaimVerdict.NOT_STATED
         verdict = ClaimVerdict(self.verdict or default)
         if (verdict is ClaimVerdict.SUPPORTED) != supported:
-            wants = "supported if and only if a chunk, or several together, support the claim"
-            raise ValueError(f"verdict: got {verdict.value!r}; wants {wants}")
+            stated = "some chunk supports the claim" if supported else "no chunk supports the claim"
+            raise ValueError(f"verdict is {verdict.value!r}, but {stated}.")
         _require_probability(self.probability)
         object.__setattr__(self, "verdict", verdict)
 
@@ -177,7 +177,7 @@ class Verdict:
 
 def _require_probability(value: float | None) -> None:
     if value is not None and not 0.0 <= value <= 1.0:
-        raise ValueError(f"probability: got {value!r}; wants a number in [0, 1]")
+        raise ValueError(f"probability must lie in [0, 1], not be {value!r}.")
 
 
 @dataclass(frozen=True, slots=True)

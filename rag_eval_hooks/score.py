@@ -116,9 +116,9 @@ class Score:
             ValueError: `value` is not finite, or `normalised` is outside [0, 1].
         """
         if not math.isfinite(self.value):
-            raise ValueError(f"value: got {self.value!r}; wants a finite number")
+            raise ValueError(f"value must be a finite number, not {self.value!r}.")
         if not 0.0 <= self.normalised <= 1.0:
-            raise ValueError(f"normalised: got {self.normalised!r}; wants a number in [0, 1]")
+            raise ValueError(f"normalised must lie in [0, 1], not be {self.normalised!r}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,13 +54,7 @@ __all__ = [
 
 
 class MemorySink:
-    """Sink that stores everything that is delivered.
-
-    Attributes:
-        results: Evaluations in order; complete after `RagEval.flush`.
-        feedbacks: Feedback given to `RagEval.feedback`, in order.
-        closed: True after `RagEval.shutdown`.
-    """
+    """Sink that stores evaluations and feedbacks in order; complete after `RagEval.flush`."""
 
     def __init__(self) -> None:
         self.results: list[Evaluation] = []
@@ -81,13 +75,7 @@ class MemorySink:
 
 
 class JudgeCall(NamedTuple):
-    """One call of `Judge.make`.
-
-    Attributes:
-        sample: Sample to judge.
-        wanted: Findings to make.
-        known: Findings that were made before.
-    """
+    """One call of `Judge.make`: sample, findings to make, and findings that were made before."""
 
     sample: Sample
     wanted: frozenset[Finding]
