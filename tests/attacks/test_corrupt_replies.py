@@ -174,7 +174,8 @@ def over_metrics(runs: int) -> Tally:
 def scored(name: str, outcome: Outcome, found: Outcomes, true: Outcomes) -> str:
     right = true[name]
     if isinstance(right, NotScored):
-        return "right" if outcome == right else "wrong"
+        # Such as an answer that cites nothing, or whose claims could not be read.
+        return "right" if isinstance(outcome, NotScored) and outcome.detail else "wrong"
     if isinstance(outcome, NotScored):
         is_told = outcome.cause in (Cause.JUDGE_FAILED, Cause.UNDEFINED) and outcome.detail
         return "absent" if is_told else "wrong"

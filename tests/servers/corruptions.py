@@ -6,7 +6,6 @@ exchanged, a digit lost from a rating. Such a reply is not corrupt but wrong.
 
 from __future__ import annotations
 
-import html
 import json
 import random
 import re
@@ -20,9 +19,6 @@ Place: TypeAlias = tuple[Any, Any]
 _NUMBER_KEYS = ("n", "count", "sentence", "chunk", "score", "value", "rating")
 _ID_KEYS = ("id", "n", "chunk", "sentence")
 _MOST = {"rating": 100, "score": 100, "value": 6}
-_WORDS = ("zero", "one", "two", "three", "four", "five")
-_GERMAN = {"supported": "belegt", "contradicted": "widerlegt", "not_stated": "nicht erwähnt"}
-_DIGITS = {ord(str(digit)): 0x660 + digit for digit in range(10)}
 _EXAMPLE = {"id": "a1", "quote": "Some ferries", "reason": "some, not all", "verdict": "not_stated"}
 _ECHO = {bool: "<true or false>", int: "<whole number>", float: "<number>"}
 _FIRST = "\ue000"
@@ -319,16 +315,6 @@ def _stuttered(tree: Any, draw: random.Random) -> str:
     return text[: at + 12] + text[at:]
 
 
-def _lines(tree: Any, _draw: random.Random) -> str:
-    rows = [(name, row) for name, part in tree.items() if isinstance(part, list) for row in part]
-    return "\n".join(_text({name: [row]}) for name, row in rows) or _text(tree)
-
-
-def _table(tree: Any) -> str:
-    rows = [(name, _text(part)) for name, part in tree.items()]
-    return "| group | content |\n|---|---|\n" + "\n".join(f"| {a} | {b} |" for a, b in rows)
-
-
 def _twice(tree: Any, draw: random.Random) -> str:
     """A key stands in one object twice, in two cases or in one, the second with the contrary."""
     name = draw.choice(list(tree))
@@ -358,20 +344,10 @@ def _verdict_turned(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"verdict": "contradicted" if row["chunks"] else "supported"}
 
 
-def _worded(value: Any) -> str:
-    is_small = type(value) is int and 0 <= value < len(_WORDS)
-    return _WORDS[value] if is_small else "eighty-five"
-
-
-def _camel(name: str) -> str:
-    return re.sub("_(.)", lambda match: match[1].upper(), name)
-
-
 HARMLESS: Mapping[str, Form] = {
     "reorder": _in_place(_reorder),
     "thought": lambda t, _d: f"<think>Is it so {{maybe}}? [1]</think>\n{_text(t)}",
     "thought with a draft": lambda t, _d: f"<think>{_text(_changed(t, _echo))}</think>{_text(t)}",
-    "thought without its beginning": lambda t, _d: f"It seems right.\n</think>\n{_text(t)}",
     "numbers as texts": _number(str),
     "floats": _each(lambda _k, v: float(v) if type(v) is int else v),
     "null reasons": _each(lambda k, v: None if k == "reason" else v),
@@ -380,19 +356,11 @@ HARMLESS: Mapping[str, Form] = {
     "verdicts in capitals": _set("verdict", lambda v: v.upper().replace("_", " ")),
     "forged quotes": _set("quote", lambda _v: "words that stand nowhere at all"),
     "quotes in capitals": _set("quote", lambda v: v.upper()),
-    "quotes with other spaces": _set("quote", lambda v: "  \n ".join(v.split())),
     "prose": _around,
     "fence": lambda t, _d: f"Here you are:\n```json\n{_text(t)}\n```\nDone [1].",
     "flags as texts": _each(lambda _k, v: str(v) if isinstance(v, bool) else v),
-    "verdicts with a full stop": _set("verdict", lambda v: f"{v}. "),
-    "line breaks in texts": lambda t, _d: _text(t).replace('"reason": "', '"reason": "\n\t'),
-    "byte order mark": lambda t, _d: f"\ufeff\u200b{_text(t)}",
-    "boxed": lambda t, _d: f"\\boxed{{{_text(t)}}}",
     "schema before": lambda t, _d: (
         f"{_text({'type': 'object', 'properties': _opposite(t)})}\n{_text(t)}"
-    ),
-    "second reply in german": lambda t, _d: (
-        f"{_text(t)}\n{_text(_keys(_opposite(t), lambda name: 'antwort_' + name))}"
     ),
 }
 """Corruptions that cost nothing, however often they come."""
@@ -409,85 +377,39 @@ KINDS: Mapping[str, Form] = {
     "duplicate keys": _in_place(_duplicate_key),
     "thought without an end": lambda t, _d: f"<think>{_text(t)}",
     "echoed shape": _each(_echo),
-    "dots": _string(lambda k, v: v if k in ("id", "verdict") else "..."),
     "unknown verdicts": _set("verdict", lambda _v: "partially supported"),
-    "no chunks": _set("chunks", lambda _v: []),
     "unknown chunks": _set("chunks", lambda v: [*v, 99]),
     "one id": _set("id", lambda v: v[0] + "1"),
     "lists as objects": _groups(lambda n, p: (n, {"items": p} if isinstance(p, list) else [p])),
-    "groups as texts": _groups(lambda n, p: (n, _text(p) + " ")),
-    "renamed groups": _groups(lambda n, p: (n.replace("_", ""), p) if "_" in n else (n * 2, p)),
     "nested": lambda t, _d: _text({"result": t}),
-    "trailing comma": lambda t, _d: _text(t)[:-1] + ",}",
-    "apostrophes": lambda t, _d: _text(t).replace('"', "'"),
-    "comment": lambda t, _d: _text(t).replace("{", "{ // verdicts\n", 1),
-    "cut with dots": lambda t, d: _parts(t, d)[0] + " ...",
     "endless number": lambda t, _d: re.sub(r": [0-9.]+", ": " + "9" * 5000, _text(t), count=1),
     "contrary begun, then whole": _after(""),
-    "contrary begun, then whole on a new line": _after("", "\n\n"),
-    "contrary begun, then whole after a comma": _after("", ", "),
     "contrary begun, then an apology": _after("", "\nSorry, from the start:\n"),
     "contrary begun in a fence": _after("```json\n", "\n```json\n", "\n```"),
-    "contrary begun in a list": _after("[", "", "]"),
-    "contrary begun, closed later": _after("", "", "}"),
     "contrary begun, then begun": _begun_twice,
     "contrary begun, thought, whole": _after("", "<think>No.</think>"),
     "contrary begun after the whole": lambda t, d: f"{_text(t)}\n{_begun(t, d)}",
     "contrary as the next turn": lambda t, _d: (
         f"{_text(t)}\nUser: and now?\nAssistant: {_text(_opposite(t))}"
     ),
-    "contrary in other thought marks": lambda t, _d: (
-        f"[THINK]{_text(_opposite(t))}[/THINK]{_text(t)}"
-    ),
     "contrary in a thought that ends twice": lambda t, _d: (
         f"<think>{_text(_opposite(t))}</think> so </think>{_text(t)}"
     ),
-    "contrary in a nested fence": lambda t, _d: (
-        f"````md\n```json\n{_text(_opposite(t))}\n```\n````\n```json\n{_text(t)}\n```"
-    ),
     "begun again whole": lambda t, d: _parts(t, d)[0] + _text(t),
     "continued with an overlap": _overlapping,
-    "continued after a note": lambda t, d: "\n(continued)\n".join(_parts(t, d)),
-    "continued in a second fence": lambda t, d: (
-        "```json\n" + "\n```\n```json\n".join(_parts(t, d)) + "\n```"
-    ),
     "closed after an element": _closed,
     "merged streams": _merged,
     "stuttered": _stuttered,
-    "one object a line": _lines,
-    "one object a line, contrary last": lambda t, d: (
-        f"{_text(t)}\n{_lines(_opposite(t), d).splitlines()[-1]}"
-    ),
-    "table": lambda t, _d: _table(_keys(t, str.title)),
-    "table of the contrary before": lambda t, _d: f"{_table(_opposite(t))}\n\n{_text(t)}",
-    "yaml": lambda t, _d: "\n".join(f"{n}:\n  - {_text(part)[1:-1]}" for n, part in t.items()),
-    "python": lambda t, _d: repr(t),
-    "html": lambda t, _d: html.escape(_text(t)),
-    "json in a text": lambda t, _d: _text(_text(t)),
-    "tool call": lambda t, _d: _text({"name": "verdicts", "arguments": t}),
-    "curved quotes": lambda t, _d: re.sub(r'"([^"]*)"', r"“\1”", _text(t)),
     "deeply nested": lambda t, _d: _text(t)[:-1] + ', "x": ' + "[" * 100_000,
-    "keys in capitals": lambda t, _d: _text(_keys(t, str.upper)),
-    "keys in camel case": lambda t, _d: _text(_keys(t, _camel)),
     "group twice": _twice,
-    "german verdicts": _string(lambda _k, v: _GERMAN.get(v, v)),
     "yes and no": _each(lambda _k, v: ("no", "yes")[v] if isinstance(v, bool) else v),
-    "numbers as words": _number(_worded),
-    "numbers with a comma": _number(lambda v: f"{v},0"),
     "numbers as shares": _number(lambda v: f"{v}/100"),
-    "numbers in other digits": _number(lambda v: str(v).translate(_DIGITS)),
     "ratings up to one": _each(
         lambda k, v: v / 100 if k in ("rating", "score") and 0 < v < 100 else v
     ),
     "ids without a letter": _set("id", lambda v: v[1:] if re.match(r"\w\d", v) else v),
-    "two ids in one": _set("id", lambda _v: "a1, a2"),
     "item that nobody asked for": _in_place(_extra_item),
     "verdict against its chunks": _objects(_verdict_turned),
-    "quotes of one word": _set("quote", lambda _v: "and"),
-    "elements as lists": _objects(lambda row: list(row.values())),
     "worked example before": lambda t, _d: f"{_text({name: [_EXAMPLE] for name in t})}\n{_text(t)}",
-    "server's events": lambda t, _d: (
-        f"data: {_text({'choices': [{'delta': {'content': _text(t)}}]})}"
-    ),
 }
 """A form by its name: makes the text of a reply."""
