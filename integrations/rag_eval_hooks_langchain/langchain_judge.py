@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, Unpack
@@ -18,11 +17,10 @@ from rag_eval_hooks.capture.copied import content_text
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import ModeMissingError
-from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
-from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
+from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
-from rag_eval_hooks.threads import Threads
 
 __all__ = ["LangChainChat", "LangChainJudge"]
 
@@ -38,32 +36,21 @@ _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 
 
 class LangChainChat(ChatAdapter):
-    """One chat model of LangChain.
+    """One chat model of LangChain, copied without its callbacks and caches.
 
     The shape of replies is asked for by `with_structured_output`, by JSON Schema, a tool call or
     JSON mode, else by the text alone, whichever the model takes first.
-
-    Args:
-        model: Is copied without its callbacks and caches, and never changed.
-        limits: Limits of the calls; retries are left to the model.
     """
 
     def __init__(self, model: _Model, limits: CallLimits) -> None:
         self._model = model
-        is_chat_model = isinstance(model, BaseChatModel)
+        modes: tuple[OutputMode, ...] = (OutputMode.TEXT,)
         if isinstance(model, BaseChatModel):
             quiet = {"callbacks": None, "verbose": False, "cache": False}
-            self._model = model.model_copy(update=quiet)
-        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
-        modes = tuple(OutputMode) if is_chat_model else (OutputMode.TEXT,)
-        super().__init__(Caller(f"langchain:{_model_name(model)}"), modes, limits)
+            self._model, modes = model.model_copy(update=quiet), tuple(OutputMode)
+        caller = Caller(f"langchain:{_model_name(model)}")
         # Without secrets; of a model that cannot be serialized it is the repr.
-        written = dumps(self._model).encode("utf-8", "replace")
-        self.memo_scope = hashlib.blake2b(written, digest_size=16).hexdigest()
-
-    async def aclose(self) -> None:
-        """End the threads of a model that is not async; leave the model alone."""
-        self._threads.close()
+        super().__init__(caller, modes, limits, scope=dumps(self._model))
 
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
@@ -81,16 +68,12 @@ class LangChainChat(ChatAdapter):
         with tracing_context(enabled=False):
             async with meter.sending(self.timeout):
                 if _blocks(self._model):
-                    reply = await self._threads.run(lambda: model.invoke(messages, _UNSEEN))
+                    reply = await self.threads.run(lambda: model.invoke(messages, _UNSEEN))
                 else:
                     reply = await model.ainvoke(messages, _UNSEEN)
         usage = getattr(reply, "usage_metadata", None) or {}
         meter.replied(usage.get("input_tokens"), usage.get("output_tokens"))
         return _text_of(reply)
-
-
-class _Keywords(CallKeywords, LLMOptions, total=False):
-    """Keywords of `LangChainJudge`."""
 
 
 class LangChainJudge(LLMJudge):
@@ -110,7 +93,7 @@ class LangChainJudge(LLMJudge):
         ConfigError: The model is no runnable, or a value cannot be used.
     """
 
-    def __init__(self, model: _Model, **options: Unpack[_Keywords]) -> None:
+    def __init__(self, model: _Model, **options: Unpack[ModelOptions]) -> None:
         if not isinstance(model, Runnable):
             raise ConfigError("judge", type(model).__name__, "a chat model of LangChain")
         keywords: dict[str, Any] = {**options}

@@ -13,7 +13,7 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import UNIT, AnnotatorKind, Cause, NotScored, Outcome, Scale, Score
+from rag_eval_hooks.score import UNIT, AnnotatorKind, Cause, NotScored, Outcome, Scale
 
 __all__ = ["SuiteEvaluator", "llama_index_metric"]
 
@@ -115,27 +115,27 @@ class SuiteEvaluator(BaseEvaluator):
             contexts: Texts of the contexts.
             **kwargs: `reference`, where there is one; others are ignored.
         """
+        texts = None if contexts is None else tuple(contexts)
         sample = Sample(
             question=query or "",
             answer=response,
-            contexts=None if contexts is None else tuple(contexts),  # type: ignore[arg-type]
+            contexts=texts,  # type: ignore[arg-type]
             reference=kwargs.get("reference"),
         )
         outcomes = await self._evals.aevaluate(sample, metrics=[self._metric])
         missing = NotScored(Cause.MISSING_INPUT, f"{self._metric} was not measured")
-        return self._result(sample, outcomes.get(self._metric, missing))
-
-    def _result(self, sample: Sample, outcome: Outcome) -> EvaluationResult:
+        outcome = outcomes.get(self._metric, missing)
         shared: dict[str, Any] = {
             "query": sample.question,
             "response": sample.answer,
-            "contexts": [context.text for context in sample.contexts or ()],
+            "contexts": list(texts or ()),
         }
-        if isinstance(outcome, Score):
-            passing = outcome.normalised >= self._threshold
-            feedback = str(dict(outcome.explanation)) if outcome.explanation else None
-            return EvaluationResult(
-                score=outcome.value, passing=passing, feedback=feedback, **shared
-            )
-        reason = f"{outcome.cause.value}: {outcome.detail}"
-        return EvaluationResult(invalid_result=True, invalid_reason=reason, **shared)
+        if isinstance(outcome, NotScored):
+            reason = f"{outcome.cause.value}: {outcome.detail}"
+            return EvaluationResult(invalid_result=True, invalid_reason=reason, **shared)
+        return EvaluationResult(
+            score=outcome.value,
+            passing=outcome.normalised >= self._threshold,
+            feedback=str(dict(outcome.explanation)) if outcome.explanation else None,
+            **shared,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 from collections.abc import Sequence
@@ -17,11 +16,10 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
-from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
-from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
+from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.threads import Threads
 from rag_eval_hooks_llama_index.models import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
@@ -30,32 +28,24 @@ _REASONS = ("finish_reason", "stop_reason", "done_reason")
 
 
 class LlamaIndexChat(ChatAdapter):
-    """One LLM of LlamaIndex.
+    """One LLM of LlamaIndex, copied without its callbacks.
 
     The shape of replies is asked for by a tool call where the LLM says that it calls functions,
     else by the text alone. LlamaIndex's structured LLMs are not used: they give parsed objects,
     and neither the reply as it was nor its tokens.
-
-    Args:
-        llm: Is copied without its callbacks, and never changed.
-        limits: Limits of the calls; retries are left to the model.
     """
 
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
         self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
-        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
-        self._blocks = _blocks(llm)
+        # It would block the event loop. LlamaIndex wraps methods anew at each access.
+        self._blocks = inspect.unwrap(type(llm).achat) is inspect.unwrap(CustomLLM.achat)
         modes = [OutputMode.TEXT]
         if isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model:
             modes.insert(0, OutputMode.TOOL)
-        super().__init__(Caller(f"llama-index:{_model_name(llm)}"), modes, limits)
+        name = llm.metadata.model_name
+        caller = Caller(f"llama-index:{type(llm).__name__ if name in ('', 'unknown') else name}")
         options = [f"{name}={value!r}" for name, value in llm if name != "callback_manager"]
-        written = " ".join(options).encode("utf-8", "replace")
-        self.memo_scope = hashlib.blake2b(written, digest_size=16).hexdigest()
-
-    async def aclose(self) -> None:
-        """End the threads of an LLM that is not async; leave the LLM alone."""
-        self._threads.close()
+        super().__init__(caller, modes, limits, scope=" ".join(options))
 
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
@@ -79,16 +69,12 @@ class LlamaIndexChat(ChatAdapter):
         else:
             async with meter.sending(self.timeout):
                 if self._blocks:
-                    response = await self._threads.run(lambda: llm.chat(messages))
+                    response = await self.threads.run(lambda: llm.chat(messages))
                 else:
                     response = await llm.achat(messages)
         holders = [response.additional_kwargs, response.raw, field(response.raw, "usage")]
         meter.replied(first(holders, INPUT_TOKENS), first(holders, OUTPUT_TOKENS))
         return _text_of(response, calls)
-
-
-class _Keywords(CallKeywords, LLMOptions, total=False):
-    """Keywords of `LlamaIndexJudge`."""
 
 
 class LlamaIndexJudge(LLMJudge):
@@ -107,7 +93,7 @@ class LlamaIndexJudge(LLMJudge):
         ConfigError: It is no LLM of LlamaIndex, or a value cannot be used.
     """
 
-    def __init__(self, llm: LLM, **options: Unpack[_Keywords]) -> None:
+    def __init__(self, llm: LLM, **options: Unpack[ModelOptions]) -> None:
         if not isinstance(llm, LLM):
             raise ConfigError("judge", type(llm).__name__, "an LLM of LlamaIndex")
         keywords: dict[str, Any] = {**options}
@@ -129,18 +115,6 @@ class _Shape(BaseTool):
 
     def __call__(self, input: Any) -> ToolOutput:
         raise NotImplementedError
-
-
-def _model_name(llm: LLM) -> str:
-    """Return the provider's name of the model, else the class's."""
-    name = llm.metadata.model_name
-    return type(llm).__name__ if name in ("", "unknown") else name
-
-
-def _blocks(llm: LLM) -> bool:
-    """Return whether an LLM is only sync: it would block the event loop."""
-    # LlamaIndex wraps methods anew at each access.
-    return inspect.unwrap(type(llm).achat) is inspect.unwrap(CustomLLM.achat)
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:

@@ -9,11 +9,10 @@ from typing import Any, TypeAlias, Unpack
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.judges.calls.context import Meter
-from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
+from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text
-from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
+from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.threads import Threads
 
 __all__ = ["CallableChat", "CallableJudge", "Function", "Messages"]
 
@@ -29,7 +28,6 @@ class CallableChat(ChatAdapter):
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function = function
-        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -45,20 +43,13 @@ class CallableChat(ChatAdapter):
             if self._async:
                 text = self._function(messages)
             else:
-                text = await self._threads.run(lambda: self._function(messages))
+                text = await self.threads.run(lambda: self._function(messages))
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
                 raise JudgeError(f"{self.name}: it returned {type(text).__name__}, wants a str")
         meter.replied(None)
         return only_text(text)
-
-    async def aclose(self) -> None:
-        self._threads.close()
-
-
-class _Keywords(CallKeywords, LLMOptions, total=False):
-    """Keywords of `CallableJudge` besides its name."""
 
 
 class CallableJudge(LLMJudge):
@@ -89,7 +80,7 @@ class CallableJudge(LLMJudge):
     """
 
     def __init__(
-        self, function: Function, *, name: str | None = None, **options: Unpack[_Keywords]
+        self, function: Function, *, name: str | None = None, **options: Unpack[ModelOptions]
     ) -> None:
         default = getattr(function, "__name__", type(function).__name__)
         if not _takes_messages(function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from rag_eval_hooks.judges.calls.failures import ModeMissingError, RequestRefuse
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.threads import Threads
 
 __all__ = ["Chat", "ChatAdapter", "OutputMode", "only_text", "refuse_unfinished"]
 
@@ -83,8 +85,6 @@ class ChatAdapter(ABC):
     as is a refusal of the temperature.
     """
 
-    memo_scope = ""
-    """Tells models of one name apart in a memo."""
     host: str | None = None
 
     def __init__(
@@ -94,8 +94,12 @@ class ChatAdapter(ABC):
         limits: CallLimits,
         *,
         temperature: float | None = None,
+        scope: str = "",
     ) -> None:
         self.name = caller.name
+        # Tells models of one name apart in a memo. It may hold a key, and is shown nowhere.
+        self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
+        self.threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout
         self._modes = modes
         self._temperature = temperature
@@ -147,9 +151,9 @@ class ChatAdapter(ABC):
             Exception: Anything else that the client raises.
         """
 
-    @abstractmethod
     async def aclose(self) -> None:
         """Release what the adapter holds; the client of a user's is left alone."""
+        self.threads.close()
 
     async def _asked(self, prompt: Prompt, dialect: _Dialect) -> str:
         mode = self._modes[dialect.mode]

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.asking import Answers, ItemLoop, Stagger, gathered
+from rag_eval_hooks.judges.calls.limits import CallKeywords
 from rag_eval_hooks.judges.chat import Chat, OutputMode
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.prices import Prices
@@ -16,7 +17,7 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["LLMJudge", "LLMOptions"]
+__all__ = ["LLMJudge", "LLMOptions", "ModelOptions"]
 
 _NO_TEXT = NotScored(Cause.MISSING_INPUT, "a text is missing")
 _MADE_ELSEWHERE = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
@@ -30,6 +31,10 @@ class LLMOptions(TypedDict, total=False):
     verify_tokens: int
     memo: Memo | None
     prices: Prices | None
+
+
+class ModelOptions(CallKeywords, LLMOptions, total=False):
+    """Keywords of a judge over a model of the user's."""
 
 
 class LLMJudge:

@@ -46,8 +46,8 @@ class OpenAIChat(ChatAdapter):
         self, model: str, options: ClientOptions, *, temperature: float | None = 0.0
     ) -> None:
         caller = Caller(f"openai:{model}", provider="openai")
-        super().__init__(caller, tuple(OutputMode), options, temperature=temperature)
-        self.memo_scope = f"{options.base_url} {temperature}"
+        scope = f"{options.base_url} {temperature}"
+        super().__init__(caller, tuple(OutputMode), options, temperature=temperature, scope=scope)
         self._model = model
         self._endpoint = Endpoint(options)
         self.host = self._endpoint.host

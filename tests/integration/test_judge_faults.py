@@ -1,4 +1,4 @@
-"""Judges that are busy, slow or dead, over real HTTP, with every kind of judge."""
+"""Judges that are busy, slow or dead, over real HTTP."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain_openai import ChatOpenAI
-from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
-from llama_index.core.llms import CustomLLM
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.judges import Judge
@@ -18,8 +15,6 @@ from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks_langchain import LangChainJudge
-from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 
@@ -40,11 +35,6 @@ def by_openai(server: JudgeServer, **options: Any) -> Judge:
     return OpenAIJudge("m", base_url=server.url, api_key="k", retries=retries, **options)
 
 
-def by_langchain(server: JudgeServer, **options: Any) -> Judge:
-    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)
-    return LangChainJudge(model, **{"retries": 0, **options})
-
-
 def by_function(server: JudgeServer, **options: Any) -> Judge:
     async def ask(messages: Messages) -> str:
         async with httpx.AsyncClient() as client:
@@ -57,40 +47,8 @@ def by_function(server: JudgeServer, **options: Any) -> Judge:
     return CallableJudge(ask, **options)
 
 
-class OverHttp(CustomLLM):
-    """An LLM of LlamaIndex that is not async by itself."""
-
-    url: str
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="m", is_chat_model=False)
-
-    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
-        user = prompt.split("user: ", 1)[1].rsplit("\nassistant:", 1)[0].rstrip()
-        messages = [{"role": "user", "content": user}]
-        reply = httpx.post(
-            f"{self.url}/chat/completions", json={"model": "m", "messages": messages}
-        )
-        reply.raise_for_status()
-        return CompletionResponse(text=reply.json()["choices"][0]["message"]["content"])
-
-    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
-        raise NotImplementedError
-
-
-def by_llama_index(server: JudgeServer, **options: Any) -> Judge:
-    return LlamaIndexJudge(OverHttp(url=server.url), **{"retries": 0, **options})
-
-
-JUDGES = [by_openai, by_langchain, by_llama_index, by_function]
+JUDGES = [by_openai, by_function]
 Make = Callable[..., Judge]
-
-
-def warm(server: JudgeServer) -> None:
-    judge = OpenAIJudge("warm", base_url=server.url, api_key="k")
-    with RagEval(metrics=[METRIC], judge=judge, embedder="none") as evals:
-        assert isinstance(evals.evaluate(sample(0))[METRIC], Score)
 
 
 def evaluated(judge: Judge, count: int = 20, **config: Any) -> tuple[RagEval, Mapping[str, int]]:
@@ -146,8 +104,6 @@ def test_a_judge_with_a_limit_is_not_overrun() -> None:
 
 
 def test_calls_cut_short_by_the_samples_time_are_paid_for() -> None:
-    with JudgeServer() as other:
-        warm(other)
     faults = [Fault(kind=FaultKind.HANG, calls=frozenset({2}))]
     with JudgeServer(faults=faults) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", memo=Memo())

@@ -16,11 +16,11 @@ from llama_index.core.evaluation import (
     FaithfulnessEvaluator,
 )
 
-from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score, evaluator_metric
+from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score
 from rag_eval_hooks.judges.callable_judge import CallableJudge
-from rag_eval_hooks.score import Scale
+from rag_eval_hooks.score import UNIT, Scale
 from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric
-from tests.matrix.llama_index.kit import QUESTIONS, Scripted, answer_to, index, reader, top
+from tests.matrix.llama_index.scripted import Scripted
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -72,21 +72,21 @@ def says(text: str) -> Scripted:
     return Scripted(reply=reply)
 
 
-def test_their_faithfulness_is_a_metric() -> None:
-    """LlamaIndex's own evaluator scores a sample through its LLM."""
+@pytest.mark.parametrize(
+    ("evaluator", "scale", "score"),
+    [
+        (FaithfulnessEvaluator(llm=says("YES")), UNIT, (1.0, 1.0, "pass")),
+        (CorrectnessEvaluator(llm=says("4.0\nAlmost.")), Scale(1, 5), (4.0, 0.75, "pass")),
+        (Odd(EvaluationResult(passing=False)), UNIT, (0.0, 0.0, "fail")),
+    ],
+)
+def test_metric_of_their_evaluator_keeps_its_scale(
+    evaluator: BaseEvaluator, scale: Scale, score: tuple[float, float, str]
+) -> None:
     asyncio.set_event_loop(None)
-    outcome = outcome_of(FaithfulnessEvaluator(llm=says("YES")))
-    assert (outcome.value, outcome.label, outcome.annotator) == (
-        1.0,
-        "pass",
-        "FaithfulnessEvaluator",
-    )
-
-
-def test_their_scale_is_kept() -> None:
-    """A score from 1 to 5 keeps its scale and is normalised beside it."""
-    outcome = outcome_of(CorrectnessEvaluator(llm=says("4.0\nAlmost.")), scale=Scale(1, 5))
-    assert (outcome.value, outcome.normalised) == (4.0, 0.75)
+    outcome = outcome_of(evaluator, scale=scale)
+    assert (outcome.value, outcome.normalised, outcome.label) == score
+    assert outcome.annotator == type(evaluator).__name__
 
 
 @pytest.mark.parametrize(
@@ -102,25 +102,12 @@ def test_their_scale_is_kept() -> None:
     ],
 )
 def test_no_score_has_a_cause(result: object, cause: Cause) -> None:
-    """An evaluator without a score gives a cause and never a number."""
     outcome = outcome_of(Odd(result), timeout=0.05)
     assert isinstance(outcome, NotScored)
     assert outcome.cause is cause
 
 
-def test_passing_alone_is_a_score() -> None:
-    """A result that only says whether it passes is at one end of the scale."""
-    assert outcome_of(Odd(EvaluationResult(passing=False))).value == 0.0
-
-
-def test_a_sample_that_lacks_a_field_is_not_asked() -> None:
-    """Without an answer there is nothing to ask."""
-    outcome = outcome_of(Odd(ValueError()), Sample(question="?", contexts=()))
-    assert outcome.cause is Cause.MISSING_INPUT
-
-
 async def test_ours_in_their_batch_runner() -> None:
-    """Run side by side, each response has our score of it, and none where it is undecided."""
     texts = {
         "The tower was built in 1921.": (1.0, True, False),
         "The tower was built in 1850.": (0.0, False, False),
@@ -147,7 +134,6 @@ def down(messages: Any) -> str:
 
 
 async def test_a_judge_that_fails_gives_them_no_score() -> None:
-    """The result is invalid and tells why; no number stands in for it."""
     with RagEval(metrics=["ragas.faithfulness"], judge=CallableJudge(down)) as evals:
         runner = BatchEvalRunner({"faithful": SuiteEvaluator(evals, "ragas.faithfulness")})
         results = await runner.aevaluate_response_strs(
@@ -158,29 +144,3 @@ async def test_a_judge_that_fails_gives_them_no_score() -> None:
     for result in results["faithful"]:
         assert (result.score, result.passing, result.invalid_result) == (None, None, True)
         assert str(result.invalid_reason).startswith("judge_failed: ")
-
-
-async def test_ours_over_the_responses_of_an_engine() -> None:
-    """`aevaluate_queries` asks an engine, and its sources are the contexts."""
-    engine = index().as_query_engine(llm=reader(), similarity_top_k=2)
-    with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
-        runner = BatchEvalRunner({"ours": SuiteEvaluator(evals, "ragas.faithfulness")})
-        results = await runner.aevaluate_queries(engine, queries=list(QUESTIONS))
-    assert [(r.query, r.response) for r in results["ours"]] == [
-        (question, answer_to(question, top(question))) for question in QUESTIONS
-    ]
-    assert [r.contexts for r in results["ours"]] == [top(question) for question in QUESTIONS]
-
-
-def test_a_callable_in_langsmiths_manner_is_a_metric() -> None:
-    """A LangSmith evaluator gets inputs, outputs and reference outputs, beside LlamaIndex's."""
-
-    def judged(inputs: dict[str, Any], outputs: dict[str, Any], reference_outputs: Any) -> Any:
-        told = (inputs, outputs, reference_outputs)
-        return {"key": "own", "score": float(all(told)), "comment": "asked"}
-
-    metrics = [evaluator_metric(judged), llama_index_metric(FaithfulnessEvaluator(llm=says("NO")))]
-    with RagEval(metrics=metrics, judge="local") as evals:
-        outcomes = evals.evaluate(SAMPLE)
-    values = {name: o.value for name, o in outcomes.items() if isinstance(o, Score)}
-    assert sorted(values.values()) == [0.0, 1.0]
