@@ -46,6 +46,11 @@ FORMULAS = {
     "lexical.number_match": "numbers of the reference in the answer / numbers of the reference, here 1 / 3",
     "lexical.answer_completeness": "(least of 1 and words of the answer / words of the reference, + keyword coverage) / 2, here (1 + 0.6364) / 2",
     "lexical.source_citation": "least of 1 and kinds of indicator in the answer / 3, here 2 / 3",
+    "retrieval.hit_rate": "1 if a retrieved id is relevant, else 0",
+    "retrieval.recall": "relevant ids that were retrieved / relevant ids, here 2 / 2",
+    "retrieval.mrr": "1 / rank of the first relevant chunk, here 1 / 1",
+    "retrieval.ndcg": "sum of 1 / log2(rank + 1) over relevant chunks / the same of the best order, here (1 + 0.5) / (1 + 0.63)",
+    "rag.citation_support": "claims that a cited passage supports / claims with a citation, here 1 / 1",
 }  # fmt: skip
 NAN = "Not scored (`undefined`) where ragas gives NaN: without claims."
 BOTH_INVALID = "Not scored (`judge_failed`) where ragas gives NaN: both ratings are invalid."

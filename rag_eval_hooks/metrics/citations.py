@@ -1,11 +1,9 @@
 """`rag.citation_support`, 0 to 1: whether the passages that an answer cites say what it claims.
 
-Our own metric. A citation is a number in square brackets, or one after a word such as "source" in
-any brackets: `[2]`, `[1, 3]`, `(source 2)`. It means the chunk of that number, counted from 1 in
-the order of the prompt, and belongs to the sentence that it stands in or after.
+Our own metric. A citation is a number in square brackets, or one after a word such as "source":
+`[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. It means the chunk of that number, counted
+from 1 in the order of the prompt, and belongs to the sentence that it stands in or after.
 """
-
-# ruff: noqa: RUF001 - it is about such brackets
 
 from __future__ import annotations
 
@@ -26,10 +24,9 @@ __all__ = ["CITATION_SUPPORT"]
 
 _WORD: Final = r"(?:sources?|passages?|documents?|docs?|chunks?|contexts?)[ :#]{1,3}"
 _NUMBERS: Final = r"(\d{1,3}(?: ?[,;-] ?\d{1,3}){0,20})"
-_CITATION: Final = re.compile(
-    rf"[\[【]\^?(?:{_WORD})?{_NUMBERS}[\]】]|[(（]{_WORD}{_NUMBERS}[)）]", re.IGNORECASE
-)
-_LEADING: Final = re.compile(rf"(?:\s{{0,3}}(?:{_CITATION.pattern})){{1,9}}", re.IGNORECASE)
+_BRACKETS: Final = rf"[\[【]\^?(?:{_WORD})?{_NUMBERS}[\]】]"
+_CITATION: Final = re.compile(rf"{_BRACKETS}|\b{_WORD}{_NUMBERS}\b", re.IGNORECASE)
+_LEADING: Final = re.compile(rf"(?:\s{{0,3}}(?:{_BRACKETS}|\({_WORD}{_NUMBERS}\)))+", re.IGNORECASE)
 _MOST_CITED: Final = 1000
 
 

@@ -75,7 +75,9 @@ def test_share_is_that_of_cited_claims_whose_passage_supports_them(
         ("[1]", Support((False,) * CHUNKS, together=True), 0.0),
         ("[1]", Support((False,) * CHUNKS, verdict=ClaimVerdict.CONTRADICTED), 0.0),
         ("[1]", Support((False,) * CHUNKS, verdict=ClaimVerdict.UNSURE), None),
+        ("as document 3 says", by(3), 1.0),
         ("(1)", by(1), None),
+        ("as document 1999 says", by(1), None),
         ("[1999]", by(1), None),
     ],
 )
