@@ -10,8 +10,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain import record_contexts
 from tests.matrix.langchain.kit import (
     ASKED,
     PASSAGES,
@@ -169,23 +168,6 @@ def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world:
         "choice contexts: TypeError",
         "choice answer: TypeError",
     }
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"question": 7},
-        {"answer": ""},
-        {"contexts": ["documents"]},
-        {"root": 7},
-        {"document_keys": "documents"},
-        {"retrieval_tools": [7]},
-    ],
-)
-def test_what_can_never_work_is_refused_at_once(wrong: dict[str, Any], world: World) -> None:
-    """A wrong type is an error where the handler is made, naming the argument."""
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        RagEvalCallbackHandler(world.evals, **wrong)
 
 
 def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:

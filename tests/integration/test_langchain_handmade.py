@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Sequence
-from typing import Annotated, Any, TypedDict, cast
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -19,7 +18,7 @@ from langchain_core.tools import BaseTool, tool
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import Chat
 from tests.matrix.world import World
-from tests.support.langchain_requests import config, line, only, texts
+from tests.support.langchain_requests import config, only, texts
 from tests.support.variation import Variation, seeds
 
 varied = pytest.mark.parametrize("seed", seeds(6))
@@ -39,43 +38,6 @@ def chain(passages: Sequence[str], form: Any, reply: str) -> Any:
     found = RunnableLambda(lambda _: documents(passages)) | form
     given = {"context": found, "question": RunnablePassthrough()}
     return given | PROMPT | Chat(reply=lambda _: reply) | StrOutputParser()
-
-
-@graphs
-@varied
-def test_reasoning_that_the_state_keeps_is_no_answer(world: World, seed: int) -> None:
-    """A loop of thoughts and observations answers with what it parses from the last reply."""
-    drawn = Variation(seed)
-    notes, final, todo = drawn.name(), drawn.name(), drawn.name()
-    passages, question, answer, wanted = (
-        drawn.passages(3),
-        drawn.question(),
-        said(drawn),
-        drawn.word(),
-    )
-    label = drawn.chance.choice(["Answer:", "Final Answer:", "**Reply:**", "</think>\n"])
-    replies = [f"Thought: I look.\nSearch: {wanted}", f"Thought: I know.\n{label} {answer}"]
-    schema = cast("Any", TypedDict)(
-        "State",
-        {"question": str, notes: Annotated[list[str], operator.add], final: str, todo: str},
-    )
-
-    def think(state: dict[str, Any]) -> dict[str, Any]:
-        prompt = "\n".join([question, *state.get(notes, [])])
-        thought = str(Chat(reply=lambda _: replies.pop(0)).invoke(prompt).content)
-        if label in thought:
-            kept = [thought] if seed % 2 else []
-            return {notes: kept, final: thought.partition(label)[2].strip()}
-        return {notes: [thought], todo: thought.partition("Search:")[2].strip()}
-
-    def search(state: dict[str, Any]) -> dict[str, Any]:
-        return {notes: passages}
-
-    line(schema, [think, search, lambda state: think(state)]).invoke(
-        {"question": question}, config(world)
-    )
-    sample = only(world)
-    assert (sample.answer, texts(sample)) == (answer, passages)
 
 
 def joined(found: Sequence[Document]) -> str:

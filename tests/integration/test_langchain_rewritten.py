@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
@@ -90,52 +90,6 @@ def test_masked_text_does_not_come_back(pipeline: Pipeline, seed: int) -> None:
         assert secret not in written
         assert secret not in spans
     world.close()
-
-
-FORMS: dict[str, Callable[[Variation, str], str]] = {
-    "as it is": lambda drawn, text: text,
-    "under a title": lambda drawn, text: f"{drawn.name()}\n\n{text}",
-    "with its source": lambda drawn, text: f"{text} (see {drawn.name()})",
-    "in a quotation": lambda drawn, text: f"> {text}",
-    "all at once": lambda drawn, text: text,
-}
-
-
-@pytest.mark.parametrize("seed", seeds(5))
-@pytest.mark.parametrize("form", FORMS)
-def test_of_what_a_model_made_of_documents_the_last_stage_counts(
-    world: World, form: str, seed: int
-) -> None:
-    """Translated one by one or all at once: the originals were shown to no model that answered."""
-    drawn, other = Variation(seed), Variation(seed + 1)
-    passages, question, reply = drawn.passages(3), drawn.question(), drawn.short()
-    made = {text: other.passage() for text in passages}
-
-    def translates(messages: list[BaseMessage]) -> str:
-        prompt = str(messages[-1].content)
-        said = [new for old, new in made.items() if old in prompt]
-        return json.dumps(said, ensure_ascii=False) if len(said) > 1 else said[0]
-
-    model = Chat(reply=translates)
-
-    def translate(found: Sequence[Document]) -> list[Document]:
-        if form == "all at once":
-            replies = json.loads(str(model.invoke(f"Translate: {joined(found)}").content))
-        else:
-            replies = [str(model.invoke(f"Translate: {d.page_content}").content) for d in found]
-        return [Document(FORMS[form](drawn, text)) for text in replies]
-
-    retriever = Fixed(documents=[Document(text, id=drawn.name()) for text in passages])
-    shown: list[str] = []
-
-    def keep(found: Sequence[Document]) -> str:
-        shown.extend(document.page_content for document in found)
-        return f"{joined(found)}\n{question}"
-
-    chain: Any = retriever | RunnableLambda(translate) | RunnableLambda(keep)
-    (chain | Chat(reply=lambda _: reply)).invoke(question, config(world))
-    sample = only(world)
-    assert (texts(sample), sample.answer) == (shown, reply)
 
 
 @pytest.mark.parametrize("seed", seeds(5))

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
 from rag_eval_hooks import Sample, Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import asks, pick, search, stepping
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
@@ -64,17 +64,6 @@ def test_a_new_question_gives_up_what_waits(world: World) -> None:
     app.invoke({ASKED: QUESTION}, in_thread(world))
     app.invoke({ASKED: OTHER}, in_thread(world))
     assert [(s.question, s.status) for s in samples(world)] == [(QUESTION, Status.INTERRUPTED)]
-
-
-def test_record_contexts_needs_no_run(world: World) -> None:
-    """In a block it is heard in every form of documents, outside of all it is not."""
-    with world.evals.interaction(QUESTION) as it:
-        assert record_contexts(Document(PASSAGES[0]))
-        assert record_contexts([(Document(PASSAGES[1]), 0.5), PASSAGES[2]])
-        it.answer("It is told.")
-    assert not record_contexts(PASSAGES[3])
-    (sample,) = samples(world)
-    assert texts(sample) == list(PASSAGES[:3])
 
 
 def test_tags_and_metadata_are_the_users(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -10,7 +9,6 @@ from typing import Any
 
 from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.tools import create_retriever_tool, tool
 
 from rag_eval_hooks_langchain import record_contexts
@@ -18,10 +16,8 @@ from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import (
     AGENTS_MISSING,
-    CLASSIC_MISSING,
     MIDDLEWARE_MISSING,
     agent,
-    classic,
 )
 from tests.matrix.shape import Shape
 
@@ -152,36 +148,6 @@ def supervisor() -> Any:
     return agent(kit.Chat(reply=reply), [ask_expert])
 
 
-def executor() -> Any:
-    retriever = kit.base()
-    tools = [create_retriever_tool(retriever, kit.SEARCH, "Searches.")]
-    prompt = ChatPromptTemplate.from_messages(
-        [("system", "Help."), ("human", "{input}"), MessagesPlaceholder("agent_scratchpad")]
-    )
-    made = classic("agents.create_tool_calling_agent")(searching(), tools, prompt)
-    return classic("agents.AgentExecutor")(agent=made, tools=tools)
-
-
-def agentic() -> Any:
-    """A graph whose model picks a tool node, and whose last node answers from the tool's text."""
-    prebuilt, graph = import_module("langgraph.prebuilt"), import_module("langgraph.graph")
-    retriever = kit.base()
-    tools = [create_retriever_tool(retriever, kit.SEARCH, "Searches.")]
-
-    def generate(state: Any) -> dict[str, Any]:
-        question, context = (kit.message_text(state["messages"][n]) for n in (0, -1))
-        prompt = kit.PROMPT.invoke({kit.SHOWN: context, kit.ASKED: question})
-        return {"messages": [kit.reader().invoke(prompt)]}
-
-    made: Any = graph.StateGraph(graph.MessagesState)
-    made.add_node("ask", lambda state: {"messages": [searching().invoke(state["messages"])]})
-    made.add_node("tools", prebuilt.ToolNode(tools))
-    made.add_node("generate", generate)
-    for one, other in itertools.pairwise(["__start__", "ask", "tools", "generate", "__end__"]):
-        made.add_edge(one, other)
-    return made.compile()
-
-
 def said_by_expert(question: str) -> str:
     return f"The expert says: {kit.answer_to(question, kit.top(question))}"
 
@@ -234,15 +200,6 @@ SHAPES = (
         write='dispatch_custom_event("rag_eval.contexts", documents)',
         **MIDDLEWARE,
     ),
-    kit.shape(
-        GROUP,
-        "AgentExecutor with a retriever tool",
-        executor,
-        inputs=lambda question: {"input": question},
-        spans=RETRIEVER_SPANS,
-        missing=CLASSIC_MISSING,
-    ),
-    kit.shape(GROUP, "agentic RAG with a ToolNode", agentic, spans=RETRIEVER_SPANS, **AGENT),
     none_expected(kit.shape(GROUP, "an agent that retrieves nothing", nothing, **AGENT)),
     kit.shape(
         GROUP,

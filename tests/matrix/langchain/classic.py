@@ -52,17 +52,6 @@ def retrieval_qa_refine() -> Any:
     )
 
 
-def conversational() -> Any:
-    prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
-    return classic("chains.ConversationalRetrievalChain").from_llm(
-        kit.reader(),
-        kit.base(),
-        condense_question_llm=condenser(),
-        combine_docs_chain_kwargs={"prompt": prompt},
-        return_source_documents=True,
-    )
-
-
 def history_aware() -> Any:
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Rewrite."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
@@ -107,14 +96,6 @@ def from_condensed(_question: str) -> list[str]:
     return kit.top(CONDENSED)
 
 
-def told_condensed(_question: str) -> str:
-    return kit.answer_to(CONDENSED, ("", ""))
-
-
-def with_history(question: str) -> dict[str, Any]:
-    return {"question": question, "chat_history": [(kit.WORDS("I want a season ticket."), "Fine.")]}
-
-
 CHAINS: dict[str, Any] = {"ways": ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")}
 
 SHAPES = (
@@ -124,18 +105,6 @@ SHAPES = (
         retrieval_qa_refine,
         answer=lambda question: kit.answer_to(question, ("",)),
         inputs=lambda question: {"query": question},
-        spans=TWO_CALLS,
-        missing=CLASSIC_MISSING,
-        **CHAINS,
-    ),
-    kit.shape(
-        GROUP,
-        "ConversationalRetrievalChain",
-        conversational,
-        contexts=from_condensed,
-        answer=told_condensed,
-        inputs=with_history,
-        questions=FOLLOW_UP,
         spans=TWO_CALLS,
         missing=CLASSIC_MISSING,
         **CHAINS,

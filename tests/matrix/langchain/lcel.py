@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from operator import itemgetter
 from typing import Any
 
 from langchain_core.documents import Document
@@ -58,16 +57,6 @@ def structured() -> Any:
     retriever = kit.base()
     inputs: Any = {kit.SHOWN: retriever | kit.joined, kit.ASKED: RunnablePassthrough()}
     return inputs | kit.PROMPT | kit.Chat(reply=reply).with_structured_output(Reply)
-
-
-def from_dict() -> Any:
-    retriever = kit.base()
-    inputs: Any = {
-        kit.SHOWN: itemgetter(kit.ASKED) | retriever | kit.joined,
-        kit.ASKED: itemgetter(kit.ASKED),
-        "language": itemgetter("language"),
-    }
-    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def given_documents(question: str) -> dict[str, Any]:
@@ -207,12 +196,6 @@ SHAPES = (
         answer=lambda question: kit.as_reply(
             kit.answer_to(question, kit.top(question)), certain=True
         ),
-    ),
-    kit.shape(
-        GROUP,
-        "question as dict",
-        from_dict,
-        inputs=lambda question: {kit.ASKED: question, "language": "en"},
     ),
     kit.shape(
         GROUP,

@@ -8,8 +8,6 @@ from typing import Any
 from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import BaseMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import RunnableParallel, RunnablePassthrough
 
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import CLASSIC_MISSING, classic
@@ -32,10 +30,6 @@ def multi_query_texts(_question: str) -> list[str]:
         kit.WORDS("What does a season ticket cost?"),
     )
     return list(dict.fromkeys(text for question in asked for text in kit.top(question, 1)))
-
-
-def ensemble_texts(question: str) -> list[str]:
-    return list(dict.fromkeys([*kit.top(question, 1), *kit.top(question, 1, kit.PASSAGES[2:])]))
 
 
 class Reranker(BaseDocumentCompressor):
@@ -64,15 +58,6 @@ def extraction() -> Any:
     path = "retrievers.document_compressors.LLMChainExtractor"
     extractor = classic(path).from_llm(kit.Chat(reply=extract))
     return kit.answering(kind(base_compressor=extractor, base_retriever=kit.base()))
-
-
-def parallel() -> Any:
-    other = kit.store(kit.PASSAGES[2:]).as_retriever(search_kwargs={"k": 1})
-    both = RunnableParallel(one=kit.base(1), two=other) | (
-        lambda found: kit.joined([*found["one"], *found["two"]])
-    )
-    inputs: Any = {kit.SHOWN: both, kit.ASKED: RunnablePassthrough()}
-    return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
 def last_two(question: str) -> list[str]:
@@ -115,12 +100,5 @@ SHAPES = (
             SUB,
         ),
         missing=MISSING,
-    ),
-    kit.shape(
-        GROUP,
-        "parallel retrievers",
-        parallel,
-        contexts=ensemble_texts,
-        spans=("chat scripted", *["retrieval InMemoryVectorStore"] * 2),
     ),
 )

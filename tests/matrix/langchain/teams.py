@@ -12,7 +12,7 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableBranch, RunnablePassthrough
+from langchain_core.runnables import RunnablePassthrough
 
 from rag_eval_hooks import Status
 from tests.matrix.langchain import kit
@@ -29,14 +29,6 @@ GROUP = "as teams build them"
 
 def told() -> Any:
     return kit.PROMPT | kit.reader() | StrOutputParser()
-
-
-def branching() -> Any:
-    return RunnableBranch((lambda question: kit.WORDS("ticket") in question, plain(k=1)), plain())
-
-
-def branched(question: str) -> list[str]:
-    return kit.top(question, 1 if kit.WORDS("ticket") in question else 2)
 
 
 class AsyncOnly(BaseRetriever):
@@ -118,7 +110,6 @@ def chains(name: str, build: Callable[[], Any], **more: Any) -> Shape:
 
 ASYNC = tuple(way for way in kit.CHAIN_WAYS if way.startswith("a"))
 SHAPES = (
-    chains("a router between chains", branching, contexts=branched),
     chains(
         "a retriever that is async only",
         async_only,
