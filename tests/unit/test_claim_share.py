@@ -19,6 +19,7 @@ from rag_eval_hooks.findings import (
     Support,
     Verdict,
 )
+from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.composite import composite
 from rag_eval_hooks.score import Cause, Outcome
 from tests.golden.measure import BY_ID, measure
@@ -38,7 +39,6 @@ SUPPORT_METRICS = {
 
 @st.composite
 def supports(draw: st.DrawFn) -> Support:
-    """Draw a verdict on one claim over three chunks."""
     kind = draw(st.sampled_from(KINDS))
     probability = draw(st.none() | st.floats(0, 1))
     flags = draw(st.tuples(*[st.booleans()] * CHUNKS))
@@ -118,7 +118,6 @@ def test_a_verdict_agrees_with_its_chunks(
 
 @pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan"), float("inf")])
 def test_a_probability_is_one(probability: float) -> None:
-    """A probability outside [0, 1], or NaN, is refused."""
     with pytest.raises(ValueError, match="probability"):
         Support((True,), probability=probability)
     with pytest.raises(ValueError, match="probability"):
@@ -157,15 +156,13 @@ ABSENCES = st.sampled_from([Cause.MISSING_INPUT, Cause.JUDGE_FAILED, Cause.TIMEO
 def test_a_composite_leaves_out_parts_without_a_value(parts: dict[str, Any]) -> None:
     scale = BY_ID["graphrag.ragas_score"].scale
 
-    def part(value: Any) -> Any:
-        if value == "undecided":
-            outcome: Outcome = NotScored(Cause.UNDEFINED, "cannot tell", undecided=True)
-        elif isinstance(value, Cause):
+    def part(value: Any) -> Metric:
+        outcome: Outcome = NotScored(Cause.UNDEFINED, "cannot tell", undecided=True)
+        if isinstance(value, Cause):
             outcome = NotScored(value, "why")
-        else:
+        elif isinstance(value, float):
             outcome = scale.score(value)
-        metric = BY_ID["lexical.exact_match"]
-        return type(metric)(id="x.y", score=lambda _sample, _findings: outcome, needs=frozenset())
+        return Metric(id="x.y", score=lambda _sample, _findings: outcome, needs=frozenset())
 
     metrics = {name: part(value) for name, value in parts.items()}
     fields = composite(metrics, dict.fromkeys(parts, 1.0), scale)
