@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
@@ -36,10 +36,11 @@ _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 
+@dataclass(frozen=True, slots=True)
 class Scorer:
     """Turns a sample into outcomes. Keeps nothing between samples.
 
-    Args:
+    Attributes:
         metrics: The metrics.
         sources: Judge, embedder and token scorer that make the findings.
         sample_timeout: Seconds for all findings of one sample.
@@ -47,25 +48,16 @@ class Scorer:
         only_fed: Whether metrics that lack an input are left out of the outcomes, if others do not.
     """
 
-    def __init__(
-        self,
-        metrics: Sequence[Metric],
-        sources: Sources,
-        sample_timeout: float,
-        incidents: Incidents,
-        *,
-        only_fed: bool,
-    ) -> None:
-        self._metrics = metrics
-        self._sources = sources
-        self._sample_timeout = sample_timeout
-        self._incidents = incidents
-        self._only_fed = only_fed
+    metrics: Sequence[Metric]
+    sources: Sources
+    sample_timeout: float
+    incidents: Incidents
+    only_fed: bool = field(kw_only=True)
 
     @property
     def metric_ids(self) -> tuple[str, ...]:
         """Ids of the metrics."""
-        return tuple(metric.id for metric in self._metrics)
+        return tuple(metric.id for metric in self.metrics)
 
     async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         """Return one outcome per metric. Raises nothing but cancellation.
@@ -75,12 +67,12 @@ class Scorer:
             chosen: Ids of the metrics to evaluate, or None for all; the others are
                 `sampled_out`.
         """
-        absent = missing_inputs(self._metrics, sample)
+        absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
-            for metric in self._metrics:
+            for metric in self.metrics:
                 if metric.id not in chosen:
                     absent.setdefault(metric.id, _LEFT_OUT)
-        fed = [metric for metric in self._metrics if metric.id not in absent]
+        fed = [metric for metric in self.metrics if metric.id not in absent]
         findings, asked = await self._collect(sample, fed)
         findings = without_cut_verdicts(findings, sample)
         return self._outcomes(sample, findings, {**absent, **asked})
@@ -94,9 +86,9 @@ class Scorer:
             # A task costs more than a small metric.
             return Findings(), {asked[0].id: await self._ask(asked[0], sample)}
         others = [metric for metric in fed if metric not in asked]
-        collector = FindingsCollector(sample, others, self._sources, self._incidents)
+        collector = FindingsCollector(sample, others, self.sources, self.incidents)
         findings, outcomes = await asyncio.gather(
-            collector.run(self._sample_timeout),
+            collector.run(self.sample_timeout),
             asyncio.gather(*(self._ask(metric, sample) for metric in asked)),
         )
         return findings, {metric.id: one for metric, one in zip(asked, outcomes, strict=True)}
@@ -118,38 +110,38 @@ class Scorer:
 
     async def _ask_judge(self, metric: Criterion, sample: Sample) -> Outcome:
         """Return the outcome of a criterion, from findings of its own."""
-        if (absent := metric.absent(sample, self._sources.judge)) is not None:
+        if (absent := metric.absent(sample, self.sources.judge)) is not None:
             return self._advised(absent)
         about, known = metric.judged(sample)
-        collector = FindingsCollector(about, [metric], self._sources, self._incidents, known)
-        findings = without_cut_verdicts(await collector.run(self._sample_timeout), about)
+        collector = FindingsCollector(about, [metric], self.sources, self.incidents, known)
+        findings = without_cut_verdicts(await collector.run(self.sample_timeout), about)
         return self._signed(metric, about, findings, Counter(metric.findings))
 
     def _outcomes(
         self, sample: Sample, findings: Findings, known: Mapping[str, Outcome]
     ) -> Outcomes:
         """Return the outcomes in the order of the metrics, measuring those that are not known."""
-        open_ = [metric for metric in self._metrics if metric.id not in known]
+        open_ = [metric for metric in self.metrics if metric.id not in known]
         readers = Counter(
             kind
             for metric in open_
-            for kind in findings_read(metric, sample, findings, self._incidents)
+            for kind in findings_read(metric, sample, findings, self.incidents)
         )
         outcomes = {
             metric.id: known[metric.id]
             if metric.id in known
             else self._signed(metric, sample, findings, readers)
-            for metric in self._metrics
+            for metric in self.metrics
         }
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
         # Where nothing can be measured, the result says what is missing.
-        return fed if self._only_fed and fed else outcomes
+        return fed if self.only_fed and fed else outcomes
 
     def _signed(
         self, metric: Metric, sample: Sample, findings: Findings, readers: Mapping[Finding, int]
     ) -> Outcome:
         """Return what a metric makes of findings, with its judge, its share of usage and risk."""
-        read = findings_read(metric, sample, findings, self._incidents)
+        read = findings_read(metric, sample, findings, self.incidents)
         used, risk = _usage(read, findings, readers), _risk(read, findings)
         outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
         if isinstance(outcome, NotScored):
@@ -167,7 +159,7 @@ class Scorer:
             return self._failed(metric, error)
 
     def _failed(self, metric: Metric, error: BaseException) -> NotScored:
-        self._incidents.report(f"metric {metric.id}", error)
+        self.incidents.report(f"metric {metric.id}", error)
         # With the traceback, whose message and lines may be the user's own and hold content.
         _logger.debug("metric %s raised", metric.id, exc_info=error)
         if isinstance(error, ResultError):
@@ -177,10 +169,10 @@ class Scorer:
     def _signature(self, read: frozenset[Finding], findings: Findings) -> dict[str, Any]:
         """Return annotator and version of a score that reads these findings."""
         if not read - EMBEDDED - TOKEN_SCORED:
-            source = self._sources.embedder if read & EMBEDDED else self._sources.scorer
+            source = self.sources.embedder if read & EMBEDDED else self.sources.scorer
             name = source.name if read and source is not None else None
             return {"annotator_kind": AnnotatorKind.CODE, "annotator": name, "version": __version__}
-        judge = self._sources.judge
+        judge = self.sources.judge
         makers = _makers(read, findings) or {Maker.of(judge): None}
         kinds = [maker.kind for maker in makers]
         return {
@@ -195,7 +187,7 @@ class Scorer:
         """Say of an undecided outcome which judge cannot tell, and what to do."""
         if not outcome.undecided:
             return outcome
-        judge = self._sources.judge
+        judge = self.sources.judge
         detail = f"undecided: {outcome.detail}"
         if getattr(judge, "screening", False):
             detail = detail.replace("the judge", "the embedded judge", 1)
@@ -218,7 +210,7 @@ def _warnings(
     of_findings = (text for kind in sorted(read) for text in findings.warnings.get(kind, ()))
     seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
     cut = seen & cut_fields(sample)
-    return (*of_findings, *(f"limits cut the {field.value}" for field in Field if field in cut))
+    return (*of_findings, *(f"limits cut the {name.value}" for name in Field if name in cut))
 
 
 def _outcome(outcome: object) -> Outcome:
