@@ -185,6 +185,8 @@ class _Search:
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
         """Add sources that the answer names and that are short or another call was shown."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
+        if not sources:
+            return seen
         merged = {fold(context.text): context for context in seen}
         known = {p: next((t for _, t in p.forms if t in merged), None) for p in sources}
         missing = [p for p, text in known.items() if text is None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,6 @@ from rag_eval_hooks.capture.text_forms import (
     is_distinctive,
     run_offsets,
     runs_of,
-    words,
 )
 from rag_eval_hooks.sample import Context
 
@@ -37,10 +37,10 @@ MIN_RUNS = 3
 _MIN_METADATA = 40
 """Characters of a text in a document's metadata that may be shown in its place."""
 _FEW = 16
-"""Passages for which a plain search is faster than an index of all words of the prompts."""
-_KEY_CHARS = 200
-_KEY_RUN = slice(1, 5)
-"""Words by which a whole text is looked up: its first word may be glued to what is before it."""
+"""Passages for which a plain search is faster than an index of the prompts."""
+_SPACE = re.compile(" ")
+_KEY_CHARS = 24
+"""Characters by which a whole text is looked up: its first word may be glued to another."""
 
 
 class Passage:
@@ -73,6 +73,8 @@ class Passage:
         others = [v for v in values if isinstance(v, str) and len(v) >= _MIN_METADATA]
         if self._form is not None:
             others.insert(0, self._form)
+        if not others:
+            return [own]
         forms = [(replace(self.context, text=text), fold(text)) for text in others]
         return sorted([*forms, own], key=lambda one: self.folded not in one[1])
 
@@ -99,6 +101,7 @@ class Prompts:
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
         self._offsets: dict[int, dict[str, int]] = {}
         self._has_many = False
+        self._keys: dict[int, dict[str, int]] = {}
 
     def place(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
         """Return the places of the passages that the prompts show, without parts of others."""
@@ -127,13 +130,16 @@ class Prompts:
         return -1 if behind < 0 and is_within else max(behind, first)
 
     def _first(self, number: int, text: str) -> int:
-        """Return the first place of a text, by the first place of a run of its words."""
-        start = 0
-        if self._has_many and text.isascii():
-            head = words(text[:_KEY_CHARS])
-            if len(head) > _KEY_RUN.stop:
-                start = self._offsets_of(number).get(" ".join(head[_KEY_RUN]), -1)
-        return -1 if start < 0 else self.texts[number].find(text, max(0, start - len(text)))
+        """Return the first place of a text, by its characters from the first space on."""
+        space, prompt = text.find(" "), self.texts[number]
+        key = text[space : space + _KEY_CHARS]
+        if not self._has_many or space < 0 or len(key) < _KEY_CHARS:
+            return prompt.find(text)
+        if number not in self._keys:
+            spaces = [match.start() for match in _SPACE.finditer(prompt)]
+            self._keys[number] = {prompt[at : at + _KEY_CHARS]: at for at in reversed(spaces)}
+        at = self._keys[number].get(key, -1)
+        return -1 if at < 0 else prompt.find(text, max(0, at - space))
 
     def _offsets_of(self, number: int) -> dict[str, int]:
         if number not in self._offsets:
