@@ -17,7 +17,7 @@ from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import Lists, documents_in, holds_documents
 from rag_eval_hooks.capture.passages import shown_in
 from rag_eval_hooks.capture.records import DocumentList, Interaction
-from rag_eval_hooks.capture.replies import rows_in
+from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.capture.text_forms import fold
 from rag_eval_hooks.sample import Context, Status
 

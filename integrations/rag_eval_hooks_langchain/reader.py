@@ -31,7 +31,7 @@ from rag_eval_hooks.capture.readings import (
     written_texts,
 )
 from rag_eval_hooks.capture.records import Interaction
-from rag_eval_hooks.capture.replies import rows_in
+from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.capture.snapshots import Opaque
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents

@@ -13,8 +13,7 @@ from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKin
 from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.copied import Message, chosen_text, entries
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, chosen_contexts, documents_in
-from rag_eval_hooks.capture.replies import found_nothing, main_part, mapping_in, rows_in
-from rag_eval_hooks.capture.rows import lone_row
+from rag_eval_hooks.capture.rows import found_nothing, is_record, mapping_in, rows_in
 from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
@@ -301,9 +300,9 @@ class Reader:
         if found_nothing(reply):
             return
         # The text is how the model is shown a record.
-        rest = output.artifact if reply is None else main_part(reply)
-        is_record = is_of_framework(rest) or lone_row(output.artifact) is not None
-        found = [] if is_record else self._distinctive(run, rest)
+        rest = output.artifact if reply is None else reply
+        is_whole = is_of_framework(rest) or is_record(output.artifact)
+        found = [] if is_whole else self._distinctive(run, rest)
         for contexts in found or rows_in(output.text):
             self._note(run, contexts, Origin.TEXT, named=names is not None)
 

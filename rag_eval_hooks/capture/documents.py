@@ -15,7 +15,7 @@ from rag_eval_hooks.capture.copied import (
     state_update,
 )
 from rag_eval_hooks.capture.options import Choice
-from rag_eval_hooks.capture.replies import rows_in
+from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context

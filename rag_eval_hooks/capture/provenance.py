@@ -9,7 +9,7 @@ from typing import Final
 
 from rag_eval_hooks.capture.passages import MIN_RUNS, Passage, by_list, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.replies import texts_in
+from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, width, words
 from rag_eval_hooks.capture.tool_kinds import ToolKind, reports_nothing, tool_kind
 from rag_eval_hooks.text.folding import content_tokens

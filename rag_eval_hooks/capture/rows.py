@@ -1,62 +1,134 @@
-"""Rows with a main text, tables of short values, and records, in copies of what steps put out."""
+"""Texts, rows of tables and records in copies of what tools and steps put out, JSON included."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from math import inf
 from typing import Any
 from uuid import UUID
 
-from rag_eval_hooks.capture.copied import block_text, is_message
+from rag_eval_hooks.capture.copied import Message, block_text, entries, is_message
 from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.capture.text_forms import is_distinctive, is_distinctive_text, width
 from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
-__all__ = ["LONG_TEXT", "lone_row", "row_of", "table_rows"]
+__all__ = ["found_nothing", "is_record", "json_in", "mapping_in", "rows_in", "texts_in"]
 
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
-_MAX_ITEMS = 1000
-_MAX_VALUES = 50
-"""Items of a list that is a value of a row or record."""
+_ERRORS = frozenset(("error", "errors"))
+_OF_ERRORS = frozenset(("code", "status", "message", "detail"))
+"""Names in a reply of a failure."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
-_LEVELS = 8
-LONG_TEXT = 40
+_LONG_TEXT = 40
 """Characters of a text that is more than a value of a record."""
 _MARKS = 6
 """Quotes, colon and comma of an entry, or a number."""
+_LEVELS = 5
+_RECORD_LEVELS = 8
+_DEEP = 50
+"""Levels of containers looked into for all texts."""
+_MAX_ITEMS = 1000
+_MAX_VALUES = 50
+"""Items of a list that is a value of a row or record."""
+Rows = Iterator[tuple[Context, ...]]
 
 
-def row_of(held: Mapping[str, Any]) -> Context | None:
+def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
+    """Yield the texts of a copy that are long enough to be recognized, one list at a time.
+
+    Prompts and messages of models and users do not count. Of a record, with all that is nested in
+    it, the whole is one text; beside lists of texts, records are counts and pages.
+
+    Args:
+        value: A copy of what a tool or step gave out.
+        depth: Levels of containers to look into.
+    """
+    if isinstance(value, Message):
+        value = value.content if value.role == "tool" and not value.failed else None
+    if not depth:
+        return
+    if isinstance(value, str):
+        yield from _in_text(value)
+    elif isinstance(value, list | tuple):
+        yield from _in_list(value, depth)
+    elif isinstance(value, Context):
+        yield (value,)
+    elif (record := _record(value)) is not None:
+        yield (record,)
+    elif (held := entries(value)) is not None and not is_message(held):
+        yield from _in_values(held, depth - 1)
+
+
+def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
+    parts = list(held.values())[:_MAX_ITEMS]
+    records = [record for part in parts if (record := _record(part)) is not None]
+    found = [rows for part in parts if not is_record(part) for rows in rows_in(part, depth)]
+    yield from found or [(record,) for record in records]
+
+
+def _in_text(text: str) -> Rows:
+    held = json_in(text)
+    if found_nothing(held):
+        return
+    found: list[tuple[Context, ...]] = []
+    if isinstance(held, list):
+        found = list(_in_list(held, _LEVELS, _as_json))
+    elif held is not None and not is_record(held):
+        found = list(rows_in(held))
+    if found:
+        yield from found
+    elif is_distinctive_text(text):
+        yield (Context(text=text),)
+
+
+def _in_list(items: Sequence[Any], depth: int, write: Callable[[Any], str] = repr) -> Rows:
+    items = items[:_MAX_ITEMS]
+    if items and isinstance(items[0], int | float):
+        return
+    rows = list(map(_row, items))
+    found = tuple(row for row in rows if row is not None and is_distinctive_text(row.text))
+    is_table = 2 * len(found) < len(items) and not isinstance(items[0], Message | Context)
+    table = _table(items, write) if is_table else None
+    if table or found:
+        yield table or found
+    for item, row in zip(items, rows, strict=True):
+        if row is None and not isinstance(item, Context):
+            inner = entries(item) if table is not None else None
+            yield from rows_in(item, depth - 1) if inner is None else _in_values(inner, depth - 1)
+
+
+def _row(item: Any) -> Context | None:
     """Return a row with its main text, under a usual name or else the longest; None without one.
 
     A message is not a row.
     """
-    if is_message(held):
+    if isinstance(item, str):
+        return Context(text=item)
+    held = entries(item)
+    if held is None or is_message(held):
         return None
     if isinstance(held.get("page_content"), str):
         return contexts_of({"text": held["page_content"], **held})[0]
     texts = {key: text for key in held if (text := block_text(held[key]))}
     usual = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
-    mappings = (item for item in held.values() if isinstance(item, dict))
-    inner = (more for item in mappings for more in item.values() if isinstance(more, str))
+    mappings = (part for part in held.values() if isinstance(part, dict))
+    inner = (more for part in mappings for more in part.values() if isinstance(more, str))
     text = usual or max((*texts.values(), *inner), key=len, default="")
-    if not is_distinctive_text(text):
+    is_main = 2 * width(text) >= _written_width(held) and not any(map(_holds_rows, held.values()))
+    if not is_distinctive_text(text) or not (usual or is_main):
         return None
-    if usual is None and (2 * width(text) < _written(held) or any(map(_holds_rows, held.values()))):
-        return None
-    names = (held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int))
+    name = next((held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int)), None)
     more = {k: v for k, v in scalars(held).items() if v != text and k not in ("id", "score")}
-    name = next(names, None)
-    metadata = {**scalars(held.get("metadata")), **more}
     return Context(
         text=text,
         id=None if name is None else str(name),
         score=score_in(held),
-        metadata=metadata,
+        metadata={**scalars(held.get("metadata")), **more},
     )
 
 
@@ -64,36 +136,31 @@ def _holds_rows(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], dict)
 
 
-def _written(value: Any, depth: int = 3) -> int:
-    """Return about how many characters the short values of a row take, as it is written."""
+def _written_width(value: Any, depth: int = 3) -> int:
+    """Return about how wide the short values of a row are, as it is written."""
     if isinstance(value, str):
         return width(value)
     if isinstance(value, dict) and depth:
         names = sum(len(key) if isinstance(key, str) else _MARKS for key in value)
-        return names + sum(_MARKS + _written(part, depth - 1) for part in value.values())
+        return names + sum(_MARKS + _written_width(part, depth - 1) for part in value.values())
     return _MARKS
 
 
-def table_rows(
-    items: Sequence[Any], write: Callable[[Any], str] = repr
-) -> tuple[Context, ...] | None:
+def _table(items: Sequence[Any], write: Callable[[Any], str]) -> tuple[Context, ...] | None:
     """Return the rows of a table with short values as they are written, or None for other lists.
 
-    Args:
-        items: Mappings, records or sequences.
-        write: Writes a row; rows too short to be recognized are written as one text.
+    Rows too short to be recognized are written as one text.
     """
-    items = items[:_MAX_ITEMS]
-    rows = [_short_values(item) for item in items]
-    values = [row for row in rows if row is not None]
-    if not values or len(values) < len(rows):
+    values = [row for item in items if (row := _short_values(item)) is not None]
+    if not values or len(values) < len(items):
         return None
     try:
         written = [write(item) for item in items]
     except (TypeError, ValueError):
         # A row holds an object that was not read, or a number too long to be written.
         return None
-    if 2 * sum(map(_longest_text, values)) >= sum(map(len, written)):
+    longest = (max((len(v) for v in row if isinstance(v, str)), default=0) for row in values)
+    if 2 * sum(longest) >= sum(map(len, written)):
         return None
     if not all(map(is_distinctive, written)):
         return (Context(text=write(items)),)
@@ -116,39 +183,36 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, list | tuple) and (len(value) > _MAX_VALUES or _holds_rows(value))
 
 
-def _longest_text(values: Sequence[Any]) -> int:
-    return max((len(value) for value in values if isinstance(value, str)), default=0)
+def is_record(item: Any) -> bool:
+    """Return whether a value outside of a list is a record, and one context with all in it."""
+    return _record(item) is not None
 
 
-def lone_row(item: Any) -> tuple[Context, ...] | None:
-    """Return a record outside of a list as one context, with all that is nested in it.
-
-    None for values that mostly hold texts or hits, and for objects of frameworks.
-    """
+def _record(item: Any) -> Context | None:
+    """Return a record as it is written; None for what mostly holds texts, hits or other objects."""
     held = _fields(item)
-    if not isinstance(held, dict) or row_of(held) is not None:
+    if not isinstance(held, dict) or _row(held) is not None:
         return None
-    apart = _chars_apart(item, set(), _LEVELS)
+    apart = _chars_apart(item, set(), _RECORD_LEVELS)
     try:
         written = repr(item) if apart < inf else ""
     except ValueError:
         # It holds a number too long to be written.
         return None
-    if not is_distinctive(written) or 2 * apart >= len(written):
-        return None
-    return (Context(text=written, metadata=scalars(held)),)
+    is_main = is_distinctive(written) and 2 * apart < len(written)
+    return Context(text=written, metadata=scalars(held)) if is_main else None
 
 
 def _chars_apart(value: Any, seen: set[int], levels: int, *, in_list: bool = False) -> float:
     """Return how many characters of a record are texts by themselves; infinity for no record."""
     if isinstance(value, str):
-        is_apart = is_distinctive_text(value) if in_list else len(value) >= LONG_TEXT
+        is_apart = is_distinctive_text(value) if in_list else len(value) >= _LONG_TEXT
         return len(value) if is_apart else 0
     if isinstance(value, _SCALARS):
         return 0
     held = _fields(value)
     # Nothing in a record refers to what was seen before.
-    if held is None or not levels or id(value) in seen or _holds_documents(held):
+    if held is None or not levels or id(value) in seen or _holds_texts(held):
         return inf
     if held:
         seen.add(id(value))
@@ -156,17 +220,15 @@ def _chars_apart(value: Any, seen: set[int], levels: int, *, in_list: bool = Fal
     return sum(_chars_apart(part, seen, levels - 1, in_list=is_list) for part in parts)
 
 
-def _holds_documents(held: Mapping[str, Any] | Sequence[Any]) -> bool:
+def _holds_texts(held: Mapping[str, Any] | Sequence[Any]) -> bool:
     """Return whether a mapping is a message, or a list has long texts, hits or too many items."""
     if isinstance(held, dict):
         return is_message(held) or len(held) > _MAX_ITEMS
-    return len(held) > _MAX_VALUES or any(map(_is_document, held))
-
-
-def _is_document(item: Any) -> bool:
-    if isinstance(item, str):
-        return len(item) >= LONG_TEXT
-    return isinstance(item, dict) and row_of(item) is not None
+    if len(held) > _MAX_VALUES:
+        return True
+    texts = (item for item in held if isinstance(item, str))
+    hits = (item for item in held if isinstance(item, dict))
+    return any(len(text) >= _LONG_TEXT for text in texts) or any(map(_row, hits))
 
 
 def _fields(item: Any) -> Any:
@@ -174,3 +236,56 @@ def _fields(item: Any) -> Any:
     if isinstance(item, Record):
         return {name: value for name, value in item.held.items() if name in item.shown}
     return item if isinstance(item, dict | list | tuple) else None
+
+
+def found_nothing(held: Any) -> bool:
+    """Return whether a reply in JSON is only a failure or an empty page."""
+    if not isinstance(held, dict):
+        return False
+    left = {key for key, value in held.items() if not _is_nothing(value)}
+    if left & _ERRORS:
+        return left <= _ERRORS | _OF_ERRORS
+    return not left and any(isinstance(value, list | Mapping) for value in held.values())
+
+
+def _is_nothing(value: Any) -> bool:
+    """Return whether a value is empty, or the number of an empty page."""
+    if isinstance(value, dict):
+        return all(map(_is_nothing, value.values()))
+    if isinstance(value, list | str):
+        return not value
+    return value is None or (isinstance(value, int) and value in (0, 1))
+
+
+def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
+    """Yield every text in a value, those in JSON too."""
+    if isinstance(value, str):
+        yield value
+        value = json_in(value)
+    if isinstance(value, dict | list | tuple) and depth:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(item, depth - 1)
+
+
+def json_in(text: str) -> list[Any] | dict[str, Any] | None:
+    """Return the list or object that a text of JSON holds; None for other texts."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return held if isinstance(held, list | dict) else None
+
+
+def mapping_in(value: object) -> dict[str, Any] | None:
+    """Return a mapping as JSON holds it; None for other values, and for what JSON cannot hold."""
+    try:
+        return json.loads(json.dumps(value)) if isinstance(value, dict) else None
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _as_json(value: Any) -> str:
+    """Return a value as JSON, with its letters as they are."""
+    return json.dumps(value, ensure_ascii=False)
