@@ -5,18 +5,28 @@ from __future__ import annotations
 import functools
 import logging
 import signal
+import sysconfig
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-__all__ = ["ExitError", "Incidents", "host_edge", "raised_by_signal_handler", "without_exit"]
+__all__ = [
+    "ExitError",
+    "Incidents",
+    "host_edge",
+    "place_in_application",
+    "raised_by_signal_handler",
+    "without_exit",
+]
 
 F = TypeVar("F", bound=Callable[..., None])
 T = TypeVar("T")
 
 _logger = logging.getLogger("rag_eval_hooks")
+_STDLIB: Final = sysconfig.get_path("stdlib")
 
 
 class Incidents:
@@ -31,9 +41,9 @@ class Incidents:
         self._lock = threading.Lock()
 
     def report(self, origin: str, error: BaseException) -> None:
-        """Count an exception; the first of its kind is logged with its type and our last frame.
+        """Count an exception; the first of its kind is logged with its type and place.
 
-        A message can hold the content of a request; types, origins and lines of ours cannot.
+        A message can hold the content of a request; types, origins and lines of code cannot.
 
         Args:
             origin: Part that raised it, such as `sink MyStore`.
@@ -47,7 +57,9 @@ class Incidents:
         if raised_by_signal_handler(error):
             raise error
         kind = f"{origin}: {type(error).__name__}"
-        self._enter(kind, f"{kind} raised{_last_frame_of_ours(error)}")
+        theirs = place_in_application(error)
+        called = f", called at {theirs}" if theirs else ""
+        self._enter(kind, f"{kind} raised{_last_frame_of_ours(error)}{called}")
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
         """Count failures that are no exceptions of this process; the first is logged.
@@ -75,18 +87,14 @@ class Incidents:
 
 def raised_by_signal_handler(error: BaseException) -> bool:
     """Return whether a Python signal handler of the process raised an exception."""
-    traceback = error.__traceback__
+    codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     # Python runs signal handlers in the main thread alone.
-    if traceback is None or threading.current_thread() is not threading.main_thread():
+    if not codes or threading.current_thread() is not threading.main_thread():
         return False
     if isinstance(error, KeyboardInterrupt):
         return True
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
-    while traceback is not None:
-        if traceback.tb_frame.f_code in handlers:
-            return True
-        traceback = traceback.tb_next
-    return False
+    return not codes.isdisjoint(handlers)
 
 
 def _code_of(handler: Any) -> CodeType | None:
@@ -101,15 +109,28 @@ def _code_of(handler: Any) -> CodeType | None:
 def _last_frame_of_ours(error: BaseException) -> str:
     """Return file, line and function in which a package of ours was when it was raised."""
     ours = ""
-    traceback = error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
         if module.startswith("rag_eval_hooks"):
             file = "/".join(module.split(".")) + ".py"
-            ours = f" at {file}:{traceback.tb_lineno} in {code.co_name}"
-        traceback = traceback.tb_next
+            ours = f" at {file}:{line} in {frame.f_code.co_name}"
     return ours
+
+
+def place_in_application(error: BaseException) -> str:
+    """Return file and line in the function of others that we called; empty without one."""
+    file, place = "", ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_code.co_filename
+        if str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks"):
+            file, place = "", ""
+        elif name == file or (not file and not _is_stdlib(name)):
+            file, place = name, f"{name}:{line}"
+    return place
+
+
+def _is_stdlib(file: str) -> bool:
+    return file.startswith((_STDLIB, "<frozen")) and "-packages" not in file
 
 
 def host_edge(method: F) -> F:

@@ -49,7 +49,7 @@ def evaluator_metric(
             "reference_outputs": reference,
         }
         given = {name: one for name, one in texts.items() if takes_all or name in taken}
-        return _outcome_of(await _called(evaluator, **given), scale)
+        return _outcome_of(await _called(evaluator, **given), scale, evaluator)
 
     return AskedMetric(
         id=id or f"evaluator.{name}",
@@ -70,7 +70,7 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     name = re.sub(r"\W+", "_", written).strip("_")
 
     async def ask(sample: Sample) -> Outcome:
-        return _outcome_of(await _called(function, sample), UNIT)
+        return _outcome_of(await _called(function, sample), UNIT, function)
 
     return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
 
@@ -86,7 +86,7 @@ class ResultError(TypeError):
     """A metric function returned something that is no result. The text holds no content."""
 
 
-def _outcome_of(result: Any, scale: Scale) -> Outcome:
+def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
     """Return the outcome that a function's result stands for.
 
     Raises:
@@ -94,26 +94,25 @@ def _outcome_of(result: Any, scale: Scale) -> Outcome:
     """
     if isinstance(result, Score | NotScored):
         return result
+    expected = _expected(scale, function)
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))
     if value is None:
         kind = "a mapping without `score`" if isinstance(result, Mapping) else "None"
-        return NotScored(
-            Cause.UNDEFINED, f"The function returned {kind}: no score. {_expected(scale)}"
-        )
+        return NotScored(Cause.UNDEFINED, f"The function returned {kind}: no score. {expected}")
     if not isinstance(value, int | float):
-        raise ResultError(f"The function returned {type(value).__name__}. {_expected(scale)}")
+        raise ResultError(f"The function returned {type(value).__name__}. {expected}")
     number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
     if not scale.low <= number <= scale.high:
-        raise ResultError(
-            f"The function returned {number:g}, outside its scale. {_expected(scale)}"
-        )
+        raise ResultError(f"The function returned {number:g}, outside its scale. {expected}")
     comment = fields.get("comment")
     return scale.score(number, explanation={"comment": str(comment)} if comment else {})
 
 
-def _expected(scale: Scale) -> str:
+def _expected(scale: Scale, function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    place = f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
     return (
         f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
-        "or a mapping with `score` and perhaps `comment`."
+        f"or a mapping with `score` and perhaps `comment`.{place}"
     )

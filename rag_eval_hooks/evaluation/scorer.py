@@ -15,7 +15,7 @@ from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import ResultError
 from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_verdicts
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
-from rag_eval_hooks.incidents import Incidents, without_exit
+from rag_eval_hooks.incidents import Incidents, place_in_application, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric, missing_inputs
 from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
@@ -164,7 +164,9 @@ class Scorer:
         _logger.debug("metric %s raised", metric.id, exc_info=error)
         if isinstance(error, ResultError):
             return NotScored(Cause.METRIC_FAILED, str(error))
-        return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}")
+        place = place_in_application(error)
+        where = f" at {place}" if place else ""
+        return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}{where}")
 
     def _signature(self, read: frozenset[Finding], findings: Findings) -> dict[str, Any]:
         """Return annotator and version of a score that reads these findings."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import runpy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score, evaluator_metric
 
@@ -81,3 +84,27 @@ def test_no_result_has_a_cause(evaluator: Any, cause: Cause) -> None:
     assert isinstance(outcome, NotScored)
     assert outcome.cause is cause
     assert bool(incidents) is (cause is Cause.METRIC_FAILED)
+
+
+@pytest.mark.parametrize("prefix", ["", "async "])
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return {}['absent']", "the metric raised KeyError at {file}:{last}"),
+        ("return json.loads('no json')", "the metric raised JSONDecodeError at {file}:{last}"),
+        ("return 7", "returned 7, outside its scale"),
+        ("return 'high'", "It is defined at {file}:{first}."),
+    ],
+)
+@settings(max_examples=5, deadline=None)
+@given(blank=st.integers(0, 30), name=st.from_regex(r"[a-z]{3,9}_metric", fullmatch=True))
+def test_mistake_in_a_metric_names_its_file_and_line(
+    prefix: str, body: str, words: str, blank: int, name: str, tmp_path_factory: Any
+) -> None:
+    file = tmp_path_factory.mktemp("own") / "metrics.py"
+    file.write_text("\n" * blank + f"import json\n{prefix}def {name}(sample):\n    {body}\n")
+    scope = runpy.run_path(str(file))
+    with RagEval(metrics=[scope[name]], judge="local", embedder="none") as evals:
+        outcome = evals.evaluate(SAMPLE)[f"own.{name}"]
+    assert isinstance(outcome, NotScored)
+    assert words.format(file=file, first=blank + 2, last=blank + 3) in outcome.detail
