@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "capture.md"
 MARK = "<!-- Written by `python docs/shapes_table.py`. -->\n"
-END = "<!-- End of what is written by `python docs/shapes_table.py`. -->\n"
+END = "<!-- End of the output of `python docs/shapes_table.py`. -->\n"
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""Types and groups of arguments; each error says what is wrong and what is accepted."""
+"""Types and groups of arguments; each error names the value and the accepted forms."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
     """Build an evaluator, which checks every setting, and evaluate a sample with its judge."""
     try:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
-        # The metrics of the settings are checked, then those that show judge and embedder.
+        # The metrics of the settings are checked, then two metrics that show judge and embedder.
         RagEval(config=config, tracer_provider=NoOpTracerProvider()).shutdown(1)
         alone = config.model_copy(update=_ALONE)
         evals = RagEval(

@@ -40,7 +40,7 @@ class RuleSettings(BaseModel):
             keep the rate that they have without rules.
         name: Name in reasons, as `rule:<name>`; by default the rule's number, from 1.
         tags: Tags that the request must have, all of them.
-        metadata: Required value of each key, or a list of values, one of which is required.
+        metadata: Required value of each key, or a list of accepted values.
         question: Regular expression, searched in the question.
         answer: Regular expression, searched in the answer; never met without an answer.
         error: `true`: the request ended with an exception; or a regular expression, searched in
@@ -121,7 +121,7 @@ _Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
 class Budgets(TypedDict, total=False):
-    """Limits of judge calls, and the file by which processes share them."""
+    """Limits of judge calls, and the file that lets processes share them."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 

@@ -43,7 +43,7 @@ class DatasetRun(JsonlSink):
         evaluated: Rows evaluated and written.
         unreadable: Rows that are no sample.
         failed: Rows whose pipeline raised, or that the evaluator dropped.
-        partial: Rows of which a metric failed; the next run tries them again.
+        partial: Rows with a failed metric; the next run tries them again.
         errors: The first errors, for a person.
         usage: Judge calls and their cost.
     """
@@ -128,7 +128,7 @@ class DatasetRun(JsonlSink):
 
 
 def _has_failed(outcomes: Outcomes) -> bool:
-    """Return whether another try may give a score; one that is undecided stays undecided."""
+    """Return whether another try may give a score; an undecided score stays undecided."""
     return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes.values())
 
 

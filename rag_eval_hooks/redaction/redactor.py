@@ -60,7 +60,7 @@ class Session:
         self._counts: Counter[str] = Counter()
 
     def reserve_placeholders(self, texts: str) -> None:
-        """Number new placeholders after those that texts hold already."""
+        """Number new placeholders after the ones in the texts."""
         for kind, number in _PLACEHOLDER.findall(texts):
             self._counts[kind] = max(self._counts[kind], int(number))
 

@@ -41,7 +41,7 @@ Finder: TypeAlias = Callable[[str], Iterable[Match]]
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
     """Return non-empty matches in the order of the text, each with a value.
 
-    Overlapping matches become one that covers them all, of the earlier rule's kind.
+    Overlapping matches become one match over all of them, of the earlier rule's kind.
     """
     ranked = [(match, rank) for rank, matches in enumerate(by_rule) for match in matches]
     ranked.sort(key=lambda each: (each[0].start, each[1]))

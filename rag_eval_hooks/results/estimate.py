@@ -53,7 +53,7 @@ class Basis(NamedTuple):
     def distance(self, mean: float, limit: float) -> float:
         """Return by how many standard errors a mean is below a limit within (0, 1).
 
-        The test of which Wilson's interval is the inverse.
+        Wilson's interval is the inverse of this test.
         """
         return (limit - mean) / math.sqrt(limit * (1.0 - limit) / self.number)
 

@@ -44,7 +44,7 @@ class ResultRow:
     result_id: str = ""  # equal for equal samples, judges and versions
 
     def score(self, metric: str) -> Score | None:
-        """Return the score of a metric, or None if there is none."""
+        """Return the score of a metric, or None without a score."""
         outcome = self.outcomes.get(metric)
         return outcome if isinstance(outcome, Score) else None
 

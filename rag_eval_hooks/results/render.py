@@ -123,7 +123,7 @@ def _absent(one: MetricSummary) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with three digits, of which none stands for less than a thousandth."""
+    """Return a number with three digits, none below a thousandth."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1 else f"{round(value, 3):g}"

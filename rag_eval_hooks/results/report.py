@@ -1,4 +1,4 @@
-"""Report of results: all that a person decides by, as one value for every format."""
+"""Report of results: everything a person needs for a decision, for every format."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def make_report(
 
     Args:
         rows: The results.
-        by: Keys by which samples are grouped; by default every key of the metadata with 2 to 12
+        by: Keys that group samples; by default every key of the metadata with 2 to 12
             values, the workflow, the reason of the choice, and the version.
         title: Name of the report.
         cuts: Values that are high and low, by metric id.
         labels: Labels of a random part of the samples, see `read_labels`.
-        skipped: Lines that are no results, by reason; by default those that `rows` skipped.
+        skipped: Lines that are no results, by reason; by default the lines that `rows` skipped.
     """
     known = list(rows)
     whole = summarise(known).get(None) or ResultGroup(key=None, rows=(), metrics={})

@@ -36,7 +36,7 @@ def worst(rows: Iterable[ResultRow], metric: str | None = None) -> list[ResultRo
 
 
 def badness(row: ResultRow, metric: str | None = None) -> tuple[float, ...] | None:
-    """Return the key by which a row is ranked, the lowest for the worst; None without a score."""
+    """Return the key that ranks a row, the lowest for the worst; None without a score."""
     if metric is not None:
         outcome = row.outcomes.get(metric)
         return _level(outcome) if outcome is not None and _tells(outcome) else None

@@ -70,7 +70,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples that share a key; its value is None for samples without one."""
+    """Samples with one value of a key; None for samples without the key."""
 
     key: str | None
     rows: Sequence[ResultRow] = field(repr=False)
@@ -178,7 +178,7 @@ def sessions_of(rows: Sequence[ResultRow]) -> list[object] | None:
 
 
 def identity_of(row: ResultRow) -> str:
-    """Return the name by which samples of two runs pair: their `question_id`, else the question."""
+    """Return the name that pairs samples of two runs: their `question_id`, else the question."""
     identity = row.sample.question_id
     return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
 
@@ -195,7 +195,7 @@ def _words() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 
 
 def scale_of_metric(metric: str) -> Scale | None:
-    """Return the scale of a metric by its id; None for one that is not ours."""
+    """Return the scale of a metric by its id; None for a metric of the user's."""
     return _scales().get(metric)
 
 
