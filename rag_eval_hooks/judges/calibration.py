@@ -139,18 +139,28 @@ def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreeme
     negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:
         raise ValueError("labels of both kinds are needed")
-    auroc = _auroc(positives, negatives)
+
+    def rates(cut: float) -> tuple[float, float]:
+        hit = 1 - bisect_left(positives, cut) / len(positives)
+        return hit, bisect_left(negatives, cut) / len(negatives)
+
+    wins = sum(bisect_left(negatives, p) + bisect_right(negatives, p) for p in positives) / 2
+    auroc = wins / (len(positives) * len(negatives))
     half = 1.96 * _auroc_error(auroc, len(positives), len(negatives))
-    cut = max(sorted({*probabilities, 1.0}), key=lambda at: _balanced(positives, negatives, at))
+    cut = max(sorted({*probabilities, 1.0}), key=lambda at: sum(rates(at)))
+    share, (hit, right) = len(positives) / len(labels), rates(cut)
+    said = hit * share + (1 - right) * (1 - share)
+    observed = hit * share + right * (1 - share)
+    expected = said * share + (1 - said) * (1 - share)
     return Agreement(
         labels=len(labels),
-        positive=len(positives) / len(labels),
+        positive=share,
         auroc=auroc,
         low=max(0.0, auroc - half),
         high=min(1.0, auroc + half),
         cut=cut,
-        balanced_accuracy=_balanced(positives, negatives, cut),
-        kappa=_kappa(positives, negatives, cut),
+        balanced_accuracy=(hit + right) / 2,
+        kappa=(observed - expected) / (1 - expected) if expected < 1 else 0.0,
         error=calibration_error(probabilities, labels),
         curve=_curve(probabilities, labels),
     )
@@ -226,36 +236,11 @@ def _curve(
     )
 
 
-def _auroc(positives: Sequence[float], negatives: Sequence[float]) -> float:
-    wins = sum(bisect_left(negatives, p) + bisect_right(negatives, p) for p in positives) / 2
-    return wins / (len(positives) * len(negatives))
-
-
 def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
     q1, q2 = auroc / (2 - auroc), 2 * auroc * auroc / (1 + auroc)
     spread = auroc * (1 - auroc) + (positives - 1) * (q1 - auroc**2)
     spread += (negatives - 1) * (q2 - auroc**2)
     return math.sqrt(max(spread, 0.0) / (positives * negatives))
-
-
-def _rates(
-    positives: Sequence[float], negatives: Sequence[float], cut: float
-) -> tuple[float, float]:
-    hit = 1 - bisect_left(positives, cut) / len(positives)
-    return hit, bisect_left(negatives, cut) / len(negatives)
-
-
-def _balanced(positives: Sequence[float], negatives: Sequence[float], cut: float) -> float:
-    return sum(_rates(positives, negatives, cut)) / 2
-
-
-def _kappa(positives: Sequence[float], negatives: Sequence[float], cut: float) -> float:
-    hit, right = _rates(positives, negatives, cut)
-    share = len(positives) / (len(positives) + len(negatives))
-    said = hit * share + (1 - right) * (1 - share)
-    observed = hit * share + right * (1 - share)
-    expected = said * share + (1 - said) * (1 - share)
-    return (observed - expected) / (1 - expected) if expected < 1 else 0.0
 
 
 def _log_odds(probability: float) -> float:

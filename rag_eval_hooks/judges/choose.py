@@ -23,12 +23,7 @@ _OPENAI_EMBEDDER: Final = "openai:text-embedding-3-small"
 
 
 def choose_judge(config: RagEvalConfig, embedder: Embedder | None, **options: Any) -> Judge:
-    """Make the judge that `config.judge` names.
-
-    Args:
-        config: The settings.
-        embedder: Adds vectors to the rules of the embedded judge.
-        **options: Options of the client, for a judge with an endpoint.
+    """Make the judge that `config.judge` names; options are those of a judge with an endpoint.
 
     Raises:
         ConfigError: The name is unknown, or a hosted judge has no key.
@@ -91,7 +86,6 @@ def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
 
 
 def _has_minilm() -> bool:
-    """Return whether the model that needs no download is there."""
     if importlib.util.find_spec("sentence_transformers") is None:
         return False
     from huggingface_hub import try_to_load_from_cache

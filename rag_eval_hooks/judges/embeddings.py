@@ -30,7 +30,6 @@ class VectorCache:
         self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of cached vectors."""
         return len(self._vectors)
 
     async def embed(
@@ -54,7 +53,6 @@ class VectorCache:
         return [found[text].tolist() for text in texts]
 
     def clear(self) -> None:
-        """Drop all vectors."""
         self._vectors.clear()
 
     # Two threads may use the cache at once. Each step is atomic, and a vector that is missed

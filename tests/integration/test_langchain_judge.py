@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -33,13 +34,13 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.score import Cause
+from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler
 from rag_eval_hooks_langchain.langchain_judge import LangChainChat
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.servers.samples import DECOMPOSE, ONE, TRUTH, found
+from tests.servers.samples import GRADE, ONE, TRUTH, found, spent
 from tests.waiting import PATIENCE
 
 KEY = "sk-test-0123456789"
@@ -126,21 +127,79 @@ def openai_model(server: JudgeServer, **options: Any) -> ChatOpenAI:
     return ChatOpenAI(base_url=server.url, **settings)
 
 
-@pytest.mark.parametrize("model", [Plain(), Caller(), Native()])
-async def test_any_chat_model_is_a_judge(model: BaseChatModel) -> None:
-    judge = LangChainJudge(model)
-    assert found(await ONE.by(judge)) == TRUTH
-    assert (await DECOMPOSE.by(judge)).reference_claims == ONE.reference_claims
+class Older(Caller):
+    """A model whose structured output knows no methods."""
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise ValueError("Received unsupported arguments")
+        return super().with_structured_output(schema)
+
+
+MODELS: list[Any] = [Plain(), Caller(), Native(), Older()]
+MODELS += [RunnableLambda(reply_to), RunnableLambda(lambda given: AIMessage(reply_to(given)))]
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_any_runnable_from_messages_is_a_judge(model: Any) -> None:
+    findings = await verified(model)
+    assert found(findings) == TRUTH
+    assert spent(findings).calls == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        # Gemini: parts with thoughts, reasons in capitals.
+        ({"content": [{"type": "thinking", "thinking": "{}"}, "<reply>"]}, None),
+        ({"response_metadata": {"finish_reason": "STOP"}}, None),
+        ({"response_metadata": {"finish_reason": "SAFETY"}}, "filter"),
+        ({"response_metadata": {"finish_reason": "MAX_TOKENS"}, "tools": True}, "be brief"),
+        # Bedrock: blocks, and a reason in camel case.
+        ({"content": [{"type": "text", "text": "<reply>"}]}, None),
+        ({"response_metadata": {"stopReason": "end_turn"}, "tools": True}, None),
+        ({"response_metadata": {"stopReason": "guardrail_intervened"}}, "filter"),
+        # Anthropic and OpenAI.
+        ({"response_metadata": {"stop_reason": "refusal"}}, "refusal"),
+        ({"additional_kwargs": {"refusal": "I cannot."}}, "refusal"),
+        ({"content": ""}, "empty"),
+        ({"tools": True, "twice": True}, "more than once"),
+    ],
+)
+async def test_judge_reads_the_messages_of_each_provider(
+    reply: dict[str, Any], problem: str | None
+) -> None:
+    def run(messages: list[BaseMessage]) -> AIMessage:
+        given = {key: value for key, value in reply.items() if key not in ("tools", "twice")}
+        text = reply_to(messages)
+        content = given.pop("content", "<reply>")
+        parts = json.loads(json.dumps(content).replace('"<reply>"', json.dumps(text)))
+        if "tools" not in reply:
+            return AIMessage(parts, **given)
+        call = {"name": "verdicts", "args": json.loads(text), "id": "1"}
+        return AIMessage("", tool_calls=[call] * (1 + ("twice" in reply)), **given)
+
+    finding = (await verified(RunnableLambda(run), attempts=1)).answer_support
+    if problem is None:
+        assert isinstance(finding, tuple)
+    else:
+        assert isinstance(finding, NotScored)
+        assert problem in finding.detail
+
+
+async def test_tools_have_no_enums_of_numbers() -> None:
+    asked: list[Any] = []
+
+    class Gemini(Older):
+        def _message(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
+            asked.append(kwargs["tools"])
+            return super()._message(messages, kwargs)
+
+    judge = LangChainJudge(Gemini())
+    await GRADE.by(judge)
     await judge.aclose()
-
-
-@pytest.mark.parametrize("text", [False, True])
-async def test_any_runnable_from_messages_is_a_judge(text: bool) -> None:
-
-    def run(messages: list[BaseMessage]) -> str | AIMessage:
-        return reply_to(messages) if text else AIMessage(reply_to(messages))
-
-    assert found(await verified(RunnableLambda(run))) == TRUTH
+    assert asked
+    assert not re.search(r'"enum": \[[0-9]', json.dumps(asked))
 
 
 def test_what_is_no_runnable_is_refused() -> None:
@@ -148,17 +207,6 @@ def test_what_is_no_runnable_is_refused() -> None:
         LangChainJudge("gpt")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="timeout"):
         LangChainJudge(Plain(), timeout=0)
-
-
-async def test_a_model_whose_structured_output_knows_no_methods_calls_a_tool() -> None:
-
-    class Older(Caller):
-        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-            if kwargs:
-                raise ValueError("Received unsupported arguments")
-            return super().with_structured_output(schema)
-
-    assert found(await verified(Older())) == TRUTH
 
 
 async def test_openai_models_are_asked_by_a_strict_schema() -> None:
@@ -233,9 +281,9 @@ async def test_no_cache_of_the_application_is_touched() -> None:
     assert cache._cache == {}
 
 
-@pytest.mark.parametrize("kind", [FaultKind.RATE_LIMIT, FaultKind.SERVER_ERROR])
-async def test_langchain_judge_leaves_retries_to_its_model(kind: FaultKind) -> None:
-    with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
+async def test_langchain_judge_leaves_retries_to_its_model() -> None:
+    faults = [Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}))]
+    with JudgeServer(faults=faults) as server:
         assert found(await verified(openai_model(server, max_retries=2))) == TRUTH
         assert len(server.calls()) == 2
 

@@ -46,17 +46,6 @@ async def test_vectors_come_in_the_order_of_the_texts() -> None:
     assert "" not in call.body["input"]
 
 
-async def test_a_text_is_embedded_once() -> None:
-    with JudgeServer() as server:
-        async with embedder_at(server, cache_size=2) as embedder:
-            once = await embedder.embed(["a", "b", "a"])
-            assert await embedder.embed(["b", "a"]) == once[1:]
-            await embedder.embed(["c"])
-            await embedder.embed(["a", "b"])
-        sent = [call.body["input"] for call in server.calls(EMBEDDINGS)]
-    assert sent == [["a", "b"], ["c"], ["b"]]
-
-
 async def test_many_texts_are_sent_in_parts() -> None:
     texts = [f"text number {n}" for n in range(300)]
     with JudgeServer() as server:

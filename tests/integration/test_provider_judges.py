@@ -15,8 +15,7 @@ from rag_eval_hooks.score import Cause
 from rag_eval_hooks_langchain import LangChainJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.provider_server import AZURE, ProviderServer
-from tests.servers.samples import ONE, TRUTH, found, spent
-from tests.support.variation import Variation, seeds
+from tests.servers.samples import ONE, spent
 
 KEY = "test-key-0123456789"
 METRICS = ("ragas.faithfulness", "ragas.context_recall", "whitepaper.correctness")
@@ -54,50 +53,36 @@ def anthropic(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
 COMPATIBLE: tuple[Make, ...] = (openai, azure, ollama)
 BY_LANGCHAIN: tuple[Make, ...] = (anthropic,)
 all_judges = pytest.mark.parametrize("make", [*COMPATIBLE, *BY_LANGCHAIN])
-both_shapes = pytest.mark.parametrize("schema", [True, False], ids=["schema", "tool"])
 
 
-def drawn_sample(seed: int) -> Sample:
-    drawn = Variation(seed)
-    passages = drawn.passages(3)
-    known = [passage.rstrip("。.").split("。")[0] for passage in passages]
-    answer = " ".join([passages[seed % 3], drawn.sentence()])
-    return Sample(
-        question=drawn.question(),
-        contexts=tuple(Context(text=passage) for passage in passages),
-        answer=answer,
-        reference=f"{known[0]}. {drawn.sentence()}",
-    )
+SAMPLE = Sample(
+    question="When did the lighthouse of Varne open?",
+    contexts=tuple(Context(text=chunk) for chunk in ONE.chunks),
+    answer=ONE.answer,
+    reference=ONE.reference,
+)
 
 
-def evaluated(judge: Judge, sample: Sample) -> Mapping[str, object]:
+def evaluated(judge: Judge) -> Mapping[str, object]:
     evals = RagEval(METRICS, judge=judge, embedder="none")
     try:
-        outcomes = evals.evaluate(sample)
+        outcomes = evals.evaluate(SAMPLE)
     finally:
         evals.shutdown(10)
-    return {name: _shown(outcome) for name, outcome in outcomes.items()}
+    assert all(isinstance(one, Score) for one in outcomes.values()), outcomes
+    return {n: (o.value, o.explanation) for n, o in outcomes.items() if isinstance(o, Score)}
 
 
-def _shown(outcome: Score | NotScored) -> object:
-    if isinstance(outcome, NotScored):
-        return outcome.cause
-    return outcome.value, outcome.parts, outcome.explanation
-
-
-@both_shapes
+@pytest.mark.parametrize("schema", [True, False], ids=["schema", "tool"])
 @pytest.mark.parametrize("make", [*COMPATIBLE[1:], *BY_LANGCHAIN])
-@pytest.mark.parametrize("seed", seeds(3))
-def test_every_judge_that_people_have_gives_the_same_scores(
-    make: Make, seed: int, schema: bool, monkeypatch: pytest.MonkeyPatch
+def test_every_provider_gives_the_same_scores(
+    make: Make, schema: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sample = drawn_sample(seed)
     with ProviderServer(json_schema=schema) as server:
-        expected = evaluated(openai(server, monkeypatch), sample)
+        expected = evaluated(openai(server, monkeypatch))
         before = len(server.requests)
-        assert evaluated(make(server, monkeypatch), sample) == expected
+        assert evaluated(make(server, monkeypatch)) == expected
         assert len(server.requests) == 2 * before
-    assert not any(isinstance(shown, Cause) for shown in expected.values()), expected
 
 
 async def verified(judge: Judge) -> Any:
@@ -108,7 +93,7 @@ async def verified(judge: Judge) -> Any:
 
 
 @all_judges
-async def test_a_provider_that_stays_busy_is_told_by_its_status(
+async def test_provider_that_stays_busy_is_told_by_its_status(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProviderServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
@@ -119,18 +104,12 @@ async def test_a_provider_that_stays_busy_is_told_by_its_status(
 
 
 @all_judges
-async def test_the_tokens_are_those_that_the_provider_counts(
+async def test_usage_is_what_the_provider_counts(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProviderServer() as server:
         used = spent(await verified(make(server, monkeypatch)))
+        paths = {call.path for call in server.requests}
     assert used.input_tokens > 100
     assert used.output_tokens > 20
-
-
-async def test_azure_is_asked_at_its_own_path_with_its_key(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with ProviderServer(api_key=KEY, models=["our-deployment"]) as server:
-        assert found(await verified(azure(server, monkeypatch))) == TRUTH
-        assert {call.path for call in server.requests} == {AZURE}
+    assert (paths == {AZURE}) is (make is azure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
 from rag_eval_hooks.calls import Call, Caller, CallLog
 from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.sample import Context
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
@@ -141,25 +139,3 @@ def test_the_number_is_limited() -> None:
     for _ in range(600):
         log.called(Call(Caller("m")))
     assert (len(log.calls), log.omitted) == (500, 100)
-
-
-def test_a_call_that_takes_too_long_is_a_time_out(server: JudgeServer) -> None:
-
-    async def hang(_: Messages) -> str:
-        await asyncio.sleep(60)
-        return ""
-
-    world = World(server)
-    world.evals.shutdown()
-    judge = CallableJudge(hang, name="slow", timeout=0.05)
-    world.evals = RagEval(
-        "ragas.faithfulness",
-        judge,
-        config=RagEvalConfig(trace_judge=True),
-        tracer_provider=world.tracers,
-    )
-    world.ask()
-    chats = world.named("chat slow")
-    world.evals.shutdown()
-    assert [told(chat)["error.type"] for chat in chats] == ["TimeoutError"] * len(chats)
-    assert chats

@@ -1,15 +1,11 @@
 """An OpenAI-compatible endpoint on loopback: truthful, scripted or faulty, and recording.
 
-    with JudgeServer(faults=[Fault(kind=FaultKind.HANG, calls=frozenset({1}))]) as server:
-        judge = OpenAIJudge("test-model", base_url=server.url, api_key="test-key")
-
-As a process of its own: `python -m tests.servers.judge_server` prints its URL and serves until it
-is ended.
+with JudgeServer(faults=[Fault(kind=FaultKind.HANG, calls=frozenset({1}))]) as server:
+judge = OpenAIJudge("test-model", base_url=server.url, api_key="test-key")
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import socket
@@ -87,7 +83,6 @@ class JudgeServer:
         temperature: bool = True,
         api_key: str | None = None,
         models: Iterable[str] | None = None,
-        port: int = 0,
         slots: int | None = None,
         keep: bool = True,
         cache: PrefixCache | None = None,
@@ -109,9 +104,7 @@ class JudgeServer:
         self._stopping = False
         # asyncio switches Nagle's delay of 40 ms off only where the protocol is named.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        # A server that was killed leaves connections behind, which must not keep the port.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
+        self._socket.bind(("127.0.0.1", 0))
         # A client that knows the URL may connect even before the server is up.
         self._socket.listen(128)
         config = uvicorn.Config(
@@ -122,7 +115,9 @@ class JudgeServer:
             timeout_graceful_shutdown=1,
         )
         self._server = _PromptServer(config)
-        self._thread = threading.Thread(target=self.run, name="judge-server", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -144,9 +139,6 @@ class JudgeServer:
         self._server.should_exit = True
         self._thread.join(timeout=10)
         self._socket.close()
-
-    def run(self) -> None:
-        self._server.run(sockets=[self._socket])
 
     def _app(self) -> Starlette:
         routes = [
@@ -289,17 +281,3 @@ def _error(
 ) -> Response:
     body = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
     return JSONResponse({"error": body}, status_code=status, headers=headers)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.0)
-    options = parser.parse_args()
-    server = JudgeServer(port=options.port, latency=options.latency, keep=False)
-    print(server.url, flush=True)  # noqa: T201
-    server.run()
-
-
-if __name__ == "__main__":
-    main()
