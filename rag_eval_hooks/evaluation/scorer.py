@@ -36,7 +36,7 @@ _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Scorer:
     """Turns a sample into outcomes. Keeps nothing between samples.
 
