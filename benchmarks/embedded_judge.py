@@ -26,7 +26,7 @@ from zlib import crc32
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings, Support, made
 from rag_eval_hooks.judges.heuristic import LocalJudge
-from rag_eval_hooks.judges.heuristic.entailer import Entailer
+from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.folding import content_tokens
 from rag_eval_hooks.text.refusals import refusal

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage
-from rag_eval_hooks.judges.heuristic.sentence import Claim, terms
+from rag_eval_hooks.judges.heuristic.sentence import Sentence, terms
 from rag_eval_hooks.judges.heuristic.support import FEATURES, Reading, read
 from rag_eval_hooks.text.sentences import sentences
 
@@ -47,7 +47,7 @@ def readings(row: dict[str, Any]) -> Iterator[tuple[Reading, bool]]:
     chunks = Chunks(map(Passage, row["contexts"]))
     question = frozenset(terms(row["question"]))
     for claim, right in labeled_claims(row):
-        yield read(Claim.of(claim), chunks, question), right
+        yield read(Sentence(claim), chunks, question), right
 
 
 def main(paths: list[str]) -> None:

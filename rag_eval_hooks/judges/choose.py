@@ -35,7 +35,7 @@ def choose_judge(config: RagEvalConfig, embedder: Embedder | None, **options: An
 
         if name == "local":
             return LocalJudge(embedder)
-        from rag_eval_hooks.judges.heuristic.entailer import Entailer
+        from rag_eval_hooks.judges.heuristic.entailment import Entailer
 
         return LocalJudge(embedder, entailer=Entailer(model))
     from rag_eval_hooks.judges.memo import Memo

@@ -47,6 +47,7 @@ class LocalModel(Generic[I, R]):
     def __init__(
         self, source: str, caller: Caller, load: Load[I, R], process: InProcess, *, size: int = 32
     ) -> None:
+        self.name = caller.name
         self._source = source
         self._caller = caller
         self._load = load

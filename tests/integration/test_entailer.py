@@ -11,7 +11,7 @@ import pytest
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, made
 from rag_eval_hooks.judges.heuristic import LocalJudge
-from rag_eval_hooks.judges.heuristic.entailer import Entailer
+from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from tests.support.judge_task import JudgeTask
 
 WORDS = ["the", "dog", "cat", "slept", "on", "mat", "."]

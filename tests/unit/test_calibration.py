@@ -83,7 +83,7 @@ def written(folder: Path, probabilities: list[float], truths: list[bool]) -> lis
         claim = {"claim": f"claim {number}", "supported": True, "probability": probability}
         sample = {"question": "q", "sample_id": f"s{number}", "answer": "a", "contexts": ["c"]}
         score = {"value": 1.0, "normalised": 1.0, "explanation": {"claims": [claim]}}
-        score |= {"annotator": "embedded", "version": "0.0+local.8"}
+        score |= {"annotator": "embedded", "version": "0.0+local.9"}
         lines.append({"sample": sample, "outcomes": {"ragas.faithfulness": score}})
         told.append({"sample_id": f"s{number}", "supported": truth})
         if number % 2:
@@ -103,7 +103,7 @@ def test_the_command_writes_what_the_judge_reads(
         assert word in text
     assert "labels             120" in text
     made = Calibration.read(tmp_path / "made.json")
-    assert made == replace(fitted(probabilities, truths), judge="embedded", version="local.8")
+    assert made == replace(fitted(probabilities, truths), judge="embedded", version="local.9")
     assert not LocalJudge(calibration=tmp_path / "made.json").screening
 
 

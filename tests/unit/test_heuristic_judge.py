@@ -16,7 +16,7 @@ from rag_eval_hooks.judges.base import Embedder, Judge
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS
-from rag_eval_hooks.judges.heuristic.ratings import classification
+from rag_eval_hooks.judges.heuristic.reference import classification
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, outcome_from_dict, outcome_to_dict
 from tests.support.scripts import run_script

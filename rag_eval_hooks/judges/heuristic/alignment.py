@@ -1,165 +1,137 @@
-"""Alignment of a claim with a sentence: the same words in the same order, and the same values."""
+"""Comparison of a claim with a sentence: the same words in order, the same values and limits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.judges.heuristic.sentence import (
     BREAKS,
+    DENIAL,
     LEXICONS,
     VALUE,
     Item,
     Lexicon,
     Sentence,
+    is_small,
 )
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.measures import Measure, agree
 
-__all__ = ["Alignment", "align", "anchors", "resembles"]
+__all__ = ["Alignment", "align", "anchors", "is_year", "resembles"]
 
 _LONGEST: Final = 160  # items of a sentence; a longer one is no sentence
 _MOVED: Final = 3  # words of a long claim for each one that may stand elsewhere
 _FEW: Final = 2  # words that may stand for others by exchange
 _LIGHT: Final = frozenset(("was", "were", "had", "did", "will", "would", "who", "during"))
-_LACKING: Final = 5  # words of a claim for each one that the sentence may lack
-_Path: TypeAlias = Sequence[int | None]
+_Items: TypeAlias = Sequence[Item]
+_Path: TypeAlias = Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """A claim's words in a sentence, in order, with all that limits either in both."""
+class Alignment(NamedTuple):
+    """A claim's words in a sentence: pairs of values that differ, and whether one denies them."""
 
     others: Sequence[tuple[Measure, Measure]]
     denied: bool
 
 
-def align(
-    claim: Sentence, sentence: Sentence, code: str, names: frozenset[str]
-) -> Alignment | None:
-    """Return how a sentence has the words of a claim in order, or None.
-
-    One part of the claim, such as a date that opens it, may stand elsewhere.
-    """
-    words, items = LEXICONS[code], sentence.items(code)
-    if len(items) > _LONGEST or len(claim.items(code)) > 2 * _LONGEST:
+def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
+    """Return how a sentence has all words of a claim in order, or None."""
+    words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
+    if max(len(claimed), len(stated)) > _LONGEST:
         return None
-    limits = words.limiting | words.conditions | words.weak
-    said = [item for item in claim.items(code) if _counts(item, code, words, items)]
-    wanted, held = _tokens(said, items)
-    known = frozenset(held)
-    lacking = [at for at, token in enumerate(wanted) if token not in known]
-    if len(lacking) > (len(said) // _LACKING if code else 0):
+    said = _needed(claimed, stated, code)
+    path = _path(*_tokens(said, stated))
+    if not path or not _same_prepositions(claimed, stated, dict(zip(said, path, strict=True))):
         return None
-    if any(_is_firm(said, at, names | limits) for at in lacking):
+    stated, path = _without_conjuncts(stated, path)
+    close = _is_close(stated, path, len(said) if code else 0)
+    if not close or _is_limited(stated, path, words):
         return None
-    denies = any(item in words.denials for item in claim.items(code))
-    match = SequenceMatcher(None, wanted, held, autojunk=False)
-    exchanged = bool(lacking) and _exchanges(match, items)
-    path = () if exchanged else _path(match, wanted, held, movable=bool(code) and not denies)
-    places = dict(zip(said, path, strict=False))
-    if not path or not _same_prepositions(claim.items(code), items, places):
-        return None
-    items, path = _without_conjuncts(items, path)
-    close = _is_close(items, path, words, len(said) if code else 0)
-    if not close or _is_limited(items, path, words):
-        return None
-    return _alignment(claim.items(code), said, items, path, words.denials)
+    pairs = ((one, stated[at]) for one, at in zip(said, path, strict=True))
+    others = [
+        (one, two)
+        for one, two in pairs
+        if isinstance(one, Measure) and isinstance(two, Measure) and not agree(one, two)
+    ]
+    clause = _clause(stated, path, BREAKS)
+    denied = (DENIAL in claimed) != any(item == DENIAL for _, item in clause)
+    # Only a denial among or right before the words denies them: "bread that is not sliced keeps".
+    strict = all(
+        at in path or item in BREAKS or is_small(item)
+        for at, item in clause
+        if path[0] - 1 <= at <= path[-1]
+    )
+    return None if denied and not strict else Alignment(others, denied)
 
 
-def anchors(claim: Sentence, code: str, names: frozenset[str]) -> Sequence[frozenset[str]]:
-    """Return sets of words: `align` finds a claim only in sentences that hold one of each set."""
-    words = LEXICONS[code]
-    firm = names | words.limiting | words.conditions
-    opening: set[str] = set()
-    found: list[frozenset[str]] = []
-    for item in claim.items(code):
-        word = VALUE if isinstance(item, Measure) else item
-        is_weak = word in words.weak
-        if not is_weak and not _counts(item, code, words, ()):
-            continue
-        if not found:
-            opening.add(word)
-        if not is_weak and (not found or word == VALUE or word in firm):
-            found.append(frozenset([word]))
-    return [frozenset(opening), *found[1:]]
+def anchors(claim: Sentence, code: str) -> Sequence[str]:
+    """Return words of which `align` finds a claim in no sentence that lacks one."""
+    needed = _needed(claim.items(code), (), code)
+    return [VALUE if isinstance(item, Measure) else item for item in needed]
 
 
-def resembles(
-    claim: Sentence, window: Sequence[Sentence], code: str, names: frozenset[str]
-) -> bool:
-    """Return whether a few sentences have most of a long claim, and all that could refute it.
+def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
+    """Return whether a sentence has most of a long claim, and all that could refute it.
 
     Its values, names and limiting words must be there, as many denials, and nearly all words that
     both have in the same order.
     """
-    words = LEXICONS[code]
-    items = [item for one in window for item in one.items(code)]
-    if max(len(items), len(claim.items(code))) > 2 * _LONGEST:
+    words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
+    if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
         return False
-    said = [item for item in claim.items(code) if _counts(item, code, words, items)]
-    wanted, held = _tokens(said, items)
-    firm = names | ((words.limiting | words.conditions) - _LIGHT)
+    said = _needed(claimed, stated, code)
+    wanted, held = _tokens(said, stated)
+    firm = claim.named | ((words.limiting | words.conditions) - _LIGHT)
     lacking = [at for at, token in enumerate(wanted) if token not in held]
-    if not code or any(isinstance(said[at], Measure) or said[at] in firm for at in lacking):
+    if any(said[at] in firm for at in lacking) or any(token[0] == "#" for token in wanted):
         return False
-    if any(token[0] == "#" for token in wanted):
-        return False
-    limited = any(item in words.conditions and item not in said for item in items)
-    if limited or _denials(claim.items(code), words) != _denials(items, words):
+    limited = any(item in words.conditions and item not in said for item in stated)
+    if limited or claimed.count(DENIAL) != stated.count(DENIAL):
         return False
     match = SequenceMatcher(None, wanted, held, autojunk=False)
-    if len(lacking) <= _FEW and _exchanges(match, items):
+    if len(lacking) <= _FEW and _exchanges(match, stated):
         return False
     placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
-    moved = [at for at, token in enumerate(wanted) if at not in placed and token in held]
+    moved = [said[at] for at, token in enumerate(wanted) if at not in placed and token in held]
     if not lacking and 0 < len(moved) <= _FEW:
         return False  # the same words, and one or two elsewhere: they may be exchanged
     return len(moved) <= len(wanted) // _MOVED and not any(
-        isinstance(said[at], Measure) or said[at] in names for at in moved
+        isinstance(item, Measure) or item in claim.named for item in moved
     )
 
 
-def _exchanges(match: SequenceMatcher[str], stated: Sequence[Item]) -> bool:
+def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
     """Return whether one or two words stand in the place of one or two others.
 
     Sentences that differ in this way only, "approved" for "rejected", mostly differ in meaning.
     """
     for kind, start, end, first, last in match.get_opcodes():
-        words = [item for item in stated[first:last] if item not in BREAKS and not _is_small(item)]
+        words = [item for item in stated[first:last] if item not in BREAKS and not is_small(item)]
         if kind == "replace" and end - start <= _FEW and 0 < len(words) <= _FEW:
             return True
     return False
 
 
-def _denials(items: Sequence[Item], words: Lexicon) -> int:
-    return sum(item in words.denials for item in items)
+def _needed(claimed: _Items, stated: _Items, code: str) -> _Items:
+    """Return the items of a claim that a sentence has to have."""
+    words = LEXICONS[code]
+    firm = words.limiting | words.conditions | words.weak
+
+    def is_needed(item: Item) -> bool:
+        if isinstance(item, Measure):
+            return True
+        if item in BREAKS or item == DENIAL or (item in words.weak and item not in stated):
+            return False
+        return not code or is_content(item) or item in firm
+
+    return [item for item in claimed if is_needed(item)]
 
 
-def _counts(item: Item, code: str, words: Lexicon, stated: Sequence[Item]) -> bool:
-    """Return whether the sentence has to have an item of the claim."""
-    if isinstance(item, Measure):
-        return True
-    if item in BREAKS or item in words.denials or (item in words.weak and item not in stated):
-        return False
-    return not code or is_content(item) or item in words.limiting | words.conditions | words.weak
-
-
-def _is_firm(said: Sequence[Item], at: int, firm: frozenset[str]) -> bool:
-    item, following = said[at], said[at + 1 : at + 2]
-    return (
-        not at
-        or isinstance(item, Measure)
-        or item in firm
-        or any(isinstance(one, Measure) for one in following)
-    )
-
-
-def _tokens(said: Sequence[Item], stated: Sequence[Item]) -> tuple[Sequence[str], Sequence[str]]:
+def _tokens(said: _Items, stated: _Items) -> tuple[Sequence[str], Sequence[str]]:
     """Return both as words, where values that agree are one word, and others their kind."""
     held = [_kind(item) if isinstance(item, Measure) else item for item in stated]
     wanted = []
@@ -167,14 +139,14 @@ def _tokens(said: Sequence[Item], stated: Sequence[Item]) -> tuple[Sequence[str]
         if not isinstance(item, Measure):
             wanted.append(item)
             continue
-        equal = (
+        free = (
             at
             for at, other in enumerate(stated)
             if isinstance(other, Measure) and held[at][0] == "#" and agree(item, other)
         )
-        at = next(equal, None)
+        at = next(free, None)
         if at is not None:
-            held[at] = f"={at}{_kind(item)}"
+            held[at] = f"={at}"
         wanted.append(_kind(item) if at is None else held[at])
     return wanted, held
 
@@ -182,135 +154,80 @@ def _tokens(said: Sequence[Item], stated: Sequence[Item]) -> tuple[Sequence[str]
 def _kind(measure: Measure) -> str:
     if measure.unit or math.isnan(measure.value):
         return f"#{measure.unit}"
-    return "#year" if 1500 <= measure.value <= 2100 and measure.value % 1 == 0 else "#count"
+    return "#year" if is_year(measure) else "#count"
 
 
-def _path(
-    match: SequenceMatcher[str], wanted: Sequence[str], held: Sequence[str], *, movable: bool
-) -> _Path:
-    """Return the place of each word, None for one that is not there; nothing if out of order."""
-    path: list[int | None] = [None] * len(wanted)
-    for block in match.get_matching_blocks():
-        path[block.a : block.a + block.size] = range(block.b, block.b + block.size)
-    if moved := [at for at, place in enumerate(path) if place is None and wanted[at] in held]:
-        found = _found_elsewhere(wanted, held, path, moved) if movable else ()
-        if not found:
-            return ()
-        for one, place in zip(moved, found, strict=True):
-            path[one] = place
-    values: dict[str, int] = {}  # of one kind, in the order of the claim
-    for word, at in zip(wanted, path, strict=True):
-        if at is not None and word[0] in "#=":
-            kind = word[word.index("#") :]
-            if at < values.get(kind, -1):
-                return ()
-            values[kind] = at
-    return path if any(place is not None for place in path) else ()
+def is_year(measure: Measure) -> bool:
+    """Return whether a bare number may be a year."""
+    return not measure.unit and 1500 <= measure.value <= 2100 and measure.value % 1 == 0
 
 
-def _found_elsewhere(
-    wanted: Sequence[str], held: Sequence[str], path: _Path, moved: Sequence[int]
-) -> Sequence[int]:
-    """Return the places of words that open or end a claim and stand at the sentence's other end.
+def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
+    """Return the places of all words in order that are closest together, or none."""
+    best: _Path = ()
+    if not wanted or not set(wanted) <= set(held):
+        return best
+    for start in (at for at, word in enumerate(held) if word == wanted[0]):
+        path = [start]
+        for word in wanted[1:]:
+            if word not in held[path[-1] + 1 :]:
+                return best
+            path.append(held.index(word, path[-1] + 1))
+        if not best or path[-1] - path[0] < best[-1] - best[0]:
+            best = path
+    return best
 
-    Words with a value, "in 1967", may stand anywhere.
-    """
-    free = [(at, word) for at, word in enumerate(held) if at not in path]
-    found = [next((at for at, word in free if word == wanted[one]), -1) for one in moved]
-    kept = [place for place in path if place is not None]
-    dated = any(wanted[at][0] in "#=" for at in moved)
-    opens = moved == list(range(len(moved))) and (dated or min(found) > max(kept))
-    ends = moved == list(range(len(path) - len(moved), len(path))) and max(found) < min(kept)
-    return found if (opens or ends) and found == sorted({*found} - {-1}) else ()
 
-
-def _same_prepositions(
-    claim: Sequence[Item], stated: Sequence[Item], places: Mapping[Item, int | None]
-) -> bool:
+def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int]) -> bool:
     """Return whether the same small words stand before the others: "by 20 %" is not "to 20 %"."""
     beside = [
         (before, stated[place - 1])
-        for before, item in pairwise(claim)
+        for before, item in pairwise(claimed)
         if (place := places.get(item))
     ]
-    return all(one == two for one, two in beside if _is_small(one) and _is_small(two))
+    return all(one == two for one, two in beside if is_small(one) and is_small(two))
 
 
-def _is_small(item: Item) -> bool:
-    return isinstance(item, str) and item not in BREAKS and not is_content(item)
-
-
-def _without_conjuncts(stated: Sequence[Item], path: _Path) -> tuple[Sequence[Item], _Path]:
+def _without_conjuncts(stated: _Items, path: _Path) -> tuple[_Items, _Path]:
     """Return a sentence without what it joins to the path's words: "was built and [it] opened"."""
-    found = sorted(at for at in path if at is not None)
     drop = {
         at
-        for before, after in pairwise(found)
+        for before, after in pairwise(path)
         if stated[after - 1] == "&" and not {",", ";"} & set(stated[before + 1 : after])
         for at in range(before + 1, after)
     }
-    kept = {at: new for new, at in enumerate(at for at in range(len(stated)) if at not in drop)}
-    return [stated[at] for at in kept], [None if at is None else kept[at] for at in path]
+    kept = [at for at in range(len(stated)) if at not in drop]
+    return [stated[at] for at in kept], [kept.index(at) for at in path]
 
 
-def _is_close(stated: Sequence[Item], path: _Path, words: Lexicon, most: int) -> bool:
+def _is_close(stated: _Items, path: _Path, most: int) -> bool:
     """Return whether few words stand among those of a path, and no other statement does."""
-    found = sorted(at for at in path if at is not None)
     skipped = 0
-    for before, at in pairwise(found):
+    for before, at in pairwise(path):
         gap = stated[before + 1 : at]
-        light = [item for item in gap if item in BREAKS or item in words.denials]
+        light = [item for item in gap if item in BREAKS or item == DENIAL]
         skipped += len(gap) - len(light)
         if len(light) < len(gap) and (";" in light or "&" in light or light.count(",") == 1):
             return False
     return skipped <= most
 
 
-def _is_limited(stated: Sequence[Item], path: _Path, words: Lexicon) -> bool:
+def _is_limited(stated: _Items, path: _Path, words: Lexicon) -> bool:
     """Return whether a word limits the clauses of a path that the path lacks."""
-    last = max(at for at in path if at is not None)
-    limiting = words.limiting | words.weak
+    limiting, behind = words.limiting | words.weak, words.behind | words.weak
     return any(
-        at not in path and item in (limiting if at < last else words.behind | words.weak)
+        at not in path and item in (limiting if at < path[-1] else behind)
         for at, item in _clause(stated, path, BREAKS)
     ) or any(
         at not in path and item in words.conditions for at, item in _clause(stated, path, (";",))
     )
 
 
-def _clause(
-    stated: Sequence[Item], path: _Path, stops: Sequence[str]
-) -> Sequence[tuple[int, Item]]:
+def _clause(stated: _Items, path: _Path, stops: Sequence[str]) -> Sequence[tuple[int, Item]]:
     """Return the items of the clauses in which a path lies."""
-    found = [at for at in path if at is not None]
-    first, last = min(found), max(found)
+    first, last = path[0], path[-1]
     while first > 0 and stated[first - 1] not in stops:
         first -= 1
     while last + 1 < len(stated) and stated[last + 1] not in stops:
         last += 1
     return [(at, stated[at]) for at in range(first, last + 1)]
-
-
-def _alignment(
-    claim: Sequence[Item],
-    said: Sequence[Item],
-    stated: Sequence[Item],
-    path: _Path,
-    denials: frozenset[str],
-) -> Alignment | None:
-    pairs = ((one, stated[at]) for one, at in zip(said, path, strict=True) if at is not None)
-    others = [
-        (one, two)
-        for one, two in pairs
-        if isinstance(one, Measure) and isinstance(two, Measure) and not agree(one, two)
-    ]
-    clause = _clause(stated, path, BREAKS)
-    denied = any(item in denials for item in claim) != any(item in denials for _, item in clause)
-    # Only a denial among or right before the words denies them: "bread that is not sliced keeps".
-    found = [at for at in path if at is not None]
-    strict = len(found) == len(path) and all(
-        at in path or item in denials or item in BREAKS or _is_small(item)
-        for at, item in clause
-        if min(found) - 1 <= at <= max(found)
-    )
-    return None if denied and not strict else Alignment(others, denied)

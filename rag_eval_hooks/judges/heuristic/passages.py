@@ -1,31 +1,25 @@
-"""Chunks as sentences, in which claims are looked up, and the windows that cover a claim best."""
+"""Chunks as sentences, in which claims are looked up, and the sentence that covers a claim best."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from operator import mul
-from typing import Final
+from typing import Final, NamedTuple
 
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.heuristic.sentence import VALUE, Sentence
-from rag_eval_hooks.judges.heuristic.values import Derived
 from rag_eval_hooks.text.key_terms import Searched
 from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import Measure
-from rag_eval_hooks.text.numbers import Number
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
-__all__ = ["NO_VECTORS", "Chunks", "Passage", "Vectors", "Window", "best_window"]
+__all__ = ["NO_VECTORS", "Chunks", "Closest", "Passage", "Vectors", "closest"]
 
 _TAG: Final = re.compile(r"[\[\u3010](?=[^\[\]\s]{0,80}[0-9._/#:-])[^\[\]\s]{1,80}[\]\u3011]")
-_SPAN: Final = 3  # sentences in the longest window
-_DISCOUNT: Final = 0.95  # factor on the coverage for each sentence of a window after the first
 _K1, _B = 1.2, 0.75  # usual constants of BM25
 
 
@@ -33,8 +27,10 @@ class Passage:
     """A text as the sentences in which claims are looked up, without tags of sources."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         bare = (strip_marker(one) for one in sentences(_TAG.sub(" ", text)))
         self.sentences: Sequence[Sentence] = [Sentence(one) for one in bare if one]
+        self._by_item: dict[str, defaultdict[str, list[int]]] = {}
 
     @cached_property
     def index(self) -> Mapping[str, Sequence[int]]:
@@ -66,65 +62,37 @@ class Passage:
         return [measure for one in self.sentences for measure in one.measures]
 
     @cached_property
-    def numbers(self) -> frozenset[Number]:
-        """All numbers as values."""
-        return frozenset(number for one in self.sentences for number in one.numbers)
-
-    @cached_property
     def searched(self) -> Searched:
         """The text, ready to be searched for entities."""
-        return Searched(self.words, self.numbers)
+        return Searched.of(self.text)
 
     @cached_property
     def casefolded(self) -> str:
         """The text of its sentences without case."""
         return "\n".join(one.text.casefold() for one in self.sentences)
 
-    @cached_property
-    def _holding(self) -> dict[str, Mapping[str, Sequence[int]]]:
-        return {}
-
-    def holding(self, anchors: Sequence[frozenset[str]], code: str) -> Sequence[Sentence]:
-        """Return the sentences with a word of the rarest anchor, in order."""
-        if code not in self._holding:
-            self._holding[code] = self._by_item(code)
-        by_item = self._holding[code]
-        found = [[at for word in anchor for at in by_item.get(word, ())] for anchor in anchors]
-        rarest = min(found, key=len)
-        return [self.sentences[at] for at in sorted(set(rarest))]
-
-    def _by_item(self, code: str) -> Mapping[str, Sequence[int]]:
-        found: defaultdict[str, list[int]] = defaultdict(list)
-        for at, sentence in enumerate(self.sentences):
-            items = sentence.items(code)
-            for word in {VALUE if isinstance(item, Measure) else item for item in items}:
-                found[word].append(at)
-        return dict(found)
+    def candidates(self, words: Sequence[str], code: str) -> Sequence[Sentence]:
+        """Return the sentences with the rarest of some items, `VALUE` being that of all values."""
+        if code not in self._by_item:
+            self._by_item[code] = defaultdict(list)
+            for at, sentence in enumerate(self.sentences):
+                items = sentence.items(code)
+                for word in {VALUE if isinstance(item, Measure) else item for item in items}:
+                    self._by_item[code][word].append(at)
+        found = (self._by_item[code].get(word, ()) for word in words)
+        return [self.sentences[at] for at in min(found, key=len, default=())]
 
     @cached_property
-    def heads(self) -> frozenset[str]:
-        """The first four letters of its longer terms."""
+    def _heads(self) -> frozenset[str]:
         return frozenset(term[:4] for term in self.index if len(term) > 3)
 
     def has_form(self, term: str) -> bool:
-        """Return whether the text has a term, or one that begins like it."""
-        return term in self.index or (len(term) > 3 and term[:4] in self.heads)
-
-    def has_number(self, number: Number) -> bool:
-        """Return whether the text states the value, in digits or as a word."""
-        return number in self.numbers or (not number.percent and str(number) in self.index)
+        """Return whether the text holds a term, or one that begins like it."""
+        return term in self.index or (len(term) > 3 and term[:4] in self._heads)
 
 
 class Chunks(tuple[Passage, ...]):
     """All chunks of a sample, with what claims are compared with in all of them at once."""
-
-    @cached_property
-    def counts(self) -> Counter[str]:
-        """For each term the number of sentences that hold it."""
-        counts: Counter[str] = Counter()
-        for passage in self:
-            counts.update({term: len(at) for term, at in passage.index.items()})
-        return counts
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -136,16 +104,6 @@ class Chunks(tuple[Passage, ...]):
         """All distinct quantities."""
         every = (measure for passage in self for measure in passage.measures)
         return list({(one.text, one.unit, one.dates): one for one in every}.values())
-
-    @cached_property
-    def derived(self) -> Derived:
-        """The values that follow from its quantities."""
-        return Derived(self.measures)
-
-    @cached_property
-    def values(self) -> frozenset[float]:
-        """The numbers of all quantities as written."""
-        return frozenset(measure.number for measure in self.measures)
 
     def bm25(self, wanted: Iterable[str]) -> Sequence[float]:
         """Return the part of the greatest possible BM25 score that each chunk reaches, 0 to 1."""
@@ -163,41 +121,28 @@ class Chunks(tuple[Passage, ...]):
         return sum(w * n * (_K1 + 1) / (n + norm) for n, w in found)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Consecutive sentences of a chunk that cover a claim best."""
+class Closest(NamedTuple):
+    """The sentence of a chunk that covers a claim best, None if it shares no term with any."""
 
     score: float
-    held: frozenset[str]
-    sentences: Sequence[Sentence]
+    sentence: Sentence | None
 
-    def closest(self) -> Sentence:
-        """Return the sentence that holds most of the window's terms."""
-        return max(self.sentences, key=lambda one: len(one.terms & self.held))
-
-
-_NOTHING: Final = Window(0.0, frozenset(), ())
+    @property
+    def text(self) -> str:
+        """What the sentence says."""
+        return self.sentence.text if self.sentence else ""
 
 
-def best_window(weight: Mapping[str, float], passage: Passage) -> Window:
-    """Return the window of one to three sentences that covers the weighted terms best."""
-    hits: defaultdict[int, list[str]] = defaultdict(list)
-    for term in weight:
+def closest(weight: Mapping[str, float], passage: Passage) -> Closest:
+    """Return the sentence that covers the weighted terms best, and the share that it covers."""
+    covered: defaultdict[int, float] = defaultdict(float)
+    for term, value in weight.items():
         for at in passage.index.get(term, ()):
-            hits[at].append(term)
-    best, where = 0.0, (0, 0)
-    for start in sorted(hits):
-        held: set[str] = set()
-        for size in range(_SPAN):
-            held.update(hits.get(start + size, ()))
-            covered = math.fsum(weight[term] for term in held) * _DISCOUNT**size
-            if covered > best:
-                best, where = covered, (start, start + size + 1)
-    if not best:
-        return _NOTHING
-    found = passage.sentences[slice(*where)]
-    stated = frozenset(weight).intersection(chain.from_iterable(one.terms for one in found))
-    return Window(best / sum(weight.values()), stated, found)
+            covered[at] += value
+    if not covered:
+        return Closest(0.0, None)
+    best = max(sorted(covered), key=covered.__getitem__)
+    return Closest(covered[best] / sum(weight.values()), passage.sentences[best])
 
 
 class Vectors:
@@ -214,9 +159,7 @@ class Vectors:
             JudgeError: The embedder failed.
         """
         distinct = list(dict.fromkeys(texts))
-        if not distinct:
-            return NO_VECTORS
-        vectors = await embedder.embed(distinct)
+        vectors = await embedder.embed(distinct) if distinct else []
         return cls(dict(zip(distinct, map(_normalized, vectors), strict=True)))
 
     def best(self, text: str, passage: Passage) -> float | None:

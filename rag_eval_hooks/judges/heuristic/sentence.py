@@ -1,10 +1,10 @@
-"""Sentences and claims as words, values, names, and the words that limit what they claim."""
+"""Sentences as words, values and names, and the words that limit what they claim."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -13,76 +13,59 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, stem, word_set
 from rag_eval_hooks.text.key_terms import phrases
-from rag_eval_hooks.text.languages import function_words, language
+from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import Measure, measures
-from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.short_cache import cache_short
 
 __all__ = [
     "BREAK",
     "BREAKS",
+    "DENIAL",
     "LEXICONS",
     "PLACEHOLDER",
     "VALUE",
-    "Claim",
     "Item",
     "Lexicon",
     "Sentence",
-    "term_of",
+    "is_small",
     "terms",
 ]
 
 Item: TypeAlias = "str | Measure"
-"""A word, a value, or a break: `,`, `;`, or `&` for "and"."""
+"""A word, a value, `!` for a word that denies, or a break: `,`, `;`, or `&` for "and"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
     """Words of one language that a claim and a sentence may differ in, or must not."""
 
-    joints: frozenset[str]
-    denials: frozenset[str]
-    free: frozenset[str]
-    weak: frozenset[str]
-    conditions: frozenset[str]
-    limiting: frozenset[str]
-    contrasts: frozenset[str]
-    behind: frozenset[str]
-
-
-_DENYING: Final = word_set(
-    "non nao niet geen inte ikke ingen nem nie ne нет не ни لا لم لن ليس ليست بدون غير"
-)
-"""Negations of languages without word lists."""
-
-
-def _lexicon(lists: Mapping[str, str]) -> Lexicon:
-    words = {kind: word_set(listed) for kind, listed in lists.items()}
-    restricting = words.pop("restricting")
-    words["denials"] |= _DENYING
-    words["limiting"] |= restricting
-    words["behind"] |= restricting
-    return Lexicon(**words)
+    joints: frozenset[str] = frozenset()
+    denials: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
+    weak: frozenset[str] = frozenset()
+    conditions: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
+    limiting: frozenset[str] = frozenset()
 
 
 LEXICONS: Final = {
-    code: _lexicon(words)
-    for code, words in tomllib.loads(
+    code: Lexicon(**{kind: word_set(words) for kind, words in lists.items()})
+    for code, lists in tomllib.loads(
         files("rag_eval_hooks.judges.heuristic").joinpath("words.toml").read_text("utf-8")
     ).items()
 }
-_NONE: Final = frozenset[str]()
-LEXICONS[""] = Lexicon(_NONE, _DENYING, *[_NONE] * 6)
 """By code of the language, the empty one for all others."""
-_COUNT_WORDS: Final = {
-    "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
-    "nine": "9", "ten": "10", "eleven": "11", "twelve": "12",
-}  # fmt: skip
 BREAKS: Final = (",", ";", "&")
+DENIAL: Final = "!"
 VALUE: Final = "#"
 """Stands for every value among words."""
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
+_WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
+_COUNT_WORDS: Final = {
+    "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
+    "nine": "9", "ten": "10", "eleven": "11", "twelve": "12",
+}  # fmt: skip
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
 PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")
 """What redaction leaves of a value: `<EMAIL_1>`."""
@@ -93,12 +76,11 @@ _BARE: Final = 3  # words; in an answer as short as this a capital means a name
 
 def terms(text: str) -> list[str]:
     """Return stems of the content words of a text, in order."""
-    return [term for word in folded_tokens(fold(text)) if (term := term_of(word))]
+    return [term for word in folded_tokens(fold(text)) if (term := _term_of(word))]
 
 
 @cache_short(16_384)
-def term_of(word: str) -> str:
-    """Return the term of a folded word, empty for a word without content."""
+def _term_of(word: str) -> str:
     if not is_content(word):
         return ""
     if word[0].isdigit():
@@ -106,15 +88,20 @@ def term_of(word: str) -> str:
     return _COUNT_WORDS.get(word) or stem(word)
 
 
+def is_small(item: Item) -> bool:
+    """Return whether an item is a word without content, such as a preposition."""
+    return isinstance(item, str) and item not in BREAKS and not is_content(item)
+
+
 class Sentence:
-    """One sentence, taken apart once."""
+    """One sentence or claim, taken apart once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.words: Sequence[str] = folded_tokens(fold(text))
-        known = function_words(self.words)
-        self.chain = [t for word in self.words if (t := term_of(word)) and word not in known]
+        self.chain = [term for word in self.words if (term := _term_of(word))]
         self.terms = frozenset(self.chain)
+        self._items: dict[str, Sequence[Item]] = {}
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -132,82 +119,63 @@ class Sentence:
         return measures(self.text)
 
     @cached_property
-    def numbers(self) -> frozenset[Number]:
-        """Its numbers as values."""
-        return frozenset(numbers(self.text))
+    def names(self) -> dict[str, frozenset[str]]:
+        """For each name, address and placeholder as written its terms."""
+        found = [*self._capitalized(), *_ADDRESS.findall(self.text)]
+        found += PLACEHOLDER.findall(self.text)
+        return {name: frozenset(terms(name)) & self.terms for name in found}
 
     @cached_property
-    def _items(self) -> dict[str, Sequence[Item]]:
-        return {}
+    def named(self) -> frozenset[str]:
+        """The terms of its names."""
+        return frozenset[str]().union(*self.names.values())
 
     def items(self, code: str) -> Sequence[Item]:
         """Return its words, breaks and values in order, without the free words of a language."""
         if code not in self._items:
-            self._items[code] = list(self._made_items(LEXICONS[code]))
+            at, found = 0, list[Item]()
+            for measure in self.measures:
+                found += [*_words(self.text[at : measure.start], LEXICONS[code]), measure]
+                at = measure.end
+            self._items[code] = [*found, *_words(self.text[at:], LEXICONS[code])]
         return self._items[code]
 
-    def _made_items(self, lexicon: Lexicon) -> Iterator[Item]:
-        at = 0
-        for measure in self.measures:
-            yield from _words(self.text[at : measure.start], lexicon)
-            yield measure
-            at = measure.end
-        yield from _words(self.text[at:], lexicon)
-
-
-def _words(text: str, lexicon: Lexicon) -> Iterator[str]:
-    at, kept = 0, lexicon.limiting | lexicon.conditions | lexicon.weak | lexicon.denials
-    for mark in [*BREAK.finditer(text), None]:
-        part = text[at : mark.start() if mark else len(text)]
-        for word in folded_tokens(_NEGATED.sub(r"\1 not", fold(part))):
-            word = {"cannot": "not", "wo": "will", "ca": "can"}.get(word, word)
-            if word in lexicon.joints or word in lexicon.contrasts:
-                yield "&"
-            elif word in kept:
-                yield word
-            elif word not in lexicon.free:
-                yield term_of(word) or word
-        if mark:
-            yield "," if mark[0] in ',()"\u201c\u201d' else ";"
-            at = mark.end()
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim to check."""
-
-    sentence: Sentence
-    names: dict[str, frozenset[str]]
-
-    @classmethod
-    def of(cls, text: str) -> Claim:
-        """Return the claim of a text."""
-        sentence = Sentence(text)
-        return cls(sentence, dict(_names(sentence)))
-
-
-def _names(sentence: Sentence) -> Iterable[tuple[str, frozenset[str]]]:
-    text = sentence.text
-    short = len(text.split()) <= _BARE
-    nouns = not short and sentence.language == "de"
-    measured = {word for measure in sentence.measures for word in measure.text.split()}
-    for phrase in dict.fromkeys(phrases(text)):
-        parts = frozenset(terms(phrase)) & sentence.terms
-        if not parts or f"{phrase}:" in text or _LABEL.fullmatch(phrase):
-            continue
-        if nouns and sum(part.isalpha() for part in parts) == 1:
-            continue
-        if (len(parts) > 1 or short or not _opens(text, phrase)) and measured.isdisjoint(
-            phrase.split()
-        ):
-            yield phrase, parts
-    for address in _ADDRESS.findall(text) if "@" in text or "://" in text else ():
-        yield address, frozenset(terms(address)) & sentence.terms
-    for value in PLACEHOLDER.findall(text) if "<" in text else ():
-        yield value, frozenset(terms(value)) & sentence.terms
+    def _capitalized(self) -> Iterator[str]:
+        short = len(self.text.split()) <= _BARE
+        nouns = not short and self.language == "de"
+        measured = {word for measure in self.measures for word in measure.text.split()}
+        for phrase in phrases(self.text):
+            parts = frozenset(terms(phrase)) & self.terms
+            if not parts or f"{phrase}:" in self.text or _LABEL.fullmatch(phrase):
+                continue
+            if nouns and sum(part.isalpha() for part in parts) == 1:
+                continue
+            opens = len(parts) == 1 and not short and _opens(self.text, phrase)
+            if not opens and measured.isdisjoint(phrase.split()):
+                yield phrase
 
 
 def _opens(text: str, word: str) -> bool:
     """Return whether a word may be capitalized only because it comes first."""
     before = text[: text.find(word)].rstrip()
     return not word.isupper() and (not before or before[-1] in _OPENERS)
+
+
+def _words(text: str, lexicon: Lexicon) -> Iterator[str]:
+    at, denials = 0, lexicon.denials | LEXICONS[""].denials
+    kept = lexicon.limiting | lexicon.conditions | lexicon.weak
+    for mark in [*BREAK.finditer(text), None]:
+        part = text[at : mark.start() if mark else len(text)]
+        for word in folded_tokens(_NEGATED.sub(r"\1 not", fold(part))):
+            word = _WHOLE.get(word, word)
+            if word in lexicon.joints:
+                yield "&"
+            elif word in denials:
+                yield DENIAL
+            elif word in kept:
+                yield word
+            elif word not in lexicon.free:
+                yield _term_of(word) or word
+        if mark:
+            yield "," if mark[0] in ',()"\u201c\u201d' else ";"
+            at = mark.end()

@@ -1,0 +1,243 @@
+"""Agreement of answer and reference, and ratings by rules: correct, direct, indistinct."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from rag_eval_hooks.findings import Verdict
+from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Passage, Vectors, closest
+from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Sentence, terms
+from rag_eval_hooks.text.folding import contains, fold, folded_tokens, is_content, tokens, word_set
+from rag_eval_hooks.text.measures import agree
+from rag_eval_hooks.text.refusals import refusal
+from rag_eval_hooks.text.short_cache import cache_short
+
+__all__ = [
+    "agrees",
+    "aliases",
+    "classification",
+    "direct_relevance",
+    "indistinct",
+    "reference_claims",
+]
+
+_AGREED: Final = 0.55  # of a claim's terms: least part that answer and reference share
+_SAME: Final = 0.8  # least cosine of texts that say the same
+_BARE: Final = 6  # terms; a text of no more is an answer in itself, not a description
+_STEPS: Final = 4  # of direct relevance above 0
+_LONGEST: Final = 6  # words of a reference that is an answer in itself
+_MOST_ALIASES: Final = 200
+_NAMED: Final = 3  # words between a family name and its first initial
+_DENIALS: Final = frozenset[str]().union(*(lexicon.denials for lexicon in LEXICONS.values()))
+_CJK_DENIALS: Final = word_set("不 没 沒 未 無 无 없 ない せん なか 않다 않는")
+_FOOTNOTE: Final = re.compile(r"(?<=[a-z]{4})\d{1,2}(?=[\s.,;:)]|$)")
+_SUPERSCRIPT: Final = re.compile(r"[\u00b9\u00b2\u00b3\u2070-\u2079]")
+_ASIDE: Final = re.compile(r"\([^()]*\)")
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_HEDGE: Final = re.compile(
+    r"\b(?:maybe|perhaps|possibly|might|could|may|(?:it|that|this) (?:all )?depends|hard to say"
+    r"|not (?:quite |entirely |really )?sure|i (?:think|guess|suppose)|some(?:thing|how|times)"
+    r"|vielleicht|möglicherweise|vermutlich|kommt darauf an|ربما)\b"
+    r"|也许|或许|可能|かもしれ|たぶん|おそらく",
+    re.IGNORECASE,
+)
+
+
+def agrees(
+    claim: Sentence, text: Passage, question: frozenset[str], vectors: Vectors = NO_VECTORS
+) -> Verdict:
+    """Return whether a text that answers the same question states a claim.
+
+    Terms that the question holds are neutral. A text that is just the bare answer ("Cornish
+    heath") states every claim that contains it.
+    """
+    if not text.sentences:
+        return Verdict(False, "the other text is empty")
+    weight = _novel(claim, question)
+    if not weight:
+        return Verdict(False, "the claim holds no content word")
+    if denied := _denied(claim, text, question):
+        return Verdict(False, f"the negation differs at {denied}")
+    if _contains_bare(claim, text, question):
+        return Verdict(True, "the claim contains the bare answer")
+    if differing := _differs(claim, text, question):
+        return Verdict(False, differing)
+    near = closest(weight, text)
+    if near.score >= _AGREED:
+        return Verdict(True, f"stated: {near.text}")
+    cosine = vectors.best(claim.text, text)
+    if cosine is not None and cosine >= _SAME:
+        return Verdict(True, f"said in other words, cosine {cosine:.2f}")
+    lacking = sorted(term for term in weight if term not in text.index)
+    return Verdict(False, f"not stated: {', '.join(lacking or sorted(weight))}")
+
+
+def _contains_bare(claim: Sentence, text: Passage, question: frozenset[str]) -> bool:
+    stated = text.sentences[0].terms
+    bare = stated - question or stated
+    return len(text.sentences) == 1 and len(stated) <= _BARE and bool(bare) and bare <= claim.terms
+
+
+def _novel(claim: Sentence, question: frozenset[str]) -> Mapping[str, float]:
+    """Return weights of the terms that the question lacks; of all of them if it lacks none."""
+    weight = {
+        term: 1.5 if term in claim.named or term[0].isdigit() else 1.0 for term in claim.chain
+    }
+    return {term: w for term, w in weight.items() if term not in question} or weight
+
+
+def _denied(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
+    """Return the words by which a claim denies what the text states, or the reverse, if any."""
+    other = closest(_novel(claim, question), text).sentence
+    for one, two in ((claim, other), (other, claim)):
+        if one and two:
+            there = frozenset[str]().union(*_negated(two.text))
+            for denied in _negated(one.text):
+                if (shared := denied & two.terms) and not shared & there:
+                    return ", ".join(sorted(shared))
+    return ""
+
+
+@cache_short(512)
+def _negated(text: str) -> Sequence[frozenset[str]]:
+    """Return the terms of each clause of a sentence that denies something."""
+    return [
+        frozenset(terms(clause))
+        for clause in map(fold, BREAK.split(text))
+        if not _DENIALS.isdisjoint(folded_tokens(clause))
+        or "n't" in clause
+        or any(mark in clause for mark in _CJK_DENIALS)
+    ]
+
+
+def _differs(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
+    for said in claim.measures:
+        known = f"{said.number:g}" in question or any(agree(said, one) for one in text.measures)
+        if not known:
+            return f"the number {said.text} is not in the other text"
+    for phrase, parts in claim.names.items():
+        if parts and not any(part in question or text.has_form(part) for part in parts):
+            return f"the name {phrase!r} is not in the other text"
+    return ""
+
+
+class _Answer(NamedTuple):
+    """An answer that is compared with each alias, taken apart once."""
+
+    passage: Passage
+    claims: Sequence[Sentence]
+    tokens: Sequence[str]
+    words: Sequence[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Answer:
+        claimed = [Sentence(claim) for claim in claims(text)]
+        return cls(Passage(text), claimed, tokens(text), _WORD.findall(text))
+
+
+def classification(question: str, answer: str, reference: str, vectors: Vectors) -> Verdict:
+    """Return whether the answer states all that the reference does and denies none of it.
+
+    Of a reference that lists aliases, "USA / United States", one is enough.
+    """
+    asked, listed = frozenset(terms(question)), aliases(reference)
+    answer = _SUPERSCRIPT.sub("", answer)
+    if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is no word with a footnote
+        answer = _FOOTNOTE.sub("", answer)
+    said = _Answer.of(answer)
+    found = [_states(asked, said, alias, vectors) for alias in listed]
+    return next((verdict for verdict in found if verdict.holds), found[-1])
+
+
+def aliases(reference: str) -> Sequence[str]:
+    """Return the short answers that a reference lists, "USA / United States", or it alone."""
+    parts = [part.strip() for part in reference.replace("|", "/").split("/") if part.strip()]
+    short = all(len(part.split()) <= _LONGEST and part[-1] not in ".!?" for part in parts)
+    lists = short and 0 < len(parts) <= _MOST_ALIASES and all(len(part) > 1 for part in parts)
+    return parts if lists else [reference]
+
+
+def reference_claims(reference: str) -> Sequence[str]:
+    """Return the claims of a reference; without one, the reference."""
+    return claims(reference) or (reference,)
+
+
+def _states(asked: frozenset[str], answer: _Answer, reference: str, vectors: Vectors) -> Verdict:
+    stated = Verdict(False, "the reference is empty")
+    for claim in map(Sentence, reference_claims(reference)):
+        stated = agrees(claim, answer.passage, asked, vectors)
+        if not stated.holds and not _denied(claim, answer.passage, asked):
+            stated = _given_otherwise(reference, answer) or stated
+        if not stated.holds:
+            return stated
+    other = Passage(reference)
+    for claim in answer.claims:
+        if denied := _denied(claim, other, asked):
+            return Verdict(False, f"the negation differs at {denied}")
+    return stated
+
+
+def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
+    """Return a verdict on a short reference that an answer gives word for word, or abbreviates."""
+    reference = _ASIDE.sub("", reference).strip(" .") or reference
+    if len(reference.split()) > _LONGEST:
+        return None
+    words, said = tokens(reference), answer.tokens
+    # One without content words, such as "The Who", has to stand at the end.
+    stands = contains(said, words) if any(map(is_content, words)) else said[-len(words) :] == words
+    if words and stands:
+        return Verdict(True, f"it says {reference!r}")
+    if _names_person(_WORD.findall(reference), answer.words):
+        return Verdict(True, f"the name {reference!r} stands there in another form")
+    return None
+
+
+def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
+    """Return whether words have a family name behind an initial or short form of the given one."""
+    if not 1 < len(name) <= _LONGEST or not all(part[0].isupper() for part in name):
+        return False
+    first, last = fold(name[0]), fold(name[-1])
+    return any(
+        word[0].isupper() and fold(word)[:1] == first[:1]
+        for at, family in enumerate(words)
+        if fold(family) == last and len(last) > 1
+        for word in words[max(0, at - _NAMED) : at]
+    )
+
+
+def direct_relevance(question: str, answer: str, vectors: Vectors) -> float:
+    """Return the degree to which an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
+
+    The share of the question's content words that the answer holds, with vectors its mean with
+    the cosine, to the nearest step. An answer that states nothing is at 0; a short one, which
+    need not repeat the question, at 0.5 or above.
+    """
+    if indistinct(answer):
+        return 0.0
+    asked, said = frozenset(terms(question)), Passage(answer)
+    share = len(asked & said.index.keys()) / len(asked) if asked else 1.0
+    cosine = vectors.best(question, said)
+    if cosine is not None:
+        share = (share + max(cosine, 0.0)) / 2
+    if len(said.index) <= _BARE:
+        share = max(share, 0.5)
+    return round(_STEPS * share) / _STEPS
+
+
+def indistinct(text: str) -> bool:
+    """Return whether a text states nothing: it is blank, asks, refuses, or only hedges.
+
+    A hedged sentence counts as stating something when it names a name or a number.
+    """
+    found = claims(text)
+    return not found or refusal(text) is not None or all(map(_states_nothing, found))
+
+
+def _states_nothing(claim: str) -> bool:
+    if refusal(claim) is not None:
+        return True
+    parts = Sentence(claim)
+    return bool(_HEDGE.search(claim)) and not (parts.names or parts.measures)
