@@ -7,7 +7,7 @@ found are only in the checkpoint. So documents of a state are looked for where a
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,9 @@ from rag_eval_hooks.capture import Recorder, Run, RunKind
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import Lists, documents_in, holds_documents
-from rag_eval_hooks.capture.passages import shown_in
-from rag_eval_hooks.capture.records import DocumentList, Interaction
+from rag_eval_hooks.capture.records import Interaction, Origin
 from rag_eval_hooks.capture.rows import rows_in
-from rag_eval_hooks.capture.text_forms import fold
-from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.sample import Status
 
 __all__ = [
     "ChainState",
@@ -57,8 +55,8 @@ class ChainState:
     is_continuing: bool = False
     # A tool was called below it.
     holds_tool: bool = False
-    # Documents in its input that no step was seen to retrieve; None before the search.
-    unseen: Lists | None = None
+    # Documents in its input that no step was seen to retrieve are noted.
+    is_searched: bool = False
     # Entries that its last step with a text put into it.
     written: Mapping[str, Any] | None = None
     # Calls of tools' messages, with the identity of artifacts, whose documents are known.
@@ -196,33 +194,30 @@ def _nodes(interaction: Interaction) -> set[str | None]:
 
 
 def unseen_documents(
-    call: Run, messages: Sequence[Message] | str, keys: Collection[str], longest: int
-) -> tuple[Run, Lists]:
-    """Return documents that a state holds when a model is called, and the step with the state.
+    call: Run, messages: Sequence[Message], keys: Collection[str], longest: int
+) -> Iterator[tuple[Run, Origin, Lists]]:
+    """Yield lists of documents that a state holds when a model is called, with its step.
 
-    Without a thread nothing is older than the run, so that all count. Otherwise documents count
-    that the call shows beside the question, outside of the conversation.
+    Without a thread nothing is older than the run, so that all count. Otherwise they may be of an
+    earlier turn, and count if the answering call shows them.
 
     Args:
         call: A model call; outside of a graph's steps there are none.
-        messages: Input of a chat model, or the prompt of a plain model.
+        messages: Input of a chat model; empty for a plain model.
         keys: Names of lists of documents.
         longest: Maximum length kept per text.
     """
     step = next((run for run in call.ancestors() if run.checkpoint), None)
     if step is None or (state := state_of(step)).given is None:
-        return call, []
+        return
     graph = outermost(step)
     is_fresh = _is_fresh(graph)
-    if state.unseen is None:
-        state.unseen = _in_state(state.given, step.interaction, keys, longest)
-    found, rest = state.unseen, list[tuple[Context, ...]]()
-    if not is_fresh:
-        found, rest = _shown(step, state.unseen, messages)
-    state.unseen = rest
+    if not state.is_searched:
+        state.is_searched = True
+        origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN
+        yield step, origin, _in_state(state.given, step.interaction, keys, longest)
     if is_fresh or state_of(graph).is_resuming:
-        found = [*found, *_unread_artifacts(messages, graph, keys, longest)]
-    return step, found
+        yield step, Origin.DOCUMENTS, _unread_artifacts(messages, graph, keys, longest)
 
 
 def documents_in_output(graph: Run, output: Any, keys: Collection[str], longest: int) -> Lists:
@@ -268,11 +263,12 @@ def artifacts_in(messages: Iterable[Any]) -> dict[tuple[str | None, int], Any]:
 
 
 def _unread_artifacts(
-    messages: Sequence[Message] | str, graph: Run, keys: Collection[str], longest: int
+    messages: Sequence[Message], graph: Run, keys: Collection[str], longest: int
 ) -> Lists:
-    """Return unknown documents in messages of tools; each message is read once a graph."""
+    """Return unknown documents in this turn's messages of tools; each is read once a graph."""
     read = state_of(graph).read if graph.state is not None else set()
-    tools = artifacts_in(_this_turn(messages))
+    asked = [place for place, message in enumerate(messages) if message.role == "user"]
+    tools = artifacts_in(messages[asked[-1] :] if asked else messages)
     unread = [artifact for key, artifact in tools.items() if key not in read]
     read.update(tools)
     found: Lists = []
@@ -281,29 +277,3 @@ def _unread_artifacts(
         is_known = bool(documents) or holds_documents(artifact)
         found += documents if is_known else rows_in(artifact)
     return _unknown(found, graph.interaction, longest)
-
-
-def _shown(step: Run, unseen: Lists, messages: Sequence[Message] | str) -> tuple[Lists, Lists]:
-    """Return the unseen documents of a step that a call shows, and the others."""
-    if not unseen:
-        return [], []
-    lists = [DocumentList(step, contexts) for contexts in unseen]
-    shown = shown_in(_beside_question(messages), lists)
-    texts = {context.text for context in shown}
-    rest = [tuple(c for c in contexts if c.text not in texts) for contexts in unseen]
-    return [shown] if shown else [], [contexts for contexts in rest if contexts]
-
-
-def _beside_question(messages: Sequence[Message] | str) -> str:
-    """Return a model's input without the turns before, folded."""
-    if isinstance(messages, str):
-        return fold(messages)
-    parts = [m for m in messages if m.role == "system"] + _this_turn(messages)
-    return fold("\n".join(message.text for message in parts))
-
-
-def _this_turn(messages: Sequence[Message] | str) -> list[Message]:
-    if isinstance(messages, str):
-        return []
-    asked = [place for place, message in enumerate(messages) if message.role == "user"]
-    return list(messages[asked[-1] :]) if asked else list(messages)

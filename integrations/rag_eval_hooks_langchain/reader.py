@@ -285,8 +285,10 @@ class Reader:
         messages = [one for one in parts if isinstance(one, Message)]
         texts = [one.shown for one in messages] or parts
         self._recorder.prompt(run, texts, [message.role for message in messages])
-        shown = list(batches[0]) if messages else "\n".join(parts)
-        self._note_lists(*unseen_documents(run, shown, self._keys(run), self._recorder.longest))
+        first = list(batches[0]) if messages else []
+        keys, longest = self._keys(run), self._recorder.longest
+        for step, origin, lists in unseen_documents(run, first, keys, longest):
+            self._note_lists(step, lists, origin)
 
     def reply(self, run: Run, reply: Generation | None) -> None:
         """Note the reply of a model."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -163,7 +165,9 @@ class Recorder(Notes):
             The run, or None if it is known already, came late, is sampled out, or is part of our
             own evaluation.
         """
-        if self._is_known(run_id, parent_id) or self.left_out.starts(run_id, parent_id, kind):
+        # Applications name requests, and may use a name again: only parts come late.
+        is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
+        if run_id in self._runs or is_late or self.left_out.starts(run_id, parent_id, kind):
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
         # Check `_runs` before `_ended`: a concurrent end adds to `_ended` first, so the id is
@@ -183,11 +187,6 @@ class Recorder(Notes):
         if parent is not None:
             return self._start_child(run_id, kind, name, parent)
         return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
-
-    def _is_known(self, run_id: Hashable, parent_id: Hashable | None) -> bool:
-        # Applications name requests, and may use a name again: only parts come late.
-        is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
-        return run_id in self._runs or is_late
 
     def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
         interaction = parent.interaction
@@ -223,8 +222,8 @@ class Recorder(Notes):
             return None
         self._abandon_old()
         self._end_left(_LOOKED_AT)
-        if len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
-            self._finish(first.root, Status.ABANDONED)
+        if len(self._open) >= self._max_open:
+            self._abandon(oldest(self._open))
         interaction = Interaction(otel, {}, tags, sampling_key=key)
         interaction.metadata = self._cut_metadata(interaction, metadata)
         interaction.place = Place.of_caller(interaction.otel)
@@ -407,32 +406,35 @@ class Recorder(Notes):
             self._abandon_old()
             self.left_out.sweep()
             self._abandon_large()
-            self._end_left(len(self._open))
+            self._end_left()
             self.ended.decide()
             if self.by_hand.waits:
                 self.by_hand.sweep(list(self._open.values()), at_once=at_once)
         finally:
             self._sweeper = outer
 
+    def _abandon(self, interaction: Interaction | None) -> None:
+        if interaction is not None:
+            self._finish(interaction.root, Status.ABANDONED)
+
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
         self.suspensions.sweep(oldest_allowed)
         while (first := oldest(self._open)) is not None and first.opened <= oldest_allowed:
-            self._finish(first.root, Status.ABANDONED)
+            self._abandon(first)
 
     def _abandon_large(self) -> None:
         """Give up the oldest open interactions while all together hold too much text."""
-        held = list(self._open.values())
-        chars = sum(interaction.chars for interaction in held)
-        for interaction in held:
-            if chars <= _MAX_OPEN_CHARS:
-                return
-            chars -= interaction.chars
-            self._finish(interaction.root, Status.ABANDONED)
+        held = [(one, one.chars) for one in list(self._open.values())]
+        excess = sum(chars for _, chars in held) - _MAX_OPEN_CHARS
+        for interaction, chars in held if excess > 0 else ():
+            if excess > 0:
+                excess -= chars
+                self._abandon(interaction)
 
-    def _end_left(self, most: int) -> None:
+    def _end_left(self, most: int | None = None) -> None:
         """End the first of those that were cancelled without a word of the framework."""
-        for interaction in _first(self._open, most):
+        for interaction in _first(self._open.values(), most):
             if is_left(interaction):
                 # Its stream may have been read to the end, which nobody has noticed yet.
                 self.settle(interaction.root)
@@ -443,12 +445,10 @@ class Recorder(Notes):
         self.suspensions.close()
 
 
-def _first(interactions: Mapping[Hashable, Interaction], most: int) -> list[Interaction]:
-    """Return the first of interactions in order of start; none while another thread adds one."""
-    try:
-        return [one for _, one in zip(range(most), interactions.values(), strict=False)]
-    except RuntimeError:
-        return []
+def _first(interactions: Iterable[Interaction], most: int | None) -> list[Interaction]:
+    with contextlib.suppress(RuntimeError):
+        return list(islice(interactions, most))
+    return []
 
 
 def status_after(error: type[BaseException]) -> Status:

@@ -57,11 +57,7 @@ def two_messages(question: str, found: str) -> Any:
     return [SystemMessage(f"Context:\n{found}"), HumanMessage(question)]
 
 
-def question_first(question: str, found: str) -> Any:
-    return [HumanMessage(question), HumanMessage(f"Use only this:\n{found}")]
-
-
-PROMPTS = (one_text, two_messages, question_first)
+PROMPTS = (one_text, two_messages)
 Way = Callable[[Desk, Request, Callable[[str, str], Any]], Any]
 
 
@@ -72,12 +68,6 @@ def joined(documents: Sequence[Document]) -> str:
 def invoke(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
     found = desk.retriever.invoke(one.question)
     assert desk.model.invoke(prompt(one.question, joined(found))).content == one.answer
-
-
-def stream(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
-    found = desk.retriever.invoke(one.question)
-    said = desk.model.stream(prompt(one.question, joined(found)))
-    assert "".join(str(chunk.content) for chunk in said) == one.answer
 
 
 def formatting_chain(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
@@ -97,7 +87,7 @@ async def in_threads(desk: Desk, one: Request, prompt: Callable[[str, str], Any]
     assert reply.content == one.answer
 
 
-SYNC: Sequence[Way] = (invoke, stream, formatting_chain)
+SYNC: Sequence[Way] = (invoke, formatting_chain)
 ASYNC: Sequence[Way] = (astream, in_threads)
 
 
@@ -140,12 +130,11 @@ def test_one_question_is_one_interaction(
     if with_span:
         server = next(s for s in world.exporter.get_finished_spans() if s.name == "GET /ask")
         assert rag.parent == server.context
-    assert any("retrieval" in line for line in world.seen()[0].spans)
-    assert any("chat" in line for line in world.seen()[0].spans)
+    assert {line.split()[0] for line in world.seen()[0].spans} == {"retrieval", "chat"}
 
 
 @pytest.mark.parametrize("spans", ["own", "none", "one"])
-@pytest.mark.parametrize("way", size([stream, astream], [*SYNC[:2], *ASYNC]))
+@pytest.mark.parametrize("way", [invoke, astream])
 def test_requests_at_once_are_never_mixed(way: Way, spans: str, world: World) -> None:
     """A hundred requests at once: each sample is that of one request, and none is missing."""
     tracer = world.provider.get_tracer("server")
@@ -167,12 +156,12 @@ def run_at_once(way: Way, desk: Desk, requests: Sequence[Request], tracer: Any) 
     def served(one: Request) -> Any:
         around = tracer.start_as_current_span("GET /ask") if tracer else nullcontext()
         with around:
-            return way(desk, one, PROMPTS[len(one.question) % 3])
+            return way(desk, one, PROMPTS[len(one.question) % 2])
 
     async def awaited(one: Request) -> None:
         around = tracer.start_as_current_span("GET /ask") if tracer else nullcontext()
         with around:
-            await way(desk, one, PROMPTS[len(one.question) % 3])
+            await way(desk, one, PROMPTS[len(one.question) % 2])
 
     async def together() -> None:
         await asyncio.gather(*map(awaited, requests))
@@ -328,7 +317,7 @@ def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
 
 
 @pytest.mark.parametrize("seed", seeds(6))
-@pytest.mark.parametrize("reading", [invoke, stream, astream])
+@pytest.mark.parametrize("reading", [invoke, astream])
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
     is_late: bool, reading: Way, seed: int, world: World
@@ -338,7 +327,7 @@ def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
     Also where the server has left its span before the stream is read.
     """
     one = random_request(random.Random(f"view {seed}"))
-    desk, prompt = Desk([one]), PROMPTS[seed % 3]
+    desk, prompt = Desk([one]), PROMPTS[seed % 2]
 
     def words(block: Any) -> Iterator[str]:
         with block:

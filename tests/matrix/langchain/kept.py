@@ -66,7 +66,7 @@ def routed(*questions: str) -> Callable[[World, str], None]:
         made = graph()
         made.add_node("retrieve", searched)
         made.add_node("generate", generate)
-        made.add_node("chat", lambda state: {kit.SAID: "You are welcome."})
+        made.add_node("chat", chat)
         made.add_conditional_edges("__start__", route, ["retrieve", "generate", "chat"])
         made.add_edge("retrieve", "generate")
         made.add_edge("generate", "__end__")
@@ -76,6 +76,11 @@ def routed(*questions: str) -> Callable[[World, str], None]:
             call_graph(app, {kit.ASKED: question}, told, way)
 
     return body
+
+
+def chat(state: Any) -> dict[str, Any]:
+    polite = kit.Chat(reply=lambda _: "You are welcome.")
+    return {kit.SAID: kit.message_text(polite.invoke(state[kit.ASKED]))}
 
 
 FOLLOW_UP = "And when does it return?"
@@ -96,4 +101,5 @@ SHAPES = (
         routed(kit.QUESTION, FOLLOW_UP),
         [due(), due(question=FOLLOW_UP, answer=kit.answer_to(FOLLOW_UP, kit.top()))],
     ),
+    one("a turn without documents", routed(kit.QUESTION, "Thanks a lot."), [due()]),
 )
