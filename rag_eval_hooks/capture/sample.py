@@ -54,15 +54,6 @@ def assemble(
 ) -> Sample:
     """Return the sample of an ended interaction, redacted by the session if there is one.
 
-    Args:
-        interaction: An ended one.
-        trace_id: Of the RAG span, where one is recorded.
-        span_id: Of the RAG span.
-        max_contexts: Contexts kept.
-        max_text_chars: Characters kept of each text, those of metadata among them.
-        session: Redacts the sample; None redacts nothing.
-        with_golden: Gives it the reference of an equal golden question.
-
     Raises:
         RedactionError: It could not be redacted, and must not be used.
     """
@@ -76,7 +67,7 @@ def assemble(
     left_out = interaction.left_out | _to_come(interaction, answer)
     return Sample(
         question=texts.text("question", question),
-        contexts=texts.contexts("contexts", contexts, max_contexts, answer),
+        contexts=texts.contexts(contexts, max_contexts, answer),
         answer=texts.optional("answer", answer),
         reference=texts.optional("reference", golden.reference),
         reference_ids=texts.ids("reference_ids", golden.reference_ids),

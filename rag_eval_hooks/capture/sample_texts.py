@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.text_forms import words
-from rag_eval_hooks.redaction import MARGIN, Session
+from rag_eval_hooks.redaction import MARGIN, Redactor, Session
 from rag_eval_hooks.sample import Context
 
 __all__ = ["SampleTexts"]
@@ -33,19 +33,17 @@ class SampleTexts:
 
     def __init__(self, limit: int, cut_texts: Set[str], session: Session | None) -> None:
         self._limit = limit
-        self._read = limit if session is None else limit + MARGIN
+        self._redacts = session is not None
+        self._read = limit + MARGIN * self._redacts
         self._cut_texts = cut_texts
-        self._session = session
+        self._session = session or Redactor().session()
         self.cut_fields: list[str] = []
 
     def text(self, field: str, text: str) -> str:
         """Return a text, redacted and cut."""
         is_cut = self._is_cut(text)
-        read = text[: self._read]
-        if self._session is not None:
-            redact = self._session.cut_text if is_cut else self._session.text
-            read = redact(field, read)
-        return self._limited(field, read, is_cut)
+        redact = self._session.cut_text if is_cut and self._redacts else self._session.text
+        return self._limited(field, redact(field, text[: self._read]), is_cut)
 
     def optional(self, field: str, text: str | None) -> str | None:
         """Return a text, redacted and cut, or None for None."""
@@ -53,32 +51,29 @@ class SampleTexts:
 
     def identity(self, field: str, text: str | None) -> str | None:
         """Return the id of a user or a session, hashed where ids are."""
-        if text is None or self._session is None:
+        if text is None or not self._redacts:
             return self.optional(field, text)
         is_cut = self._is_cut(text)
         redacted = self._session.identity(field, text[: self._read], is_cut=is_cut)
         return self._limited(field, redacted or "", is_cut)
 
     def contexts(
-        self, field: str, contexts: tuple[Context, ...] | None, most: int, answer: str | None = None
+        self, contexts: tuple[Context, ...] | None, most: int, answer: str | None
     ) -> tuple[Context, ...] | None:
-        """Return contexts with text, id and metadata redacted and cut.
-
-        Of too many, those that an answer may rest on; the first ones without an answer.
-        """
+        """Return contexts, redacted and cut; of too many, those that the answer may rest on."""
         if contexts is None:
             return None
-        kept = _likeliest(contexts, answer, most)
-        if len(contexts) > len(kept):
-            self.cut_fields.append(field)
+        if len(contexts) > most:
+            contexts = _likeliest(contexts, answer or "", most)
+            self.cut_fields.append("contexts")
         return tuple(
             replace(
                 context,
-                text=self.text(f"{field}[{index}].text", context.text),
-                id=self._key(f"{field}[{index}].id", context.id),
-                metadata=self.metadata(f"{field}[{index}].metadata", context.metadata),
+                text=self.text(f"contexts[{index}].text", context.text),
+                id=self._session.optional(f"contexts[{index}].id", context.id),
+                metadata=self.metadata(f"contexts[{index}].metadata", context.metadata),
             )
-            for index, context in enumerate(kept)
+            for index, context in enumerate(contexts)
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,12 +81,12 @@ class SampleTexts:
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
-            written = key if self._session is None else self._key(field, str(key))
+            written = self._session.text(field, str(key)) if self._redacts else key
             if isinstance(value, str):
                 kept[written] = self.text(name, value)
                 continue
             is_small = _is_small(value, self._read)
-            if is_small and self._session is not None:
+            if is_small and self._redacts:
                 value = self._session.value(name, value)
             if is_small and isinstance(value, str):
                 kept[written] = self._limited(name, value, False)
@@ -103,8 +98,6 @@ class SampleTexts:
 
     def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
         """Return tags, redacted."""
-        if self._session is None:
-            return tuple(tags)
         return tuple(self._session.text("tags", str(tag)) for tag in tags)
 
     def ids(self, field: str, ids: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -114,12 +107,7 @@ class SampleTexts:
     def truncated(self, *more: str) -> tuple[str, ...]:
         """Return the names of what was cut, each once and redacted, and further ones."""
         names = dict.fromkeys((*self.cut_fields, *more))
-        if self._session is None:
-            return tuple(names)
         return tuple(self._session.text("truncated", name) for name in names)
-
-    def _key(self, field: str, text: Any) -> Any:
-        return text if self._session is None else self._session.optional(field, text)
 
     def _is_cut(self, text: str) -> bool:
         return len(text) > self._read or text in self._cut_texts
@@ -139,14 +127,12 @@ def _is_small(value: Any, most: int) -> bool:
         return False
 
 
-def _likeliest(contexts: tuple[Context, ...], answer: str | None, most: int) -> tuple[Context, ...]:
+def _likeliest(contexts: tuple[Context, ...], answer: str, most: int) -> tuple[Context, ...]:
     """Return as many contexts as are wanted, in their order: those that the answer may rest on.
 
     A word of the answer counts more, the fewer contexts hold it. Of equal ones the last count, as
     the last search of an agent is the nearest to its answer.
     """
-    if len(contexts) <= most or answer is None:
-        return contexts[:most]
     said = set(words(answer))
     held = [said.intersection(words(context.text)) for context in contexts]
     times = Counter(word for words_held in held for word in words_held)
