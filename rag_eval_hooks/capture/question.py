@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive
@@ -16,7 +16,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     """Return the question, and where it was found.
 
     A text of the root's input comes before any query that was made of it. Of several texts, none
-    under a usual name, that one counts which a retriever was asked or the first model was shown.
+    under a usual name, that one counts which a retriever was asked or a model was shown.
 
     Returns:
         The text, "" if there is none, and `recorded`, `input`, `prompt` or `query`.
@@ -44,15 +44,8 @@ def queries(interaction: Interaction) -> list[str]:
 
 
 def _outer_retrievers(interaction: Interaction) -> list[Run]:
-    return [
-        run
-        for run in interaction.runs[1:]
-        if run.kind is RunKind.RETRIEVER and not run.within(RunKind.RETRIEVER)
-    ]
-
-
-def _prompts(interaction: Interaction) -> list[str]:
-    return [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
+    runs = (run for run in interaction.runs[1:] if run.kind is RunKind.RETRIEVER)
+    return [run for run in runs if not run.within(RunKind.RETRIEVER)]
 
 
 def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
@@ -61,25 +54,25 @@ def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, st
     A short text that nothing was given, such as the name of a language, is no question where a
     retriever was asked one.
     """
-    texts = {text: fold(text) for text in interaction.asked}
-    prompts = _prompts(interaction)
-    for places, is_short_enough in (
-        ([fold(query) for query in asked], True),
-        (prompts[:1], False),
-        (prompts, False),
-    ):
-        used = [
-            text
-            for text, folded in texts.items()
-            if (is_short_enough or is_distinctive(folded))
-            and any(folded in place for place in places)
-        ]
-        if used:
-            return max(used, key=len), "prompt"
-    longest = max(texts, key=len)
-    if asked and not is_distinctive(texts[longest]):
+    if used := _used(interaction, interaction.asked, asked):
+        return max(used, key=len), "prompt"
+    longest = max(interaction.asked, key=len)
+    if asked and not is_distinctive(fold(longest)):
         return asked[0], "query"
     return longest, "input"
+
+
+def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) -> list[str]:
+    """Return the texts that retrievers were asked, else the long ones that prompts show."""
+    folded = {text: fold(text) for text in texts}
+    places = list(map(fold, asked))
+    long = {text: one for text, one in folded.items() if is_distinctive(one)}
+    if exact := [text for text, one in folded.items() if one in places]:
+        return exact
+    if part := [text for text, one in long.items() if any(one in place for place in places)]:
+        return part
+    prompts = [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
+    return [text for text, one in long.items() if any(one in prompt for prompt in prompts)]
 
 
 def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
@@ -87,19 +80,13 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
 
     The user wrote no text that holds a document.
     """
+    if not interaction.kept:
+        return []
     lists = interaction.lists_of(Origin.DOCUMENTS)
     documents = {fold(context.text) for found in lists for context in found.contexts}
-    distinctive = list(filter(is_distinctive, documents))
-    folded = {text: fold(text) for text in interaction.kept}
-    texts = {t: one for t, one in folded.items() if not any(d in one for d in distinctive)}
-    folded_queries = set(map(fold, asked))
-    if exact := [text for text, one in texts.items() if one in folded_queries]:
-        return exact
-    prompts = _prompts(interaction)
-    shown = (
-        t for t, one in texts.items() if is_distinctive(one) and any(one in p for p in prompts)
-    )
-    return list(shown) or list(texts)
+    documents = set(filter(is_distinctive, documents))
+    texts = [text for text in interaction.kept if not any(d in fold(text) for d in documents)]
+    return _used(interaction, texts, asked) or texts
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
