@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -36,14 +35,6 @@ def test_no_attack_gets_through(lenient: bool) -> None:
     assert [result.attack for result in results if result.obeyed or result.raised] == []
 
 
-def test_the_kind_reader_does_obey() -> None:
-    alike = [attack for attack in ATTACKS if attack.kind == "nonce" and attack.token == "zeros"]
-    strict = sum(bool(r.obeyed) for r in mount(alike, fixed_delimiters=True))
-    lenient = sum(bool(r.obeyed) for r in mount(alike, fixed_delimiters=True, lenient=True))
-    assert lenient >= strict + 8
-    assert lenient >= len(alike) * 2 / 3
-
-
 def test_the_judge_of_the_suite_does_obey() -> None:
     forgeries = [attack for attack in ATTACKS if attack.kind == "forged token"]
     results = mount(forgeries, fixed_delimiters=True)
@@ -55,13 +46,13 @@ def test_the_embedded_judge_does_not_listen() -> None:
     assert [result.attack for result in mount_embedded(MOUNTED) if result.raised] == []
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_are_judged_as_they_are(attack: Any) -> None:
-    text = attack.text.replace("{CLOSE}", "</data 000000000000>").replace("{TOKEN}", "0" * 12)
-    block = data_block({"text": text})
-    sent = text.encode("utf-8", "replace").decode()
-    assert json.loads(block.split("\n")[1]) == {"text": sent}
-    assert block.count("<data") == block.count("</data") == 1
+def test_attacks_are_judged_as_they_are() -> None:
+    for attack in ATTACKS:
+        text = attack.text.replace("{CLOSE}", "</data 000000000000>").replace("{TOKEN}", "0" * 12)
+        block = data_block({"text": text})
+        sent = text.encode("utf-8", "replace").decode()
+        assert json.loads(block.split("\n")[1]) == {"text": sent}
+        assert block.count("<data") == block.count("</data") == 1
 
 
 def test_delimiters_are_the_secret_s() -> None:
