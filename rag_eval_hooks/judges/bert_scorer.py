@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
@@ -20,12 +17,12 @@ from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 __all__ = ["BertScorer"]
 
-_LONGEST = 512  # tokens, where the tokenizer states no limit
-
+_LONGEST: Final = 512  # tokens, where the tokenizer states no limit
+_PAIRS: Final = 64  # in a batch, and texts in a forward pass
 _TextPair = tuple[str, str]
 
 
-class BertScorer:
+class BertScorer(LocalModel[_TextPair, TokenScore]):
     """Precision, recall and F1 of tokens matched by their contextual embeddings.
 
     The numbers are those of `bert_score.score` without idf weights. The model is loaded on first
@@ -41,7 +38,6 @@ class BertScorer:
             rather than near the baseline; they can then be negative.
         baseline_path: A baseline file of your own: CSV with the columns LAYER, P, R, F.
         language: Which of bert-score's baselines, such as `en` or `de`.
-        batch_size: Pairs in a batch, and texts in a forward pass.
         process: Whether the model runs in a child process; `auto`: wherever one can be started.
 
     Raises:
@@ -58,27 +54,19 @@ class BertScorer:
         rescale_with_baseline: bool = False,
         baseline_path: str | Path | None = None,
         language: str = "en",
-        batch_size: int = 64,
         process: InProcess = "auto",
     ) -> None:
         if find_spec("bert_score") is None:
             raise ImportError('BERTScore needs: pip install "rag-eval-hooks[bertscore]"')
         if layer is not None and layer < 0:
             raise ConfigError("layer", layer, "a layer's number, or None")
-        if batch_size < 1:
-            raise ConfigError("batch_size", batch_size, "a whole number, 1 or more")
-        self._source = model
         baseline = _baseline_file(model, language, baseline_path) if rescale_with_baseline else None
-        self.name = f"bert-score:{short_name(model)}"
-        self.name += "" if layer is None else f"_L{layer}"
+        name = f"bert-score:{short_name(model)}" + ("" if layer is None else f"_L{layer}")
         if baseline is not None:
-            self.name += "-rescaled" if baseline_path is None else "-custom-rescaled"
-        self._model: LocalModel[_TextPair, TokenScore] = LocalModel(
-            model,
-            Caller(self.name, Operation.TOKEN_SCORE, local=True),
-            partial(_load, model, layer, baseline, batch_size),
-            process,
-            size=batch_size,
+            name += "-rescaled" if baseline_path is None else "-custom-rescaled"
+        caller = Caller(name, Operation.TOKEN_SCORE, local=True)
+        super().__init__(
+            model, caller, partial(_load, model, layer, baseline), process, size=_PAIRS
         )
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
@@ -91,94 +79,50 @@ class BertScorer:
         """
         if not (candidate.strip() and reference.strip()):
             return TokenScore(0.0, 0.0, 0.0)
-        (found,) = await self._model.run_all([(candidate, reference)])
+        (found,) = await self.run_all([(candidate, reference)])
         if not all(map(math.isfinite, (found.precision, found.recall, found.f1))):
-            raise JudgeError(f"{self._source}: the model gave a number that is not finite")
+            raise JudgeError(f"{self.name}: the model gave a number that is not finite")
         return found
 
-    async def warm_up(self) -> None:
-        """Load the model.
 
-        Raises:
-            JudgeError: It cannot be loaded.
-        """
-        await self._model.warm_up()
+def _load(
+    source: str, layer: int | None, baseline: str | None
+) -> Callable[[Sequence[_TextPair]], list[TokenScore]]:
+    from bert_score import BERTScorer
+    from bert_score.utils import model2layers
 
-    async def aclose(self) -> None:
-        """Release the model, and end its process or thread."""
-        await self._model.aclose()
-
-
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """Loaded model of bert-score, without the layers above the compared one."""
-
-    network: Any
-    tokenizer: Any
-    baseline: tuple[float, ...] | None
-    batch_size: int
-
-    def __call__(self, pairs: Sequence[_TextPair]) -> list[TokenScore]:
-        from bert_score.utils import bert_cos_score_idf
-
-        weights: defaultdict[int, float] = defaultdict(lambda: 1.0)
-        weights[self.tokenizer.sep_token_id] = 0.0
-        weights[self.tokenizer.cls_token_id] = 0.0
-        rows = bert_cos_score_idf(
-            self.network,
-            [encodable(reference) for _, reference in pairs],
-            [encodable(candidate) for candidate, _ in pairs],
-            self.tokenizer,
-            weights,
-            batch_size=self.batch_size,
-            device=self.network.device,
-        )
-        return [TokenScore(*self._rescaled(row)) for row in rows.tolist()]
-
-    def _rescaled(self, row: Sequence[float]) -> tuple[float, ...]:
-        baseline = self.baseline or (0.0,) * len(row)
-        return tuple(
-            min((value - low) / (1 - low), 1.0) for value, low in zip(row, baseline, strict=True)
-        )
-
-
-def _load(source: str, layer: int | None, baseline: Path | None, batch_size: int) -> _Model:
-    import torch
-    from bert_score.utils import get_model, get_tokenizer, model2layers
-
-    if layer is None:
-        layer = model2layers.get(source)
-    if layer is None:
+    if layer is None and source not in model2layers:
         raise JudgeError(f"{source}: bert-score knows no best layer for this model; set the layer")
-    rescaling = None if baseline is None else _baseline(baseline, layer)
-    tokenizer = get_tokenizer(source)
-    network = get_model(source, layer).to("cuda" if torch.cuda.is_available() else "cpu")
+    scorer = BERTScorer(
+        source, layer, lang="en", rescale_with_baseline=bool(baseline), baseline_path=baseline
+    )
+    if baseline:
+        _ = scorer.baseline_vals  # read now, as a file without this layer is no fault of a text
     # Many tokenizers, DeBERTa's among them, state a limit of 1e30 tokens, which transformers 5
     # does not take (https://github.com/Tiiiger/bert_score/issues/205).
+    tokenizer, network = scorer._tokenizer, scorer._model
     if tokenizer.model_max_length > 10**6:
         positions = getattr(network.config, "max_position_embeddings", _LONGEST)
         tokenizer.model_max_length = min(_LONGEST, positions)
-    return _Model(network, tokenizer, rescaling, batch_size)
+
+    def score(pairs: Sequence[_TextPair]) -> list[TokenScore]:
+        candidates, references = zip(*pairs, strict=True)
+        columns = scorer.score(
+            [*map(encodable, candidates)], [*map(encodable, references)], batch_size=_PAIRS
+        )
+        rows = zip(*(column.clamp(max=1.0).tolist() for column in columns), strict=True)
+        return [TokenScore(*row) for row in rows]
+
+    return score
 
 
-def _baseline_file(model: str, language: str, given: str | Path | None) -> Path:
-    if given is not None:
-        if not Path(given).is_file():
-            raise ConfigError("baseline_path", str(given), "a file that exists")
-        return Path(given)
+def _baseline_file(model: str, language: str, given: str | Path | None) -> str:
     package = find_spec("bert_score")
-    folders = package.submodule_search_locations if package else None
-    for folder in folders or ():
-        file = Path(folder, "rescale_baseline", language, f"{model}.tsv")
-        if file.is_file():
-            return file
-    wants = f"False, or baseline_path: bert-score has no baseline for {model} in {language!r}"
-    raise ConfigError("rescale_with_baseline", True, wants)
-
-
-def _baseline(file: Path, layer: int) -> tuple[float, ...]:
-    with file.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            if row["LAYER"] == str(layer):
-                return tuple(float(row[column]) for column in ("P", "R", "F"))
-    raise JudgeError(f"{file.name}: the baseline has no layer {layer}")
+    folder = Path(package.origin or "").parent if package else Path()
+    file = Path(given or folder / "rescale_baseline" / language / f"{model}.tsv")
+    if not file.is_file() and given is not None:
+        raise ConfigError("baseline_path", str(given), "a file that exists")
+    if not file.is_file():
+        wants = f"False, or baseline_path: bert-score has no baseline for {model} in {language!r}"
+        raise ConfigError("rescale_with_baseline", True, wants)
+    return str(file)

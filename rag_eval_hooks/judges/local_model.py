@@ -39,9 +39,6 @@ class LocalModel(Generic[I, R]):
 
     Items that come while a batch runs go through the model together, equal ones once. A failure to
     load is remembered: each later call fails at once with the same message.
-
-    Raises:
-        ConfigError: A process is asked for and cannot be started here.
     """
 
     def __init__(

@@ -7,8 +7,6 @@ import ctypes
 import os
 import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Final, TypeAlias, TypeVar
@@ -25,8 +23,6 @@ Load: TypeAlias = Callable[[], Run[I, R]]
 """Load a model. For a child process it must be picklable; libraries are imported inside it."""
 
 _NICE: Final = 10
-_PARENT_CHECK: Final = 1.0
-"""Seconds between checks that the application still runs."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -75,17 +71,10 @@ def serve(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = os.getppid()
+    """Have the kernel end this process with its parent; elsewhere the end of the socket does."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_CHECK)
-        os._exit(0)
-
-    threading.Thread(target=watch, name="rag-eval-hooks-parent", daemon=True).start()
 
 
 def _lower_priority() -> None:

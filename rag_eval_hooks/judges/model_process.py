@@ -19,10 +19,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rag_eval_hooks.config.sources import model_environment
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
@@ -82,15 +81,7 @@ def _interpreter() -> str | None:
     return None
 
 
-def _working_directory() -> Path | None:
-    try:
-        return Path.cwd()
-    except OSError:  # it was deleted
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Child:
+class _Child(NamedTuple):
     process: subprocess.Popen[bytes]
     connection: Connection
     finalizer: weakref.finalize[..., ModelProcess[Any, Any]]
@@ -100,14 +91,16 @@ class ModelProcess(Generic[I, R]):
     """One model in a child process that is started lazily and restarted after a crash.
 
     `run` blocks and belongs to one thread. The child ends with this process: it reads the end of
-    its socket, checks its parent every second and, on Linux, is killed by the kernel.
+    its socket and, on Linux, is killed by the kernel.
     """
 
     def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:
         self._source = source
         self._load = load
         self._reply_timeout = reply_timeout
-        self._folder = _working_directory()
+        self._folder: Path | None = None
+        with contextlib.suppress(OSError):  # it was deleted
+            self._folder = Path.cwd()
         self._path = tuple(str(Path(self._folder or "/", entry)) for entry in sys.path)
         self._closed = False
         self._child: _Child | None = None
@@ -156,9 +149,10 @@ class ModelProcess(Generic[I, R]):
             return error
 
     def _request(self, items: Sequence[I]) -> list[R | JudgeError]:
-        child = self._child or self._start()
-        reply: list[R | JudgeError] = self._exchange(child, list(items), self._reply_timeout)
-        return reply
+        found: list[R | JudgeError] = self._exchange(
+            self._child or self._start(), list(items), self._reply_timeout
+        )
+        return found
 
     def _exchange(self, child: _Child, message: object, timeout: float) -> Any:
         """Return the reply to a message, or raise `_ProcessEndedError`: the process is gone."""

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from typing import Final
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
@@ -14,11 +15,11 @@ from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 __all__ = ["SentenceEmbedder"]
 
-_FORWARD = 32  # texts per forward pass
-_BATCH = 512  # texts per call: the library sorts them by length, so that little is padding
+_FORWARD: Final = 32  # texts per forward pass
+_BATCH: Final = 512  # texts per call: the library sorts them by length, so that little is padding
 
 
-class SentenceEmbedder:
+class SentenceEmbedder(LocalModel[str, Vector]):
     """Embeds with a sentence-transformers model, in a child process or a thread of its own.
 
     The model is loaded on first use, once. A failure to load is remembered: each later call
@@ -43,11 +44,8 @@ class SentenceEmbedder:
     ) -> None:
         if find_spec("sentence_transformers") is None:
             raise ImportError('embeddings need: pip install "rag-eval-hooks[embeddings]"')
-        self.name = short_name(model)
-        caller = Caller(self.name, Operation.EMBEDDINGS, local=True)
-        self._model: LocalModel[str, Vector] = LocalModel(
-            model, caller, partial(_load, model), process, size=_BATCH
-        )
+        caller = Caller(short_name(model), Operation.EMBEDDINGS, local=True)
+        super().__init__(model, caller, partial(_load, model), process, size=_BATCH)
         self._cache = VectorCache(model, cache_size)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -56,20 +54,7 @@ class SentenceEmbedder:
         Raises:
             JudgeError: The model cannot be loaded, failed on these texts, or is closed.
         """
-        return await self._cache.embed(texts, self._model.run_all)
-
-    async def warm_up(self) -> None:
-        """Load the model.
-
-        Raises:
-            JudgeError: It cannot be loaded.
-        """
-        await self._model.warm_up()
-
-    async def aclose(self) -> None:
-        """Release the model, and end its process or thread."""
-        self._cache.clear()
-        await self._model.aclose()
+        return await self._cache.embed(texts, self.run_all)
 
 
 def _load(source: str) -> Callable[[Sequence[str]], list[Vector]]:

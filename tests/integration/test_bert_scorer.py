@@ -163,7 +163,6 @@ async def test_a_wrong_layer_is_told(model: str, layer: int | None, told: str) -
         ("rescale_with_baseline", {"rescale_with_baseline": True, "language": "xx"}),
         ("baseline_path", {"rescale_with_baseline": True, "baseline_path": "none.tsv"}),
         ("layer", {"layer": -1}),
-        ("batch_size", {"batch_size": 0}),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused_at_once(
