@@ -195,8 +195,8 @@ class Ask:
     def _group(self, group: Any, keys: Sequence[str]) -> _Group:
         """Read the finding's part of a reply.
 
-        An element that does not fit, is missing or stands twice leaves only its own item open. An
-        id that was not asked for spoils the whole group: the others may have been renumbered too.
+        An element that does not fit or is missing leaves only its own item open. An id that stands
+        twice or was not asked for spoils the whole group: others may have been renumbered too.
         """
         view = self._view()
         try:
@@ -210,14 +210,16 @@ class Ask:
                     name = number_of(element[id_key])
                     if isinstance(name, bool) or str(name) not in named:
                         raise SpoiledGroupError("it has an id or number that was not asked for")
+                    if named[str(name)]:
+                        raise SpoiledGroupError(f"{name} stands twice")
                     named[str(name)].append(element)
             return {name: self._one(name, elements, view) for name, elements in named.items()}
         except ReplyError as error:
             return dict.fromkeys(keys, error)
 
     def _one(self, name: str, elements: list[Any], view: View) -> Any:
-        if len(elements) != 1:
-            return ReplyError(f"{name} {'stands twice' if elements else 'is missing'}")
+        if not elements:
+            return ReplyError(f"{name} is missing")
         try:
             return self._element(elements[0], view)
         except SpoiledGroupError:

@@ -138,9 +138,9 @@ def _closed(schema: dict[str, Any]) -> None:
 
 
 class ReplyElement(BaseModel):
-    """Base of the elements. Unknown keys are ignored; the schema requires every key."""
+    """Base of the elements. An unknown key is refused: the reply may be of another call."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, json_schema_extra=_closed)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
     def content(self, view: View) -> Any:
         """Return what the element says of its item.
@@ -315,6 +315,8 @@ class _Criterion(_Reasoned):
 class GEvalElement(ReplyElement):
     """Three criteria. A total that a model volunteers is ignored: the arithmetic is ours."""
 
+    model_config = ConfigDict(extra="ignore")
+
     correctness: _Criterion
     completeness: _Criterion
     consistency: _Criterion
@@ -343,6 +345,8 @@ def parse(model: Any, value: Any) -> Any:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     if not isinstance(model, type):
         raise ReplyError(f"{found[0]['msg'].lower()}, as a number")
+    if any(misfit["type"] == "extra_forbidden" for misfit in found):
+        raise ReplyError("it has a key that was not asked for")
     names = {str((*misfit["loc"], "it")[0]) for misfit in found}
     wrong = "missing, of the wrong type or out of range"
     raise ReplyError(f"{', '.join(sorted(names))} {wrong}")

@@ -351,7 +351,6 @@ HARMLESS: Mapping[str, Form] = {
     "numbers as texts": _number(str),
     "floats": _each(lambda _k, v: float(v) if type(v) is int else v),
     "null reasons": _each(lambda k, v: None if k == "reason" else v),
-    "extra keys": _objects(lambda row: {"confidence": 0.3, **row, "note": {"score": 7}}),
     "absent options": _objects(_without_options),
     "verdicts in capitals": _set("verdict", lambda v: v.upper().replace("_", " ")),
     "forged quotes": _set("quote", lambda _v: "words that stand nowhere at all"),
@@ -366,6 +365,7 @@ HARMLESS: Mapping[str, Form] = {
 """Corruptions that cost nothing, however often they come."""
 KINDS: Mapping[str, Form] = {
     **HARMLESS,
+    "extra keys": _objects(lambda row: {"confidence": 0.3, **row, "note": {"score": 7}}),
     "drop": _in_place(_drop),
     "double": _in_place(_double),
     "renumber": _in_place(_renumber),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks.findings import Finding, Questions, Rating
@@ -105,14 +105,29 @@ def test_unknown_number_or_other_scale_spoils_its_group(name: str, key: str) -> 
         assert len(reading.problems) == 1
 
 
-def test_missing_or_doubled_element_leaves_its_own_item_open() -> None:
-    relevance, agreement = ASKS[Finding.RELEVANCE], ASKS[Finding.ANSWER_AGREEMENT]
+def test_missing_element_leaves_its_own_item_open() -> None:
+    relevance = ASKS[Finding.RELEVANCE]
     reading = read(relevance, truth(relevance)[::2])
     assert set(reading.values) == {"1", "3"}
     assert reading.problems == ("relevance: 2 is missing",)
-    reading = read(agreement, truth(agreement) + truth(agreement)[:1])
-    assert set(reading.values) == {"a2"}
-    assert reading.problems == ("answer_agreement: a1 stands twice",)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_id_that_stands_twice_spoils_its_group(at: int) -> None:
+    agreement = ASKS[Finding.ANSWER_AGREEMENT]
+    reading = read(agreement, [*truth(agreement), truth(agreement)[at]])
+    assert not reading.values
+    assert reading.problems == (f"answer_agreement: a{at + 1} stands twice",)
+
+
+@given(st.text(min_size=1))
+def test_element_with_an_unknown_key_leaves_its_item_open(key: str) -> None:
+    agreement = ASKS[Finding.ANSWER_AGREEMENT]
+    first, *others = truth(agreement)
+    assume(key not in first)
+    reading = read(agreement, [first | {key: 1}, *others])
+    assert "a1" not in reading.values
+    assert len(reading.values) == len(others)
 
 
 def test_settled_item_is_unknown_when_asked_again() -> None:
