@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rag_eval_hooks import backoff
+from rag_eval_hooks.delivery import outbox
 from rag_eval_hooks.delivery.platforms.base import PlatformScore, PlatformSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
@@ -81,48 +83,92 @@ class Scripted(PlatformSink):
         return {}
 
 
-FAILURES = {
+FAILURES: dict[str, BaseException] = {
     "later": RetryLater("HTTP 500"),
     "unknown": SpanUnknown(),
     "reject": Rejected("HTTP 422", is_for_all=False),
+    "raise": KeyError("client"),
 }
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(
-    fates=st.lists(
-        st.lists(st.sampled_from(sorted(FAILURES)), max_size=4), min_size=1, max_size=20
-    ),
-    batch_size=st.sampled_from([1, 3, 64]),
-    is_durable=st.booleans(),
-)
-def test_dispatch_for_any_answers_sends_each_result_once_or_counts_its_loss(
-    fates: list[list[str]], batch_size: int, is_durable: bool
-) -> None:
-    """A rejected result is lost alone; every other one arrives, whatever its request met before."""
-    left = {str(number): list(fate) for number, fate in enumerate(fates)}
+class Deliveries(RuleBasedStateMachine):
+    """Results of a process, or of several in turn that share a spool, for a fickle platform."""
 
-    def answer(spans: Sequence[str]) -> None:
+    @initialize(batch_size=st.sampled_from([1, 3, 64]), is_durable=st.booleans())
+    def start(self, batch_size: int, is_durable: bool) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.spool = Path(self.folder.name) / "spool" if is_durable else None
+        self.batch_size = batch_size
+        self.number = 0
+        # What the platform answers to a request with the result, until it passes.
+        self.fates: dict[str, list[str]] = {}
+        self.taken: Counter[str] = Counter()
+        self.lost = 0
+        self.open()
+
+    def open(self) -> None:
+        self.sink = Scripted(self.answer)
+        self.sink.batch_size, self.sink.taken = self.batch_size, self.taken
+        self.one = Opened(self.sink, folder=self.spool)
+
+    def answer(self, spans: Sequence[str]) -> None:
         for span in spans:
-            if left[span]:
-                name = left[span][0]
+            if self.fates[span]:
+                name = self.fates[span][0]
                 # A bad result stays bad; other failures pass.
-                del left[span][: name != "reject"]
+                del self.fates[span][: name not in ("reject", "raise")]
                 raise FAILURES[name]
 
-    sink = Scripted(answer)
-    sink.batch_size = batch_size
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    @rule(fates=st.lists(st.lists(st.sampled_from(sorted(FAILURES)), max_size=4), max_size=20))
+    def put(self, fates: list[list[str]]) -> None:
+        for fate in fates:
+            self.fates[str(self.number)] = list(fate)
+            self.number += 1
+            self.one.number(self.number - 1)
+
+    @rule()
+    def flush(self) -> None:
+        until(lambda: self.one.dispatch.flush(300) and self.sink.books()["waiting"] == 0)
+
+    @precondition(lambda self: self.spool is not None)
+    @rule()
+    def restart(self) -> None:
+        self.one.close()
+        self.lost += self.sink.books()["lost"]
+        self.open()
+
+    @invariant()
+    def books_add_up(self) -> None:
+        if hasattr(self, "one"):
+            assert self.sink.books()["waiting"] >= 0
+
+    def teardown(self) -> None:
+        if not hasattr(self, "one"):
+            return
+        bad = {span for span, fate in self.fates.items() if {"reject", "raise"} & {*fate}}
+        until(lambda: len(self.taken) == self.number - len(bad) and self._lost() == len(bad))
+        assert set(self.taken.values()) <= {1}
+        assert not bad & self.taken.keys()
+        self.one.close()
+        self.folder.cleanup()
+
+    def _lost(self) -> int:
+        return self.lost + self.sink.books()["lost"]
+
+
+class TestDeliveries(Deliveries.TestCase):
+    """Each result is sent once, or its loss is counted, whatever its requests met before."""
+
+    settings = settings(
+        max_examples=25, stateful_step_count=8, deadline=None, derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+
+    def setUp(self) -> None:
+        patch = pytest.MonkeyPatch()
         patch.setattr(backoff, "_FIRST", 0.002)
-        one = Opened(sink, folder=Path(folder) / "spool" if is_durable else None)
-        one.number(*range(len(fates)))
-        until(lambda: one.dispatch.flush(300) and sink.books()["waiting"] == 0)
-        one.close()
-    lost = {number for number, fate in enumerate(fates) if "reject" in fate}
-    assert sink.taken == {str(n): 1 for n in range(len(fates)) if n not in lost}
-    books = sink.books()
-    assert (books["taken"], books["sent"]) == (len(fates), len(fates) - len(lost))
-    assert one.counts().get("sink scripted, HTTP 422: Lost", 0) == books["lost"] == len(lost)
+        patch.setattr(outbox, "_POLL_S", 0.05)
+        self.addCleanup(patch.undo)
 
 
 @pytest.mark.parametrize(

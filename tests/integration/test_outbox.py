@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from rag_eval_hooks.delivery import outbox, outbox_file
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, read_counts
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, OutboxFile, read_counts
 from rag_eval_hooks.incidents import Incidents
 from tests.waiting import PATIENCE, until
 
@@ -145,6 +146,57 @@ def test_outbox_without_disk_counts_each_sample_once(
         assert own.drain(PATIENCE)
         assert own.undurable == len(samples)
         own.close(PATIENCE)
+
+
+ERRORS = st.sampled_from([ValueError, KeyError, RecursionError, UnicodeEncodeError])
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(broken=st.lists(st.none() | ERRORS, min_size=1, max_size=12))
+def test_text_that_cannot_be_built_is_undurable_and_costs_no_other_sample(
+    broken: list[type[Exception] | None],
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        own = Outbox(Path(name) / "spool", max_bytes=10_000_000, incidents=Incidents())
+        own.start()
+        for error in broken:
+            own.put(Job(EVALUATE, None, partial(_text, error)))
+        assert own.drain(PATIENCE)
+        assert own.undurable == len(broken) - broken.count(None)
+        assert own.counts().get("pending", 0) == broken.count(None)
+        own.close(PATIENCE)
+
+
+def _text(error: type[Exception] | None) -> str:
+    if error is UnicodeEncodeError:
+        return "\ud800".encode().decode()
+    if error is not None:
+        raise error
+    return "x"
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, TypeError])
+def test_unknown_failure_of_a_commit_pauses_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    monkeypatch.setattr(outbox, "_ERROR_PAUSE_S", 0.3)
+    write, tries = OutboxFile.write, iter(range(2))
+
+    def fail(self: OutboxFile, changes: Any) -> list[bool]:
+        if next(tries, None) is not None:
+            raise error
+        return write(self, changes)
+
+    monkeypatch.setattr(OutboxFile, "write", fail)
+    incidents = Incidents()
+    own = Outbox(tmp_path / "spool", max_bytes=10_000_000, incidents=incidents)
+    own.start()
+    for _ in range(5):
+        own.put(Job(EVALUATE, "x", lambda: "x"))
+    until(lambda: own.counts().get("pending") == 5)
+    assert (own.undurable, own.is_stalled) == (0, False)
+    assert incidents.counts() == {f"spool: {error.__name__}": 2}
+    own.close(PATIENCE)
 
 
 class Machine(RuleBasedStateMachine):
