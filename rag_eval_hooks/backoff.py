@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-__all__ = ["Backoff", "pause_after"]
+__all__ = ["pause_after"]
 
 _FIRST: Final = 0.5
 _LONGEST: Final = 15.0
@@ -23,24 +23,3 @@ def pause_after(failures: int) -> float:
     """
     longest = min(_FIRST * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST)
     return random.uniform(longest / 2, longest)
-
-
-class Backoff:
-    """Pauses after failures in a row. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self._failures = 0
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether the last try failed."""
-        return self._failures > 0
-
-    def failed(self) -> float:
-        """Count a failure; return the seconds until the next try."""
-        self._failures += 1
-        return pause_after(self._failures)
-
-    def succeeded(self) -> None:
-        """Forget the failures so far."""
-        self._failures = 0

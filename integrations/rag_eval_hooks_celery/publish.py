@@ -9,7 +9,7 @@ import uuid
 from concurrent.futures import Future
 from typing import Any, Final
 
-from rag_eval_hooks.backoff import Backoff
+from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.incidents import Incidents
@@ -48,7 +48,7 @@ class Publisher:
         self._patience = _STORED_S if has_spool else limits.SINK_RETRY_SECONDS
         self._app = fleet.app(with_backend=False)
         self._sender = DaemonExecutor("rag-eval-hooks-ship")
-        self._backoff = Backoff()
+        self._failures = 0
         self._retry_at = 0.0
         self._waiting: dict[str, Future[RemoteResult | Ending]] = {}
         self._awaited = threading.Event()
@@ -122,9 +122,10 @@ class Publisher:
             )
         except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
             self._incidents.report("fleet", error)
-            self._retry_at = time.monotonic() + self._backoff.failed()
+            self._failures += 1
+            self._retry_at = time.monotonic() + pause_after(self._failures)
             return False
-        self._backoff.succeeded()
+        self._failures = 0
         return True
 
     def _start(self) -> None:

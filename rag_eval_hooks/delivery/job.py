@@ -13,9 +13,9 @@ __all__ = ["End", "Job"]
 
 
 class End(NamedTuple):
-    """How a job leaves this process: released at a time, or done with a count and further jobs."""
+    """How a job leaves this process: released, or done with a count and further jobs."""
 
-    released_at: float | None = None
+    is_released: bool = False
     counted_as: str = ""
     then: Sequence[Job] = ()
 
@@ -56,11 +56,11 @@ class Job:
     @property
     def is_over(self) -> bool:
         """True once the job is done."""
-        return self.end is not None and self.end.released_at is None
+        return self.end is not None and not self.end.is_released
 
     def inserts(self, end: End | None) -> Sequence[Job]:
         """Return the jobs that the change to a state may insert."""
-        return end.then if end is not None and end.released_at is None else (self,)
+        return (self,) if end is None or end.is_released else end.then
 
     def resolve(self, *, is_ours: bool = True) -> None:
         """Tell whoever waits for the last change that it is on disk or given up."""

@@ -128,16 +128,16 @@ class Outbox:
             Future that resolves after the commit: False if another process has claimed the job,
             so that nothing was written.
         """
-        return self._awaited(job, End(None, count, then))
+        return self._awaited(job, End(counted_as=count, then=then))
 
-    def retry(self, job: Job, delay: float = 0.0) -> bool:
-        """Give a job back to the file, for any process to claim after `delay` seconds.
+    def release(self, job: Job) -> bool:
+        """Give a job back to the file, for any process to claim.
 
         Returns:
             Whether the file has it.
         """
         if job.is_stored:
-            self._change(job, End(released_at=time.time() + delay))
+            self._change(job, End(is_released=True))
         return job.is_stored
 
     def counts(self) -> Mapping[str, int]:
@@ -350,7 +350,7 @@ class Outbox:
         for job in claimed:
             self._stored.add(job)
             if not self._consumers[job.consumer].take(job):
-                self.retry(job)
+                self.release(job)
         if claimed:
             self._poll_at = 0.0
 

@@ -33,24 +33,24 @@ _PURGE_S: Final = 60.0
 """Seconds between two removals of old results for sinks of other settings."""
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL,"
-    " origin INTEGER, accepted REAL NOT NULL, due REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0,"
-    " owner TEXT, payload TEXT NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (owner, consumer, due)",
+    " origin INTEGER, accepted REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, owner TEXT,"
+    " payload TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (owner, consumer)",
     "CREATE TABLE IF NOT EXISTS owners (owner TEXT PRIMARY KEY, lease REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL)",
 )
 _INSERT: Final = (
-    "INSERT INTO jobs (consumer, origin, accepted, due, owner, payload) VALUES (?, ?, ?, ?, ?, ?)"
+    "INSERT INTO jobs (consumer, origin, accepted, owner, payload) VALUES (?, ?, ?, ?, ?)"
 )
 _COUNT: Final = "INSERT INTO counts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1"
 _DEAD: Final = (
     # A lease of the far future was written before the clock was set back.
     "SELECT owner FROM owners WHERE owner != ? AND lease NOT BETWEEN ? AND ?"
 )
-_READY: Final = "SELECT 1 FROM jobs WHERE owner IS NULL AND consumer = ? AND due <= ? LIMIT 1"
+_READY: Final = "SELECT 1 FROM jobs WHERE owner IS NULL AND consumer = ? LIMIT 1"
 _CLAIM: Final = (
-    "UPDATE jobs SET owner = ?1 WHERE id IN (SELECT id FROM jobs WHERE owner IS NULL"
-    " AND consumer = ?2 AND due <= ?3 ORDER BY id LIMIT ?4) RETURNING id, tries, accepted, payload"
+    "UPDATE jobs SET owner = ? WHERE id IN (SELECT id FROM jobs WHERE owner IS NULL"
+    " AND consumer = ? ORDER BY id LIMIT ?) RETURNING id, tries, accepted, payload"
 )
 _SIZE: Final = (
     "SELECT (page_count - freelist_count) * page_size"
@@ -97,7 +97,7 @@ class OutboxFile:
             return [self._sync(db, job, end) for job, end in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> list[Job]:
-        """Claim the oldest jobs that are due and that no living process has.
+        """Claim the oldest jobs that no living process has.
 
         The file is locked only if there is anything to change: all processes ask every second,
         and a sample that is to be stored must not queue behind their questions.
@@ -113,7 +113,7 @@ class OutboxFile:
             is_idle = not (
                 self._is_beat(now)
                 or db.execute(_DEAD, leases).fetchone()
-                or any(db.execute(_READY, (name, now)).fetchone() for name in open_to)
+                or any(db.execute(_READY, (name,)).fetchone() for name in open_to)
             )
         if is_idle:
             return []
@@ -123,7 +123,7 @@ class OutboxFile:
             return [
                 _claimed(name, *row)
                 for name, room in open_to.items()
-                for row in sorted(db.execute(_CLAIM, (self._owner, name, now, room)).fetchall())
+                for row in sorted(db.execute(_CLAIM, (self._owner, name, room)).fetchall())
             ]
 
     def purge(self, consumers: Sequence[str]) -> int:
@@ -196,10 +196,9 @@ class OutboxFile:
         if end is None:
             self._insert(db, job)
             return True
-        if end.released_at is not None:
+        if end.is_released:
             self._insert(db, job)
-            release = "UPDATE jobs SET owner = NULL, due = ?"
-            return self._changed(db, release, end.released_at, row=job.row)
+            return self._changed(db, "UPDATE jobs SET owner = NULL", row=job.row)
         if job.row is not None and not self._changed(db, "DELETE FROM jobs", row=job.row):
             return False
         if end.counted_as:
@@ -215,7 +214,7 @@ class OutboxFile:
         if job.row is not None or job.text is None or job.is_over:
             return
         if db.execute(_SIZE).fetchone()[0] + len(job.text) <= self._max_bytes:
-            row = (job.consumer, origin, job.accepted, job.accepted, self._owner, job.text)
+            row = (job.consumer, origin, job.accepted, self._owner, job.text)
             job.row = db.execute(_INSERT, row).lastrowid
 
     def _changed(
@@ -225,7 +224,7 @@ class OutboxFile:
         return db.execute(sql, (*values, row, self._owner)).rowcount > 0
 
     def _release_all(self, db: sqlite3.Connection, owner: str) -> None:
-        db.execute("UPDATE jobs SET owner = NULL, due = 0 WHERE owner = ?", (owner,))
+        db.execute("UPDATE jobs SET owner = NULL WHERE owner = ?", (owner,))
         db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
 
 

@@ -367,7 +367,7 @@ class SinkQueue:
 
     def _leave(self, job: Job, reason: str) -> None:
         """Leave a result to the spool; without one it is lost."""
-        if not self._outbox.retry(job):
+        if not self._outbox.release(job):
             self._lose(job, reason)
             return
         self._chars -= job.chars

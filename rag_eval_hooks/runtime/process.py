@@ -234,7 +234,7 @@ class Processor(Observer):
         result = await self._remote.evaluate(sample, decision, request.accepted_at)
         if isinstance(result, Ending):
             is_down = result.reason == BROKER_DOWN and request.entry is not None
-            is_safe = is_down and self._outbox.retry(request.entry)
+            is_safe = is_down and self._outbox.release(request.entry)
             return Ending.dropped("spooled") if is_safe else result
         # The worker has published it; the span that waits and the sinks here lack it.
         request.outcomes = result.outcomes

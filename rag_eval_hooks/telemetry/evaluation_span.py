@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -39,7 +40,7 @@ from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of, recorded_
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
 
-__all__ = ["EvaluationSpans", "FeedbackSpanSink"]
+__all__ = ["EvaluationSpans", "FeedbackSpanSink", "score_details"]
 
 _MAX_RESULTS: Final = 20
 """Results on one span."""
@@ -147,7 +148,11 @@ class EvaluationSpans:
 
     def _fields(self, evaluation: Evaluation, name: str, limit: int) -> _Fields:
         score = evaluation.scores[name]
-        metadata = explain(_metadata(score, self._content), limit, content=True)
+        details = score_details(score)
+        if score.warnings:
+            # A user's metric may quote the application in a warning.
+            details["warnings"] = [*score.warnings] if self._content else len(score.warnings)
+        metadata = explain(details, limit, content=True)
         return present(
             {
                 "name": name,
@@ -203,27 +208,18 @@ def _call_attributes(call: Call) -> Attributes:
     )
 
 
-def _metadata(score: Score, content: bool) -> dict[str, Any]:
-    """Return the details of a score without its value, such as parts, version and usage."""
-    used = score.usage
-    usage = {
-        "calls": used.calls,
-        "input_tokens": used.input_tokens,
-        "output_tokens": used.output_tokens,
-        "cost": used.cost,
-    }
-    metadata: dict[str, Any] = {
-        "parts": dict(score.parts),
+def score_details(score: Score) -> dict[str, Any]:
+    """Return what a score holds beside value, label and explanation, such as version and usage."""
+    details: dict[str, Any] = {
         "version": score.version,
-        "usage": {key: value for key, value in usage.items() if value},
+        "parts": dict(score.parts),
+        "usage": {key: value for key, value in asdict(score.usage).items() if value},
         "sample_rate": score.probability,
         "sample_rate_estimated": score.probability_estimated,
         "reason": score.reason,
         "screening": score.screening,
-        # A user's metric may quote the application in a warning.
-        "warnings": list(score.warnings) if content else len(score.warnings),
     }
-    return {key: value for key, value in metadata.items() if value}
+    return {key: value for key, value in details.items() if value}
 
 
 class FeedbackSpanSink:

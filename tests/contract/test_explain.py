@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from functools import partial
 from typing import Any
@@ -19,7 +18,7 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.testing import JudgeCall, MemorySink, ScriptedJudge
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import faithful_judge, record_request, sample
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -48,24 +47,6 @@ def test_each_fate_is_told() -> None:
         assert "sample_rate" in str(evals.explain(out)[0])
     evals.offer(sample(trace_id=taken[3]))
     assert outcomes(evals, taken[3]) == [("dropped", "shutdown")]
-
-
-def test_what_waits_is_pending_and_then_is_not() -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def wait(_call: JudgeCall) -> Findings:
-        begun.set()
-        go.wait(120)
-        return Findings(answer_claims=())
-
-    one = sample()
-    with RagEval(["ragas.faithfulness"], ScriptedJudge(wait)) as evals:
-        evals.offer(one)
-        assert begun.wait(120)
-        assert outcomes(evals, one.sample_id) == [("pending", "")]
-        go.set()
-        evals.flush(300)
-        assert outcomes(evals, one.sample_id) == [("failed", "undefined")]
 
 
 def test_metrics_without_a_score_are_told_with_their_cause() -> None:

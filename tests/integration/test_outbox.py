@@ -99,7 +99,7 @@ def _obey(own: Outbox, held: dict[str, list[Job]], kind: str, *rest: Any) -> Any
         return None
     job = jobs.pop(0)
     if kind == "retry":
-        if not own.retry(job):
+        if not own.release(job):
             jobs.append(job)
         return None
     return _end(own, held, rest[0], job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
@@ -21,11 +21,11 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.score import Score
+from rag_eval_hooks.telemetry.evaluation_span import score_details
 
 __all__ = ["HttpSink", "PlatformScore", "PlatformSink"]
 
-_CONNECTIONS: Final = 32
+_CONNECTIONS: Final = 96
 _RETRIED: Final = (408, 425, 429)
 _REFUSED_KEY: Final = (401, 403)
 
@@ -145,6 +145,7 @@ class PlatformSink(Destination):
         raise NotImplementedError
 
     def _scores(self, evaluation: Evaluation) -> list[PlatformScore]:
+        verdicts = evaluation.verdicts
         return [
             PlatformScore(
                 trace_id=evaluation.sample.trace_id or "",
@@ -156,25 +157,14 @@ class PlatformSink(Destination):
                 explanation=prose(score.explanation, self._max_chars, content=self._content),
                 annotator_kind=score.annotator_kind.value,
                 identifier=score.annotator or semconv.TRACER_NAME,
-                metadata=_metadata(score, evaluation.verdicts.get(name)),
+                metadata={
+                    "normalised": score.normalised,
+                    **({"passed": verdicts[name]} if name in verdicts else {}),
+                    **score_details(score),
+                },
             )
             for name, score in evaluation.scores.items()
         ]
-
-
-def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
-        "normalised": score.normalised,
-        "passed": passed,
-        "version": score.version,
-        "parts": dict(score.parts),
-        "usage": {key: value for key, value in asdict(score.usage).items() if value},
-        "sample_rate": score.probability,
-        "sample_rate_estimated": score.probability_estimated or None,
-        "reason": score.reason,
-        "screening": score.screening or None,
-    }
-    return {key: value for key, value in metadata.items() if value not in (None, "", {})}
 
 
 class HttpSink(PlatformSink):

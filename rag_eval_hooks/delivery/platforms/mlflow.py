@@ -19,8 +19,8 @@ __all__ = ["MlflowSink"]
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
-_REQUESTS: Final = 32
-"""Requests in flight: a score takes one, and each trace one more."""
+_REQUESTS: Final = 96
+"""Requests in flight: a score takes one, and each trace one more, all after each other."""
 _Key: TypeAlias = tuple[str, str, str]
 
 
@@ -39,6 +39,8 @@ class MlflowSink(HttpSink):
     Raises:
         ImportError: The extra `mlflow` is not installed.
     """
+
+    batch_size = _REQUESTS
 
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
         super().__init__("mlflow", url, content, key=token)
