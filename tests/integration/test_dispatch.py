@@ -92,10 +92,16 @@ FAILURES: dict[str, BaseException] = {
 
 
 class Deliveries(RuleBasedStateMachine):
-    """Results of a process, or of several in turn that share a spool, for a fickle platform."""
+    """Results of a process, or of several in turn that share a spool, for a fickle platform.
+
+    Each result is sent once, or its loss is counted, whatever its requests met before.
+    """
 
     @initialize(batch_size=st.sampled_from([1, 3, 64]), is_durable=st.booleans())
     def start(self, batch_size: int, is_durable: bool) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(backoff, "_FIRST", 0.002)
+        self.patch.setattr(outbox, "_POLL_S", 0.05)
         self.folder = tempfile.TemporaryDirectory()
         self.spool = Path(self.folder.name) / "spool" if is_durable else None
         self.batch_size = batch_size
@@ -150,25 +156,21 @@ class Deliveries(RuleBasedStateMachine):
         assert set(self.taken.values()) <= {1}
         assert not bad & self.taken.keys()
         self.one.close()
+        self.patch.undo()
         self.folder.cleanup()
 
     def _lost(self) -> int:
         return self.lost + self.sink.books()["lost"]
 
 
-class TestDeliveries(Deliveries.TestCase):
-    """Each result is sent once, or its loss is counted, whatever its requests met before."""
-
-    settings = settings(
-        max_examples=25, stateful_step_count=8, deadline=None, derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-
-    def setUp(self) -> None:
-        patch = pytest.MonkeyPatch()
-        patch.setattr(backoff, "_FIRST", 0.002)
-        patch.setattr(outbox, "_POLL_S", 0.05)
-        self.addCleanup(patch.undo)
+TestDeliveries = Deliveries.TestCase
+TestDeliveries.settings = settings(
+    max_examples=25,
+    stateful_step_count=8,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @pytest.mark.parametrize(
