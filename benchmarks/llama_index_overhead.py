@@ -23,16 +23,22 @@ from benchmarks.added_cpu import (
     with_openinference,
 )
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index.kit import QUESTION, Scripted, index
+from tests.matrix.llama_index.kit import index_of, says
 
 TOKENS = "token " * 300
+QUESTION = "At what time does the ferry to Skarn leave the quay?"
+PASSAGES = (
+    "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
+    "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
+    "Bicycles travel free of charge on all sailings outside the months of July and August.",
+)
 LOOP = asyncio.new_event_loop()
 
 
 def engine(streaming: bool = False) -> Any:
     """Return an engine that retrieves two passages and answers with 300 tokens."""
-    llm = Scripted(reply=lambda _: TOKENS)
-    return index().as_query_engine(llm=llm, similarity_top_k=2, streaming=streaming)
+    index = index_of(PASSAGES)
+    return index.as_query_engine(llm=says(TOKENS), similarity_top_k=2, streaming=streaming)
 
 
 def main() -> None:

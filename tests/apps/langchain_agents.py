@@ -21,9 +21,9 @@ from langgraph_supervisor import create_supervisor
 from langgraph_swarm import create_handoff_tool, create_swarm
 from langmem import create_manage_memory_tool, create_search_memory_tool
 
+from tests.apps.case import Case
 from tests.apps.langchain_kit import (
     AGENT_WAYS,
-    Case,
     app,
     best,
     model,

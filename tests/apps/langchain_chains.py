@@ -14,7 +14,8 @@ from langchain_core.runnables import RunnablePassthrough
 from langserve import add_routes
 from starlette.testclient import TestClient
 
-from tests.apps.langchain_kit import Case, app, best, model, retriever
+from tests.apps.case import Case
+from tests.apps.langchain_kit import app, best, model, retriever
 from tests.apps.texts import Texts
 from tests.matrix.langchain.kit import joined
 from tests.matrix.shape import Shape

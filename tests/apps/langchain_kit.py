@@ -2,63 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.apps import case
+from tests.apps.case import Case
 from tests.apps.texts import Texts
 from tests.matrix.langchain.kit import Chat, call, prompt_text, store
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
 WAYS: Final = ("invoke", "ainvoke", "stream", "astream", "enable")
 AGENT_WAYS: Final = ("invoke", "ainvoke", "astream", "enable")
 
 
-@dataclass(frozen=True)
-class Case:
-    """One question put to an application, and what is right by construction."""
-
-    chain: Any = None
-    given: Any = None
-    question: str | None = None
-    contexts: Sequence[str] | Callable[[], Sequence[str]] = ()
-    answer: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    ask: Callable[[Any], Any] | None = None
-
-
 def app(
-    group: str,
-    name: str,
-    make: Callable[[Texts], Case],
-    seed: int,
-    ways: Sequence[str] = WAYS,
+    group: str, name: str, make: Callable[[Texts], Case], seed: int, ways: Sequence[str] = WAYS
 ) -> Shape:
-    """Return an application as a shape, made anew for every call."""
-    done: dict[str, Case] = {}
+    return case.app(group, name, make, seed, ways, _call)
 
-    def run(world: World, way: str) -> None:
-        case = done[way] = make(Texts(seed))
-        with capturing(world, way) as handlers:
-            config: Any = {**handlers, **case.config}
-            if case.ask is not None:
-                case.ask(config)
-            else:
-                call("invoke" if way == "enable" else way, case.chain, [case.given], config)
 
-    def expected(way: str) -> list[Expected]:
-        case = done[way]
-        if case.question is None:
-            return []
-        shown = case.contexts() if callable(case.contexts) else case.contexts
-        return [Expected(question=case.question, contexts=shown, answer=case.answer, spans=None)]
-
-    return Shape(group=group, name=name, ways=ways, run=run, expected=expected)
+def _call(asked: Case, world: World, way: str) -> None:
+    with capturing(world, way) as handlers:
+        config: Any = {**handlers, **asked.config}
+        if asked.ask is not None:
+            asked.ask(config)
+        else:
+            call("invoke" if way == "enable" else way, asked.chain, [asked.given], config)
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
-from tests.apps.llama_index_kit import Asked, app, best, model, over
+from tests.apps.case import Case
+from tests.apps.llama_index_kit import app, best, model, over
 from tests.apps.texts import Texts
 from tests.matrix.llama_index.kit import (
     Bags,
@@ -32,7 +33,7 @@ from tests.matrix.llama_index.kit import (
 from tests.matrix.shape import Shape
 
 
-def masked(texts: Texts) -> Asked:
+def masked(texts: Texts) -> Case:
     """A postprocessor whose model masks what the answering model is shown."""
     question, answer = texts.question(6), texts.answer(6)
     hidden = texts.sheets[6].replace(texts.names[6].split()[-1], "[PLACE_1]")
@@ -42,10 +43,10 @@ def masked(texts: Texts) -> Asked:
         similarity_top_k=1,
         node_postprocessors=[PIINodePostprocessor(llm=masker)],
     )
-    return Asked(engine, question, [hidden], answer)
+    return Case(engine, None, question, [hidden], answer)
 
 
-def self_rag(texts: Texts) -> Asked:
+def self_rag(texts: Texts) -> Case:
     """The pack whose source nodes are the prompts of its own model."""
     question, answer = texts.question(2), texts.answer(2)
     fake = ModuleType("llama_cpp")
@@ -66,10 +67,10 @@ def self_rag(texts: Texts) -> Asked:
 
     retriever = over(texts).as_retriever(similarity_top_k=2)
     pack = SelfRAGPack("none", retriever)
-    return Asked(pack.get_modules()["query_engine"], question, best(texts, question), answer)
+    return Case(pack.get_modules()["query_engine"], None, question, best(texts, question), answer)
 
 
-def auto_merging(texts: Texts) -> Asked:
+def auto_merging(texts: Texts) -> Case:
     from llama_index.packs.auto_merging_retriever import AutoMergingRetrieverPack
 
     question, answer = texts.question(3), texts.answer(3)
@@ -82,10 +83,10 @@ def auto_merging(texts: Texts) -> Asked:
     Settings.llm, Settings.embed_model = Scripted(reply=reply), Bags()
     pack = AutoMergingRetrieverPack([Document(text=sheet) for sheet in texts.sheets])
     engine: Any = pack.get_modules()["query_engine"]
-    return Asked(engine, question, lambda: texts.within(prompts[-1]), answer)
+    return Case(engine, None, question, lambda: texts.within(prompts[-1]), answer)
 
 
-def koda(texts: Texts) -> Asked:
+def koda(texts: Texts) -> Case:
     """The pack whose retriever asks a model which kind of question it is."""
     from llama_index.packs.koda_retriever import KodaRetriever
 
@@ -103,7 +104,7 @@ def koda(texts: Texts) -> Asked:
         index=own, llm=model(default="concept seeking query"), similarity_top_k=2
     )
     engine = RetrieverQueryEngine.from_args(retriever, llm=model(default=answer))
-    return Asked(engine, question, best(texts, question), answer)
+    return Case(engine, None, question, best(texts, question), answer)
 
 
 def shapes(seed: int) -> list[Shape]:

@@ -13,9 +13,10 @@ from llama_index.server import LlamaIndexServer, UIConfig
 from llama_index.server.tools.index import get_query_engine_tool
 from starlette.testclient import TestClient
 
-from tests.apps.llama_index_kit import Asked, app, best, model, over, steps
+from tests.apps.case import Case
+from tests.apps.llama_index_kit import app, best, model, over
 from tests.apps.texts import Texts
-from tests.matrix.llama_index.kit import pick
+from tests.matrix.llama_index.kit import in_turn, pick
 from tests.matrix.shape import Shape
 
 
@@ -39,7 +40,7 @@ def served(agent: Callable[[], Any], question: str, answer: str) -> None:
     assert all(word in reply.text for word in answer.split()), reply.text
 
 
-def cited(texts: Texts) -> Asked:
+def cited(texts: Texts) -> Case:
     """The agent of its template, over an engine that cites."""
     question, answer = texts.question(0), texts.answer(0)
     query = f"the {texts.names[0]}"
@@ -48,12 +49,12 @@ def cited(texts: Texts) -> Asked:
         Settings.llm = model(default=texts.answer(0))
         tool = get_query_engine_tool(index=over(texts), similarity_top_k=2)
         calls = pick(str(tool.metadata.name), input=query)
-        return FunctionAgent(tools=[tool], llm=steps(calls, answer))
+        return FunctionAgent(tools=[tool], llm=in_turn(answer, calls))
 
-    def ask() -> None:
+    def ask(_: object) -> None:
         served(agent, question, answer)
 
-    return Asked(ask, question, best(texts, query), answer)
+    return Case(question=question, contexts=best(texts, query), answer=answer, ask=ask)
 
 
 def shapes(seed: int) -> list[Shape]:

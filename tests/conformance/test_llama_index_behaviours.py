@@ -6,7 +6,6 @@ Its archives carry no tests, so the behaviours are written down here.
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 import random
 from collections.abc import Callable, Iterator
@@ -25,40 +24,27 @@ from rag_eval_hooks_llama_index import enable
 from tests.conformance.llama_index.pipelines import BEHAVIOURS, Drawn
 from tests.conformance.llama_index.third_party import Observed, listening, numbered, plain
 from tests.matrix.llama_index import SHAPES
-from tests.matrix.llama_index.agents import NO_TOOL_THREADS
-from tests.matrix.llama_index.drawn import DRAWN
-from tests.matrix.llama_index.kit import NAMED
 from tests.matrix.shape import Shape
 from tests.matrix.world import World
 from tests.support.size import size
-from tests.support.variation import Variation, seeds
+from tests.support.variation import seeds
 
 
 def of_behaviour(behaviour: Callable[[Drawn], Any], seed: int) -> Any:
     return behaviour(Drawn(seed))
 
 
-def of_drawn(name: str, seed: int) -> Any:
-    return DRAWN[name](Variation(seed)).run()
-
-
 def of_shape(shape: Shape, seed: int) -> None:
     """Run a shape of the matrix in one of its ways, in a world that captures nothing."""
-    world, names = World(captures=False), copy.deepcopy(vars(NAMED))
+    world = World(captures=False)
     try:
         shape.run(world, shape.ways[seed % len(shape.ways)])
     finally:
-        vars(NAMED).update(names)  # the next run draws the same names
         world.close()
 
 
 SEEDED: dict[str, Callable[[int], Any]] = {
     **{one.__name__: functools.partial(of_behaviour, one) for one in BEHAVIOURS},
-    **{
-        name: functools.partial(of_drawn, name)
-        for name in DRAWN
-        if name != "plain_tool" or NO_TOOL_THREADS is None
-    },
     **{
         f"{shape.group}, {shape.name}": functools.partial(of_shape, shape)
         for shape in SHAPES
@@ -77,10 +63,7 @@ def observed(
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         # Generators that are left half-way leave their span in the context.
-        result = copy_context().run(SEEDED[name], seed)
-        if asyncio.iscoroutine(result):
-            result = loop.run_until_complete(result)
-        seen.result = numbered(repr(plain(result)))
+        seen.result = numbered(repr(plain(copy_context().run(SEEDED[name], seed))))
         asyncio.set_event_loop(None)
         loop.close()
     return seen

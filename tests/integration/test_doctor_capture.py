@@ -40,7 +40,7 @@ from langgraph.graph import StateGraph
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.tools import QueryEngineTool
 from rag_eval_hooks_langchain import record_contexts
-from tests.matrix.llama_index.kit import Scripted, index, pick
+from tests.matrix.llama_index.kit import Scripted, index_of, pick
 
 TEXTS, ANSWER = {texts!r}, {answer!r}
 store = InMemoryVectorStore.from_texts(TEXTS, DeterministicFakeEmbedding(size=8))
@@ -71,7 +71,7 @@ def calls(messages):
     asked = [m for m in messages if m.role == "tool"]
     return ANSWER if asked else pick("search", input="all")
 
-corpus = index(tuple(TEXTS))
+corpus = index_of(tuple(TEXTS))
 engine = corpus.as_query_engine(llm=Scripted(reply=says), similarity_top_k=len(TEXTS))
 tool = QueryEngineTool.from_defaults(engine, name="search", description="Searches.")
 agent = FunctionAgent(tools=[tool], llm=Scripted(reply=calls))

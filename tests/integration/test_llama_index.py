@@ -4,93 +4,115 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.chat_engine import SimpleChatEngine
-from llama_index.core.chat_engine.types import ChatMode
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.core.tools import RetrieverTool
 from pydantic import BaseModel, ConfigDict
 
 from rag_eval_hooks import Status
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index import chats, fixtures, kit
-from tests.matrix.llama_index.agents import caller
-from tests.matrix.llama_index.combined import retry, sub_questions
-from tests.matrix.llama_index.flows import own_workflow
-from tests.matrix.llama_index.helpers import engine, samples
+from tests.matrix.llama_index import fixtures
+from tests.matrix.llama_index.agents import name_of
+from tests.matrix.llama_index.chats import chat_over
+from tests.matrix.llama_index.engines import corpora_with_tools, divided
+from tests.matrix.llama_index.fixtures import only, samples, texts
+from tests.matrix.llama_index.kit import Corpus, Draw, Scripted, in_turn, prompt_text, says
+from tests.matrix.llama_index.trouble import astream_chat, stream_chat
 from tests.matrix.world import World
+from tests.support.variation import seeds
 
-own_loop, plain_world, world = fixtures.own_loop, fixtures.plain_world, fixtures.world
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.usefixtures("own_loop"),
-]
+plain_world, world, draw = fixtures.plain_world, fixtures.world, fixtures.draw
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+dispatcher = get_dispatcher(__name__)
 
 
-def handlers() -> tuple[int, int]:
+def test_enable_twice_registers_one_handler_that_disable_removes(plain_world: World) -> None:
     root = get_dispatcher()
-    return len(root.span_handlers), len(root.event_handlers)
-
-
-def test_enable_is_idempotent_and_can_be_taken_back(plain_world: World) -> None:
-    """Enabled twice there is one registration; disabled, everything is as it was."""
-    before = handlers()
+    before = len(root.span_handlers), len(root.event_handlers)
     registration = enable(plain_world.evals)
     assert enable(plain_world.evals) is registration
-    assert handlers() == (before[0] + 1, before[1] + 1)
+    assert (len(root.span_handlers), len(root.event_handlers)) == (before[0] + 1, before[1] + 1)
     registration.disable()
     registration.disable()
-    assert handlers() == before
-    engine().query(kit.QUESTION)
+    assert (len(root.span_handlers), len(root.event_handlers)) == before
+    corpus = Corpus(Draw(0, "query", plain_world))
+    corpus.engine(says("No.")).query(corpus.question)
     assert not samples(plain_world)
 
 
-def test_instrument_tags_are_metadata(world: World) -> None:
-    """Session, user, question id, reference and free keys come from the instrument tags."""
-    tags = {
-        "session_id": "s-1",
-        "user_id": "u-1",
-        "question_id": "q-1",
-        "reference": "At 07:40.",
-        "tags": ["beta"],
-        "tenant": "acme",
-    }
-    with instrument_tags(tags):
-        engine().query(kit.QUESTION)
-    (sample,) = samples(world)
-    assert (sample.session_id, sample.user_id, sample.question_id) == ("s-1", "u-1", "q-1")
-    assert (sample.reference, sample.tags) == ("At 07:40.", ("beta",))
-    assert sample.metadata["tenant"] == "acme"
-
-
-def test_contexts_carry_id_score_and_metadata(world: World) -> None:
-    """A context is the node's text with its id, the score, and scalar metadata."""
-    engine().query(kit.QUESTION)
-    first = (samples(world)[0].contexts or ())[0]
-    node = kit.index().as_retriever(similarity_top_k=2).retrieve(kit.QUESTION)[0]
-    assert (first.text, first.id, first.score) == (node.text, node.node_id, node.score)
-    assert first.metadata == {"page": kit.PASSAGES.index(first.text)}
-
-
-def test_what_fails_in_our_handlers_is_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("question", 5),
+        ("contexts", ""),
+        ("answer", ["text"]),
+        ("root", ""),
+        ("retrieval_tools", "search"),
+        ("document_keys", [1]),
+        ("as_context", "text"),
+    ],
+)
+def test_enable_with_an_option_that_can_never_work_raises(
+    plain_world: World, option: str, value: Any
 ) -> None:
-    """LlamaIndex swallows what handlers raise; we count it, and log it once without content."""
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ConfigError, match=option):
+        enable(plain_world.evals, **options)
+
+
+def test_instrument_tags_become_metadata(draw: Draw) -> None:
+    tags = {"session_id": "s-1", "user_id": "u-1", "question_id": "q-1", "reference": "At 07:40."}
+    corpus = Corpus(draw)
+    with instrument_tags({**tags, "tags": ["beta"], "tenant": "acme"}):
+        corpus.engine(says(draw.answer())).query(corpus.question)
+    sample = only(draw.world)
+    assert {name: getattr(sample, name) for name in tags} == tags
+    assert (sample.tags, sample.metadata["tenant"]) == (("beta",), "acme")
+
+
+@pytest.mark.parametrize(
+    "tags", [{1: "x"}, {None: 2}, {"tags": 5}, {"tags": None}, {("a", 1): object()}], ids=repr
+)
+def test_instrument_tags_of_any_type_lose_nothing(draw: Draw, tags: Any) -> None:
+    corpus = Corpus(draw)
+    with instrument_tags(tags):
+        corpus.engine(says(draw.answer())).query(corpus.question)
+    assert only(draw.world).question == corpus.question
+    assert draw.world.evals.stats().incidents == {}
+
+
+def test_context_has_id_score_and_metadata_of_its_node(draw: Draw) -> None:
+    corpus = Corpus(draw, metadata=True)
+    corpus.engine(says(draw.answer())).query(corpus.question)
+    nodes = corpus.retriever.retrieve(corpus.question)
+    found = [(one.id, one.score, one.metadata) for one in only(draw.world).contexts or ()]
+    assert found == [(one.node_id, one.score, one.node.metadata) for one in nodes]
+
+
+# Failures of ours, and values that cannot be read.
+
+
+def test_failure_in_our_handler_is_counted_and_logged_without_content(
+    draw: Draw, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus, evals = Corpus(draw), draw.world.evals
 
     def broken(*_: object, **__: object) -> None:
-        raise ValueError(kit.QUESTION)
+        raise ValueError(corpus.question)
 
-    monkeypatch.setattr(world.evals.recorder, "documents", broken)
+    monkeypatch.setattr(evals.recorder, "documents", broken)
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        engine().query(kit.QUESTION)
-    assert world.evals.stats().incidents["capture exit: ValueError"] >= 1
-    assert kit.QUESTION not in caplog.text
+        corpus.engine(says(draw.answer())).query(corpus.question)
+    assert evals.stats().incidents["capture exit: ValueError"] >= 1
+    assert corpus.question not in caplog.text
 
 
 class Unwritable(BaseModel):
@@ -104,141 +126,224 @@ class Unreadable(TextNode):
     """A node whose text cannot be read by us."""
 
     def get_content(self, *_: Any, **__: Any) -> str:
-        raise ValueError(kit.QUESTION)
+        raise ValueError
 
 
 @pytest.mark.parametrize("given", [Unwritable(held=object()), [NodeWithScore(node=Unreadable())]])
-def test_what_cannot_be_read_does_not_stay_open(world: World, given: Any) -> None:
-    """A result that cannot be copied is counted, and its interaction ends all the same."""
-    dispatcher = get_dispatcher("tests")
+def test_result_that_cannot_be_copied_ends_its_request(draw: Draw, given: Any) -> None:
+    corpus, evals = Corpus(draw), draw.world.evals
 
     @dispatcher.span
     def request(query: str) -> Any:
-        engine().query(query)
+        corpus.engine(says(draw.answer())).query(query)
         return given
 
-    request(kit.QUESTION)
-    assert len(world.evals.recorder) == 0
-    (sample,) = samples(world)
-    assert (sample.question, sample.answer, sample.status) == (kit.QUESTION, None, Status.OK)
-    raises = isinstance(given, list)
-    assert list(world.evals.stats().incidents) == ["capture exit: ValueError"] * raises
+    request(corpus.question)
+    assert len(evals.recorder) == 0
+    sample = only(draw.world)
+    assert (sample.question, sample.answer, sample.status) == (corpus.question, None, Status.OK)
+    assert list(evals.stats().incidents) == ["capture exit: ValueError"] * isinstance(given, list)
 
 
-def test_openinference_beside_us(world: World) -> None:
-    """With OpenInference's instrumentor on, capture is the same, and so is its own trace."""
-    instrumentation = pytest.importorskip("openinference.instrumentation.llama_index")
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+def test_reply_whose_facts_cannot_be_read_ends_its_model_call(
+    draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise ValueError
 
-    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    instrumentor = instrumentation.LlamaIndexInstrumentor()
-    instrumentor.instrument(tracer_provider=provider)
-    try:
-        engine().query(kit.QUESTION)
-        assert "".join(engine(streaming=True).query(kit.QUESTIONS[1]).response_gen)
-        asyncio.run(_read(kit.QUESTION))
-    finally:
-        instrumentor.uninstrument()
-    found = [(s.question, s.answer, s.status) for s in samples(world)]
-    due = sorted([kit.QUESTION, kit.QUESTION, kit.QUESTIONS[1]])
-    assert found == [(q, kit.answer_to(q, kit.top(q)), Status.OK) for q in due]
-    assert exporter.get_finished_spans()
+    monkeypatch.setattr("rag_eval_hooks_llama_index.models.reply_facts", broken)
+    corpus, answer = Corpus(draw), draw.sentence()
+    response: Any = corpus.engine(says(answer), streaming=True).query(corpus.question)
+    assert "".join(response.response_gen) == answer
+    sample = only(draw.world)
+    assert (sample.answer, sample.status) == (answer, Status.OK)
+    assert draw.world.evals.stats().incidents["capture model replied: ValueError"] >= 1
 
 
-async def _read(question: str) -> None:
-    response = await engine(streaming=True).aquery(question)
-    assert [token async for token in response.async_response_gen()]
-
-
-def chat(mode: str) -> Any:
-    """A chat engine with a past, whose model condenses every question to the first one."""
-
-    def reply(messages: Any) -> str:
-        prompt = kit.prompt_text(messages)
-        is_condensing = "standalone question" in prompt.lower()
-        return kit.QUESTION if is_condensing else kit.answer_to(kit.QUESTION, kit.top())
-
-    past = [ChatMessage(role="user", content="Hello."), ChatMessage(content="Hello.")]
-    return kit.index().as_chat_engine(
-        chat_mode=ChatMode(mode),
-        llm=kit.Scripted(reply=reply),
-        similarity_top_k=2,
-        memory=ChatMemoryBuffer.from_defaults(chat_history=past, token_limit=3000),
-    )
+# Questions, tools and blocks.
 
 
 @pytest.mark.parametrize("mode", ["condense_question", "condense_plus_context"])
-def test_a_condensed_question_is_metadata(mode: str, world: World) -> None:
-    """The question is what the user said; what a model made of it stands beside it."""
-    chat(mode).chat("And when does it leave?")
-    (sample,) = samples(world)
-    assert sample.question == "And when does it leave?"
-    assert sample.metadata["condensed_question"] == kit.QUESTION
+def test_condensed_question_is_metadata(mode: str, draw: Draw) -> None:
+    corpus, asked = Corpus(draw), draw.question()
+    chat_over(corpus, mode, draw.sentence()).chat(asked)
+    sample = only(draw.world)
+    assert (sample.question, sample.metadata["condensed_question"]) == (asked, corpus.question)
     assert "retrieval_queries" not in sample.metadata
 
 
-def asked_by_agent() -> None:
-    asyncio.run(run_agent())
+@pytest.mark.parametrize("kind", ["agent", "sub-questions"])
+def test_queries_of_tools_are_not_a_condensed_question(kind: str, draw: Draw) -> None:
+    corpora, tools, _ = corpora_with_tools(draw, 2)
+    answer, asked = draw.answer(), draw.question()
+    if kind == "agent":
+        call = pick_of(tools[0], corpora[0])
+        agent = FunctionAgent(tools=tools, llm=in_turn(answer, call))
+
+        async def run() -> None:
+            await agent.run(user_msg=asked)
+
+        asyncio.run(run())
+    else:
+        divided(draw, tools, corpora, says(answer)).query(asked)
+    metadata = only(draw.world).metadata
+    assert "condensed_question" not in metadata
+    assert metadata["retrieval_queries"]
 
 
-async def run_agent() -> None:
-    agents = pytest.importorskip("llama_index.core.agent.workflow")
-    tool = RetrieverTool.from_defaults(
-        kit.index().as_retriever(similarity_top_k=2),
-        name=kit.FERRIES,
-        description="Finds passages.",
-    )
-    await agents.FunctionAgent(tools=[tool], llm=caller()).run(user_msg=kit.QUESTION)
+def pick_of(tool: Any, corpus: Corpus, call_id: str = "call-1") -> ChatMessage:
+    """Return a reply that calls a tool, with an id of its own."""
+    given = {"input": corpus.question}
+    made = {"tool_id": call_id, "tool_name": name_of(tool), "tool_kwargs": given}
+    return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [made]})
 
 
-def asked_in_sub_questions() -> None:
-    sub_questions(failing=False).query("When, and at what price?")
+def test_spans_of_tools_have_the_ids_of_their_calls(draw: Draw) -> None:
+    corpora, tools, _ = corpora_with_tools(draw, 3)
+    ids = {name_of(tool): draw.name() for tool in tools}
+    calls = [pick_of(t, c, ids[name_of(t)]) for t, c in zip(tools, corpora, strict=True)]
+    agent = FunctionAgent(tools=tools, llm=in_turn(draw.sentence(), *calls))
+
+    async def run() -> None:
+        await agent.run(user_msg=draw.question())
+
+    asyncio.run(run())
+    draw.world.evals.flush()
+    spans = [dict(span.attributes or {}) for span in draw.world.exporter.get_finished_spans()]
+    shown = {
+        one["gen_ai.tool.name"]: one.get("gen_ai.tool.call.id")
+        for one in spans
+        if "gen_ai.tool.name" in one
+    }
+    assert shown == ids
 
 
-def asked_again() -> None:
-    retry(passes=False).query(kit.QUESTION)
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_paused_block_captures_nothing_that_starts_in_it(draw: Draw, tasks: int) -> None:
+    """Another task, and whatever comes later, is captured."""
+    registration, corpus = enable(draw.world.evals), Corpus(draw)
+    engine = corpus.engine(says(draw.answer()))
+
+    async def paused() -> None:
+        with registration.paused():
+            await asyncio.gather(*(engine.aquery(corpus.question) for _ in range(tasks)))
+
+    async def both() -> None:
+        await asyncio.gather(paused(), engine.aquery(corpus.question))
+
+    asyncio.run(both())
+    engine.query(corpus.question)
+    assert len(samples(draw.world)) == 2
 
 
-@pytest.mark.parametrize("ask", [asked_by_agent, asked_in_sub_questions, asked_again])
-def test_other_queries_are_no_condensed_question(ask: Any, world: World) -> None:
-    """Queries of tools, sub-questions and further tries are no condensed question."""
-    ask()
-    (sample,) = samples(world)
-    assert "condensed_question" not in sample.metadata
-    assert sample.metadata["retrieval_queries"]
+class Searcher:
+    """A search of the application's own."""
+
+    @dispatcher.span
+    def search(self, found: list[str]) -> list[NodeWithScore]:
+        return [NodeWithScore(node=TextNode(text=text)) for text in found]
 
 
-def test_an_interaction_beside_a_running_workflow_is_its_own(
-    world: World, own_loop: asyncio.AbstractEventLoop
+class Hit:
+    """Result of an application's own client."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("option", ["contexts", "answer", "document_keys", "as_context", "root"])
+def test_options_of_one_interaction_replace_those_of_enable(
+    plain_world: World, option: str, others: bool
 ) -> None:
-    """An interaction opened while a workflow runs that was only started is no part of it."""
+    draw = Draw(0, "query", plain_world)
+    found, chosen, said = draw.passages(2), draw.passages(2), draw.passage()
+    asked, key, other = draw.question(), draw.name(), draw.name()
+    value, gives = {
+        "contexts": (other, {key: found, other: chosen}),
+        "answer": (other, {key: said, other: chosen[0]}),
+        "document_keys": ([other], {other: []}),
+        "as_context": (lambda one: getattr(one, "said", None), list(map(Hit, chosen))),
+        "root": ("Searcher", None),
+    }[option]
+    of_enable: dict[str, Any] = {
+        "contexts": key,
+        "answer": key,
+        "document_keys": [key],
+        "as_context": lambda one: None,
+        "root": "no",
+    }
 
-    async def side_by_side() -> None:
-        running: Any = own_workflow().run(**{kit.ASKED: kit.QUESTION})
-        with world.evals.interaction(kit.QUESTIONS[1]):
-            await engine().aquery(kit.QUESTIONS[1])
-        await running
+    @dispatcher.span
+    def ask(query: str) -> Any:
+        if gives is None:
+            Searcher().search(chosen)
+            return said
+        return gives
 
-    own_loop.run_until_complete(side_by_side())
-    found = {s.question: (s.answer, [c.text for c in s.contexts or ()]) for s in samples(world)}
-    assert found == {q: (kit.answer_to(q, kit.top(q)), kit.top(q)) for q in kit.QUESTIONS}
+    registration = enable(plain_world.evals, **({option: of_enable[option]} if others else {}))
+    own: dict[str, Any] = {option: value}
+    with plain_world.evals.interaction(asked, **own) as interaction:
+        ask(draw.question())
+        if option != "answer":
+            interaction.answer(said)
+    registration.disable()
+    sample = only(plain_world)
+    assert not plain_world.evals.stats().incidents
+    assert (sample.question, sample.answer) == (asked, chosen[0] if option == "answer" else said)
+    if option != "answer":
+        assert texts(sample) == ([] if option == "document_keys" else chosen)
 
 
-def test_chat_without_retrieval_is_no_interaction(world: World) -> None:
-    """A `SimpleChatEngine` answers without retrieved text."""
-    engine = SimpleChatEngine.from_defaults(llm=kit.Scripted(reply=lambda _: "Hello."))
-    engine.chat(kit.QUESTION)
-    assert "".join(engine.stream_chat(kit.QUESTION).response_gen)
-    assert not samples(world)
+# Beside one another, and beside others.
 
 
-def test_each_turn_of_a_chat_has_its_own(world: World) -> None:
-    """In a chat of several turns each has its own question, contexts and answer."""
-    made = chats.engine("context")
-    for question in kit.QUESTIONS:
-        made.chat(question)
-    found = {s.question: ([c.text for c in s.contexts or ()], s.answer) for s in samples(world)}
-    assert found == {q: (kit.top(q), kit.answer_to(q, kit.top(q))) for q in kit.QUESTIONS}
+@pytest.mark.parametrize("way", [stream_chat, astream_chat])
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_hundred_calls_one_by_one_at_once_are_never_mixed(
+    way: Callable[..., Any], seed: int, world: World
+) -> None:
+    draw = Draw(seed, "query", world)
+    corpora = [Corpus(draw) for _ in range(100)]
+    answers = {corpus.question: draw.sentence() for corpus in corpora}
+
+    def reply(messages: Any) -> str:
+        return next(text for asked, text in answers.items() if asked in prompt_text(messages))
+
+    model = Scripted(reply=reply)
+
+    async def together() -> None:
+        await asyncio.gather(*(way(corpus, model) for corpus in corpora))
+
+    if way is astream_chat:
+        asyncio.run(together())
+    else:
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda corpus: way(corpus, model), corpora))
+    found = {sample.question: (texts(sample), sample.answer) for sample in samples(world)}
+    assert found == {
+        corpus.question: (corpus.shown(), answers[corpus.question]) for corpus in corpora
+    }
+
+
+def test_openinference_beside_us_changes_nothing(draw: Draw) -> None:
+    """And its own trace is written."""
+    instrumentation = pytest.importorskip("openinference.instrumentation.llama_index")
+    other = World()
+    instrumentor = instrumentation.LlamaIndexInstrumentor()
+    instrumentor.instrument(tracer_provider=other.provider)
+    corpora, answers = [Corpus(draw) for _ in range(2)], [draw.sentence() for _ in range(2)]
+    engines = [
+        corpus.engine(says(answer), streaming=streaming)
+        for corpus, answer, streaming in zip(corpora, answers, (False, True), strict=True)
+    ]
+    try:
+        engines[0].query(corpora[0].question)
+        assert "".join(engines[1].query(corpora[1].question).response_gen)
+    finally:
+        instrumentor.uninstrument()
+        other.close()
+    found = {s.question: (s.answer, s.status) for s in samples(draw.world)}
+    due = zip(corpora, answers, strict=True)
+    assert found == {corpus.question: (answer, Status.OK) for corpus, answer in due}
+    assert other.exporter.get_finished_spans()

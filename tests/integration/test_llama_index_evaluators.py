@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from llama_index.core.base.llms.types import ChatMessage
+from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.evaluation import (
     BaseEvaluator,
     BatchEvalRunner,
-    CorrectnessEvaluator,
     EvaluationResult,
-    FaithfulnessEvaluator,
 )
 
 from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.callable_judge import CallableJudge
-from rag_eval_hooks.score import UNIT, Scale
+from rag_eval_hooks.metrics import build
+from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.score import Scale
+from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric
-from tests.matrix.llama_index.scripted import Scripted
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -65,21 +68,6 @@ def outcome_of(evaluator: BaseEvaluator, sample: Sample = SAMPLE, **options: Any
         return evals.evaluate(sample)["own.metric"]
 
 
-def says(text: str) -> Scripted:
-    def reply(messages: Sequence[ChatMessage]) -> str:
-        return text
-
-    return Scripted(reply=reply)
-
-
-@pytest.mark.parametrize(
-    ("evaluator", "scale", "score"),
-    [
-        (FaithfulnessEvaluator(llm=says("YES")), UNIT, (1.0, 1.0, "pass")),
-        (CorrectnessEvaluator(llm=says("4.0\nAlmost.")), Scale(1, 5), (4.0, 0.75, "pass")),
-        (Odd(EvaluationResult(passing=False)), UNIT, (0.0, 0.0, "fail")),
-    ],
-)
 def test_metric_of_their_evaluator_keeps_its_scale(
     evaluator: BaseEvaluator, scale: Scale, score: tuple[float, float, str]
 ) -> None:
@@ -144,3 +132,29 @@ async def test_a_judge_that_fails_gives_them_no_score() -> None:
     for result in results["faithful"]:
         assert (result.score, result.passing, result.invalid_result) == (None, None, True)
         assert str(result.invalid_reason).startswith("judge_failed: ")
+
+
+def test_evaluator_of_a_suite_measures_its_metric_alone() -> None:
+    metrics = [metric.id for metric in build(MetricOptions()) if metric.id.startswith("ragas.")]
+    judges = {metric: ScriptedJudge() for metric in (*metrics, "all")}
+    for metric in metrics:
+        with RagEval(metrics=[metric], judge=judges[metric]) as evals:
+            evals.evaluate(SAMPLE)
+    texts = [context.text for context in SAMPLE.contexts or ()]
+    with RagEval(metrics=["ragas"], judge=judges["all"]) as evals:
+        for metric in metrics:
+            before, evaluator = len(judges["all"].calls), SuiteEvaluator(evals, metric)
+            evaluator.evaluate(query=SAMPLE.question, response=SAMPLE.answer, contexts=texts)
+            assert len(judges["all"].calls) - before == len(judges[metric].calls)
+
+
+@given(st.data())
+def test_evaluator_of_a_misspelt_metric_is_refused_with_the_one_meant(data: st.DataObject) -> None:
+    metrics = [metric.id for metric in build(MetricOptions()) if metric.id.startswith("ragas.")]
+    meant = data.draw(st.sampled_from(metrics))
+    left_out = data.draw(st.integers(len("ragas.") + 1, len(meant) - 1))
+    with (
+        RagEval(metrics=["ragas"], judge="local") as evals,
+        pytest.raises(ConfigError, match=re.escape(meant)),
+    ):
+        SuiteEvaluator(evals, meant[:left_out] + meant[left_out + 1 :])

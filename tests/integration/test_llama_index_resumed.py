@@ -22,11 +22,11 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
+from tests.matrix.llama_index.variants import Corpus, answered, in_turn, says
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.kit import pick
-from tests.matrix.llama_index.variants import Corpus, answered, in_turn, says
 from tests.matrix.world import World
 from tests.support.size import size
 from tests.support.variation import Variation, seeds

@@ -1,10 +1,16 @@
-"""Streams of LlamaIndex that are read later, in part, or never."""
+"""Streams of LlamaIndex that are read later, in part, or never, and streams of the user's own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import io
+import itertools
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
 import pytest
@@ -15,76 +21,73 @@ from llama_index.core.base.llms.types import (
     CompletionResponseGen,
     LLMMetadata,
 )
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
-from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_eval_hooks import Status
-from tests.matrix.llama_index import fixtures, kit
-from tests.matrix.llama_index.helpers import engine, samples
-from tests.matrix.llama_index.variants import Corpus, says
+from rag_eval_hooks_llama_index import enable
+from rag_eval_hooks_llama_index.streams import StreamReading
+from tests.matrix.llama_index import fixtures
+from tests.matrix.llama_index.fixtures import only, opened, samples, texts
+from tests.matrix.llama_index.kit import Corpus, Draw, read, says
+from tests.matrix.llama_index.own_streams import Own, shouted
+from tests.matrix.llama_index.scripted import PIECE
+from tests.matrix.llama_index.trouble import messages_of
 from tests.matrix.world import World
-from tests.support.variation import Variation, seeds
 
-own_loop, world = fixtures.own_loop, fixtures.world
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.usefixtures("own_loop"),
-]
+plain_world, world, draw = fixtures.plain_world, fixtures.world, fixtures.draw
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+dispatcher = get_dispatcher(__name__)
 
 
-@pytest.mark.parametrize("seed", seeds(3))
-def test_a_dropped_stream_ends_whatever_the_number_of_its_sources(world: World, seed: int) -> None:
-    """Nothing of ours keeps the generator of a response with many sources."""
-    draw = Variation(seed)
-    corpus = Corpus(draw, draw.chance.randint(100, 200))
-    corpus.engine(says(draw.sentence()), streaming=True).query(corpus.question)
-    gc.collect()
-    (sample,) = samples(world)
-    assert (sample.question, sample.status) == (corpus.question, Status.CLOSED)
+def endings(world: World) -> list[tuple[str | None, Status]]:
+    return [(sample.answer, sample.status) for sample in samples(world)]
 
 
-def test_a_stream_is_scored_without_another_request(world: World) -> None:
-    """A streamed answer is offered when it was read, though nothing else is reported."""
-    assert "".join(engine(streaming=True).query(kit.QUESTION).response_gen)
-    while not world.memory.results:
+# LlamaIndex's own streams.
+
+
+def test_streamed_answer_is_scored_without_another_request(draw: Draw) -> None:
+    corpus, answer = Corpus(draw), draw.sentence()
+    response: Any = corpus.engine(says(answer), streaming=True).query(corpus.question)
+    assert "".join(response.response_gen)
+    while not draw.world.memory.results:
         pass
-    assert world.memory.results[0].sample.answer == kit.answer_to(kit.QUESTION, kit.top())
+    assert draw.world.memory.results[0].sample.answer == answer
 
 
-def test_the_stream_is_the_users_own(world: World) -> None:
-    """A response and its generator are neither wrapped nor replaced."""
-    response = engine(streaming=True).query(kit.QUESTION)
-    generator = response.response_gen
-    assert type(generator).__name__ == "generator"
-    assert "rag_eval" not in str(generator.gi_code.co_filename)
-    list(generator)
+def test_stream_of_the_framework_is_neither_wrapped_nor_replaced(draw: Draw) -> None:
+    corpus = Corpus(draw)
+    response: Any = corpus.engine(says(draw.sentence()), streaming=True).query(corpus.question)
+    assert type(response.response_gen).__name__ == "generator"
+    assert "rag_eval" not in str(response.response_gen.gi_code.co_filename)
+    list(response.response_gen)
 
 
-def test_a_stream_read_before_it_is_returned(
-    world: World, own_loop: asyncio.AbstractEventLoop
-) -> None:
-    """The answer is what was read of it, within the request that returns the response."""
-    dispatcher = get_dispatcher("tests")
+def test_stream_read_before_it_is_returned_is_the_answer(draw: Draw) -> None:
+    corpora, answers = [Corpus(draw), Corpus(draw)], [draw.sentence(), draw.sentence()]
+    pairs = zip(corpora, answers, strict=True)
+    engines = [corpus.engine(says(answer), streaming=True) for corpus, answer in pairs]
 
     @dispatcher.span
     def request(query: str) -> Any:
-        response = engine(streaming=True).query(query)
+        response = engines[0].query(query)
         assert str(response)
         return response
 
     @dispatcher.span
     async def arequest(query: str) -> Any:
-        response = await engine(streaming=True).aquery(query)
+        response = await engines[1].aquery(query)
         assert await response._async_str()
         return response
 
-    request(kit.QUESTION)
-    own_loop.run_until_complete(arequest(kit.QUESTIONS[1]))
-    found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
-    assert found == {q: (kit.answer_to(q, kit.top(q)), Status.OK) for q in kit.QUESTIONS}
+    request(corpora[0].question)
+    asyncio.get_event_loop().run_until_complete(arequest(corpora[1].question))
+    assert sorted(endings(draw.world)) == sorted((answer, Status.OK) for answer in answers)
 
 
 class Completing(CustomLLM):
@@ -109,19 +112,18 @@ class Completing(CustomLLM):
         return words()
 
 
-def test_a_streamed_chat_of_a_completion_model_is_one_call(world: World) -> None:
-    """The completion inside a streamed chat is that chat: one span, and its text."""
-    dispatcher = get_dispatcher("tests")
+def test_streamed_chat_of_a_completion_model_is_one_call(draw: Draw) -> None:
+    corpus = Corpus(draw)
 
     @dispatcher.span
     async def request(query: str) -> str:
-        await kit.index().as_retriever(similarity_top_k=2).aretrieve(query)
+        await corpus.retriever.aretrieve(query)
         messages = [ChatMessage(role="user", content=query)]
         parts = [part async for part in await Completing().astream_chat(messages)]
         return str(parts[-1].message.content)
 
-    assert asyncio.run(request(kit.QUESTION)) == "At 07:40."
-    (seen,) = world.seen()
+    assert asyncio.run(request(corpus.question)) == "At 07:40."
+    (seen,) = draw.world.seen()
     assert (seen.sample.answer, seen.sample.status) == ("At 07:40.", Status.OK)
     assert len([span for span in seen.spans if span.strip().startswith("chat")]) == 1
 
@@ -133,78 +135,55 @@ class FindsNothing(BaseRetriever):
         return []
 
 
-def finds_nothing() -> Any:
-    return RetrieverQueryEngine.from_args(FindsNothing(), llm=kit.reader(), streaming=True)
-
-
 @pytest.mark.parametrize("way", ["read", "dropped", "closed"])
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_stream_of_an_empty_retrieval(
-    way: str, asynchronous: bool, world: World, own_loop: asyncio.AbstractEventLoop
+@pytest.mark.parametrize("is_async", [False, True])
+def test_stream_of_an_empty_retrieval_ends_as_any_stream(
+    way: str, is_async: bool, draw: Draw
 ) -> None:
-    """Read it is the fixed answer; dropped or closed unread it is closed as any stream is."""
+    question = draw.question()
+    engine = RetrieverQueryEngine.from_args(FindsNothing(), llm=says("No."), streaming=True)
 
     async def asked() -> None:
-        response = await finds_nothing().aquery(kit.QUESTION)
+        response: Any = await engine.aquery(question)
         if way == "read":
-            assert [token async for token in response.async_response_gen()]
+            await read(response)
         elif way == "closed":
             await response.response_gen.aclose()
 
-    if asynchronous:
-        own_loop.run_until_complete(asked())
+    if is_async:
+        asyncio.get_event_loop().run_until_complete(asked())
     else:
-        response = finds_nothing().query(kit.QUESTION)
+        response: Any = engine.query(question)
         if way == "read":
             assert list(response.response_gen)
         elif way == "closed":
             response.response_gen.close()
         del response
-    (sample,) = samples(world)
     due = ("Empty Response", Status.OK) if way == "read" else (None, Status.CLOSED)
-    assert (sample.answer, sample.status) == due
+    assert endings(draw.world) == [due]
 
 
-def test_a_reply_that_cannot_be_read_ends_its_model_call(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Facts of a reply that raise leave the model's run ended, not a stream that was closed."""
-
-    def broken(_: object) -> None:
-        raise ValueError
-
-    monkeypatch.setattr("rag_eval_hooks_llama_index.models.reply_facts", broken)
-    assert "".join(engine(streaming=True).query(kit.QUESTION).response_gen)
-    (sample,) = samples(world)
-    assert (sample.answer, sample.status) == (kit.answer_to(kit.QUESTION, kit.top()), Status.OK)
-    assert world.evals.stats().incidents["capture model replied: ValueError"] >= 1
-
-
-def prompt_of(question: str) -> list[ChatMessage]:
-    nodes = kit.index().as_retriever(similarity_top_k=2).retrieve(question)
-    text = "\n".join(node.get_content() for node in nodes)
-    return [ChatMessage(role="user", content=f"Use only:\n{text}\nQuestion: {question}")]
+# Streams of a model called by hand.
 
 
 @pytest.mark.parametrize(
-    ("way", "answer", "status"),
+    ("way", "status"),
     [
-        ("read", kit.answer_to(kit.QUESTION, kit.top()), Status.OK),
-        ("part", None, Status.CLOSED),
-        ("dropped", None, Status.CLOSED),
-        ("breaks", None, Status.ERROR),
-        ("stated", "So it is.", Status.OK),
+        ("read", Status.OK),
+        ("part", Status.CLOSED),
+        ("dropped", Status.CLOSED),
+        ("breaks", Status.ERROR),
+        ("stated", Status.OK),
     ],
 )
-def test_a_models_stream_read_after_its_interaction(
-    way: str, answer: str | None, status: Status, world: World
-) -> None:
-    """The stream of a model called by hand may be read when the block is left."""
-    llm = kit.reader(breaks_after=3 if way == "breaks" else None)
-    with world.evals.interaction(kit.QUESTION) as interaction:
-        stream: Any = llm.stream_chat(prompt_of(kit.QUESTION))
+def test_stream_of_a_model_read_after_its_interaction(way: str, status: Status, draw: Draw) -> None:
+    corpus, answer, stated = Corpus(draw), draw.sentence(), draw.sentence()
+    model = says(answer, breaks_after=3 if way == "breaks" else None)
+    with draw.world.evals.interaction(corpus.question) as interaction:
+        nodes = corpus.retriever.retrieve(corpus.question)
+        stream: Any = model.stream_chat(messages_of(corpus.question, nodes))
         if way == "stated":
-            interaction.answer("So it is.")
+            interaction.answer(stated)
     if way in ("read", "breaks"):
         with contextlib.suppress(ConnectionError):
             list(stream)
@@ -212,39 +191,264 @@ def test_a_models_stream_read_after_its_interaction(
         next(stream)
     del stream
     gc.collect()
-    (sample,) = samples(world)
-    assert (sample.answer, sample.status) == (answer, status)
-    assert [c.text for c in sample.contexts or ()] == kit.top()
-    assert not world.disorder({})
+    assert endings(draw.world) == [({"read": answer, "stated": stated}.get(way), status)]
+    assert texts(only(draw.world)) == corpus.shown()
 
 
-def test_models_streams_read_in_tasks_after_their_interactions(
-    world: World, own_loop: asyncio.AbstractEventLoop
-) -> None:
-    """So may several, in tasks of their own; each has its own answer."""
+def test_streams_of_models_read_in_tasks_after_their_interactions(draw: Draw) -> None:
+    corpora = [Corpus(draw), Corpus(draw)]
+    answers = {corpus.question: draw.sentence() for corpus in corpora}
 
-    async def asked(question: str) -> Any:
-        async with world.evals.interaction(question):
-            return await kit.reader(delay=0.001).astream_chat(prompt_of(question))
+    async def asked(corpus: Corpus) -> Any:
+        async with draw.world.evals.interaction(corpus.question):
+            nodes = await corpus.retriever.aretrieve(corpus.question)
+            model = says(answers[corpus.question], delay=0.001)
+            return await model.astream_chat(messages_of(corpus.question, nodes))
 
-    async def read(stream: Any) -> None:
+    async def read_all(stream: Any) -> None:
         assert [part async for part in stream]
 
     async def all_of_them() -> None:
-        streams = [await asked(question) for question in kit.QUESTIONS]
-        await asyncio.gather(*map(read, streams))
+        streams = [await asked(corpus) for corpus in corpora]
+        await asyncio.gather(*map(read_all, streams))
 
-    own_loop.run_until_complete(all_of_them())
-    found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
-    assert found == {q: (kit.answer_to(q, kit.top(q)), Status.OK) for q in kit.QUESTIONS}
+    asyncio.get_event_loop().run_until_complete(all_of_them())
+    found = {sample.question: (sample.answer, sample.status) for sample in samples(draw.world)}
+    assert found == {question: (answer, Status.OK) for question, answer in answers.items()}
 
 
-def test_a_models_stream_that_broke_within_its_interaction(world: World) -> None:
-    """A broken stream that the application made good in the block is no failure of it."""
-    with world.evals.interaction(kit.QUESTION):
-        prompt = prompt_of(kit.QUESTION)
+def test_stream_that_broke_and_was_made_good_is_no_failure(draw: Draw) -> None:
+    corpus, answer = Corpus(draw), draw.sentence()
+    with draw.world.evals.interaction(corpus.question):
+        prompt = messages_of(corpus.question, corpus.retriever.retrieve(corpus.question))
         with pytest.raises(ConnectionError):
-            list(kit.reader(breaks_after=3).stream_chat(prompt))
-        kit.reader().chat(prompt)
-    (sample,) = samples(world)
-    assert (sample.answer, sample.status) == (kit.answer_to(kit.QUESTION, kit.top()), Status.OK)
+            list(says(answer, breaks_after=3).stream_chat(prompt))
+        says(answer).chat(prompt)
+    assert endings(draw.world) == [(answer, Status.OK)]
+
+
+# Streams of query engines of the user's own: the answer is what was read, or absent.
+
+
+class Given(CustomQueryEngine):
+    """Retrieves, and gives out a response."""
+
+    corpus: Any
+    given: Callable[[], Any]
+
+    def custom_query(self, query_str: str) -> Any:
+        self.corpus.retriever.retrieve(query_str)
+        return self.given()
+
+    async def acustom_query(self, query_str: str) -> Any:
+        return self.custom_query(query_str)
+
+
+def stream_of(world: World, make: Callable[[], Any]) -> Any:
+    """Return the stream that the user gets of an engine that gives one out."""
+    corpus = Corpus(Draw(0, "query", world))
+    engine = Given(corpus=corpus, given=lambda: StreamingResponse(make()))
+    response: Any = engine.query(corpus.question)
+    return response.response_gen
+
+
+class Talking:
+    """A generator that can be talked to, and tells how it ended."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def made(self) -> Generator[str, Any, str]:
+        try:
+            self.heard.append((yield "one "))
+            try:
+                yield "two "
+            except KeyError as error:
+                self.heard.append(error)
+                yield "three "
+        finally:
+            self.heard.append("over")
+        return "done"
+
+    async def amade(self) -> AsyncGenerator[str, Any]:
+        inner = self.made()
+        sent = None
+        while True:
+            try:
+                part = inner.send(sent)
+            except StopIteration:
+                return
+            try:
+                sent = yield part
+            except KeyError as error:
+                yield inner.throw(error)
+
+
+def test_generator_stays_one_to_its_reader(world: World) -> None:
+    """`send`, `throw`, the returned value and the name are those of the generator itself."""
+    talking, error = Talking(), KeyError("x")
+    stream = stream_of(world, talking.made)
+    assert (type(stream), stream.__name__) == (GeneratorType, "made")
+    assert (next(stream), stream.send("hello"), stream.throw(error)) == ("one ", "two ", "three ")
+    with pytest.raises(StopIteration) as end:
+        next(stream)
+    assert (end.value.value, talking.heard) == ("done", ["hello", error, "over"])
+    assert endings(world) == [("one two three ", Status.OK)]
+
+
+async def test_async_generator_stays_one_to_its_reader(world: World) -> None:
+    """So are `asend` and `athrow`."""
+    talking, error, corpus = Talking(), KeyError("x"), Corpus(Draw(0, "query", world))
+    engine = Given(corpus=corpus, given=lambda: AsyncStreamingResponse(talking.amade()))
+    stream = (await engine.aquery(corpus.question)).response_gen  # type: ignore[union-attr]
+    assert (type(stream), stream.__name__) == (AsyncGeneratorType, "amade")
+    said = [await anext(stream), await stream.asend("hello"), await stream.athrow(error)]
+    assert (said, talking.heard) == (["one ", "two ", "three "], ["hello", error])
+    await stream.aclose()
+    assert endings(world) == [("one two three ", Status.CLOSED)]
+
+
+class Noted(Iterator[str]):
+    """An iterator of the application's own, which may be more than that."""
+
+    def __next__(self) -> str:
+        raise StopIteration
+
+
+@pytest.mark.parametrize("given", [["one ", "two"], Noted(), io.StringIO("one")])
+def test_stream_that_nothing_can_stand_in_for_stays_as_it_is(world: World, given: Any) -> None:
+    assert stream_of(world, lambda: given) is given
+    assert endings(world) == [(None, Status.OK)]
+
+
+@pytest.mark.parametrize("given", [[b"one"], ["one", 2], [None]])
+def test_stream_of_parts_that_are_no_text_has_no_answer(given: list[Any], world: World) -> None:
+    assert list(stream_of(world, lambda: iter(given))) == given
+    assert endings(world) == [(None, Status.OK)]
+
+
+def test_dropped_stream_drops_its_generator(world: World) -> None:
+    talking = Talking()
+    stream = stream_of(world, talking.made)
+    next(stream)
+    gone = weakref.ref(stream)
+    del stream
+    gc.collect()
+    assert (gone(), talking.heard) == (None, ["over"])
+    assert endings(world) == [("one ", Status.CLOSED)]
+
+
+def test_second_reader_at_once_does_not_end_the_first(world: World) -> None:
+    def entered() -> Iterator[str]:
+        with contextlib.suppress(ValueError):
+            next(stream)
+        yield "one"
+
+    stream = stream_of(world, entered)
+    assert list(stream) == ["one"]
+    assert endings(world) == [("one", Status.OK)]
+
+
+def test_two_evaluators_get_one_answer(world: World, plain_world: World) -> None:
+    registration = enable(plain_world.evals)
+    assert list(stream_of(world, lambda: (word for word in ["one ", "two"]))) == ["one ", "two"]
+    registration.disable()
+    assert endings(world) == endings(plain_world) == [("one two", Status.OK)]
+
+
+@pytest.mark.parametrize("is_by_hand", [False, True])
+def test_stream_that_is_not_watched_has_no_answer(is_by_hand: bool, plain_world: World) -> None:
+    """In an interaction by hand, an unknown answer is not that of an earlier call."""
+    registration = enable(plain_world.evals, watch_streams=False)
+    draw = Draw(0, "query", plain_world)
+    corpus, own = Corpus(draw), Own(corpus=Corpus(draw), answer=draw.sentence(), make=shouted)
+    with contextlib.ExitStack() as stack:
+        if is_by_hand:
+            stack.enter_context(plain_world.evals.interaction(corpus.question))
+            corpus.engine(says(draw.answer())).query(corpus.question)
+        stream = stream_of(plain_world, own.words)
+        assert "rag_eval" not in str(stream.gi_code.co_filename)
+        assert "".join(stream) == own.answer
+    registration.disable()
+    assert endings(plain_world) == [(None, Status.OK)]
+
+
+def test_interaction_opened_by_a_stream_belongs_to_its_request(world: World) -> None:
+    def stating() -> Iterator[str]:
+        with world.evals.interaction("Another question?") as interaction:
+            interaction.contexts(["Stated."])
+            yield "one"
+
+    assert list(stream_of(world, stating)) == ["one"]
+    sample = only(world)
+    assert (texts(sample), sample.answer) == (["Stated."], "one")
+
+
+def test_latency_lasts_until_the_end_of_the_stream(world: World) -> None:
+    stream = stream_of(world, lambda: iter(["one "]))
+    begun = time.time()
+    while time.time() < begun + 0.02:
+        pass
+    assert list(stream) == ["one "]
+    assert (only(world).latency or 0) >= 0.02
+
+
+def test_text_that_is_kept_of_a_stream_is_bounded() -> None:
+    reading = StreamReading(3)
+    for _ in range(100):
+        reading.note("")
+        reading.note("x")
+    assert (reading.text, reading._parts) == ("xxx", ["x"] * 3)
+
+
+def test_part_read_before_is_not_of_the_answer(draw: Draw) -> None:
+    """Of a stream of LlamaIndex's own that an engine has begun to read, the rest is the answer."""
+    corpus, answer = Corpus(draw), draw.sentence()
+
+    def begun() -> Any:
+        response: Any = corpus.engine(says(answer), streaming=True).query(corpus.question)
+        next(response.response_gen)
+        return response.response_gen
+
+    assert "".join(stream_of(draw.world, begun)) == answer[PIECE:]
+    assert endings(draw.world) == [(answer[PIECE:], Status.OK)]
+
+
+def test_bare_generator_has_no_answer(draw: Draw) -> None:
+    """A generator that a span gives out cannot be watched, and retrieves when it is read."""
+    corpora, other = [Corpus(draw), Corpus(draw)], draw.question()
+    owns = [Own(corpus=corpus, answer=draw.sentence(), make=shouted) for corpus in corpora]
+
+    @dispatcher.span
+    def request(query: str, own: Own) -> Iterator[str]:
+        return (word for _ in range(1) for word in own.words())
+
+    streams = [request(own.corpus.question, own) for own in owns]
+    with draw.world.evals.interaction(other) as another:
+        list(itertools.zip_longest(*streams))
+        another.answer("Another answer.")
+    found = {s.question: (s.answer, texts(s)) for s in samples(draw.world)}
+    due = {corpus.question: (None, corpus.shown()) for corpus in corpora}
+    assert found == {**due, other: ("Another answer.", [])}
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_unread_answer_that_is_kept_keeps_nothing_of_its_request(is_own: bool) -> None:
+    with opened(INTERACTION_SECONDS=0.05) as world:
+        draw = Draw(0, "query", world)
+        corpus, answer = Corpus(draw), draw.sentence()
+        engine: Any = Own(corpus=corpus, answer=answer, make=lambda said, _: said)
+        kept = (engine if is_own else corpus.engine(says(answer), streaming=True)).query(
+            corpus.question
+        )
+        (interaction,) = world.evals.recorder._open.values()
+        gone = weakref.ref(interaction.root)
+        del interaction
+        while len(world.evals.recorder):
+            world.evals.stats()
+        assert endings(world) == [(None, Status.ABANDONED)]
+        world.evals._samples.clear()
+        world.memory.results.clear()
+        gc.collect()
+        assert gone() is None
+        assert "".join(kept.response_gen) == answer

@@ -36,9 +36,12 @@ def check(shape: Shape, way: str) -> dict[str, str]:
 def _aspects(due: Expected, got: Seen) -> dict[str, tuple[Any, Any]]:
     sample = got.sample
     contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
+    wanted = None if due.contexts is None else list(due.contexts)
+    if due.any_order and contexts is not None and wanted is not None:
+        contexts, wanted = sorted(contexts), sorted(wanted)
     return {
         "question": (due.question, sample.question),
-        "contexts": (None if due.contexts is None else list(due.contexts), contexts),
+        "contexts": (wanted, contexts),
         "answer": (due.answer, sample.answer),
         "spans": (None, None) if due.spans is None else (tuple(due.spans), got.spans),
         "status": (due.status, sample.status),

@@ -23,6 +23,7 @@ class Expected:
     answer: str | None
     status: Status = Status.OK
     spans: Sequence[str] | None = ()
+    any_order: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,22 +11,16 @@ from contextvars import ContextVar, copy_context
 from inspect import BoundArguments
 from typing import Any, Final
 
-from llama_index.core import VectorStoreIndex
-from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.base.response.schema import StreamingResponse
 from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from llama_index.core.types import TokenGen
+from llama_index.core.query_engine import RetrieverQueryEngine
 
 from tests.conformance.llama_index.third_party import Notes, OtherEvents, OtherSpans, installed
-from tests.matrix.llama_index.kit import Bags, Scripted, index
+from tests.matrix.llama_index.kit import Scripted, index_of, says
 from tests.support.variation import Variation
 
 
@@ -41,10 +35,10 @@ class Drawn:
         self.answer = self.text.sentence()
         self.count = chance.randint(2, 5)
         # Made beforehand: it is made once for all who ask for it.
-        index(self.passages)
+        index_of(self.passages)
 
     def model(self, **more: Any) -> Scripted:
-        return Scripted(reply=lambda _messages: self.answer, **more)
+        return says(self.answer, **more)
 
     def broken(self) -> Scripted:
 
@@ -54,7 +48,7 @@ class Drawn:
         return Scripted(reply=reply)
 
     def engine(self, model: Scripted | None = None, **more: Any) -> Any:
-        made = index(self.passages)
+        made = index_of(self.passages)
         return made.as_query_engine(llm=model or self.model(), similarity_top_k=self.count, **more)
 
 
@@ -171,17 +165,6 @@ def own_events(drawn: Drawn) -> Any:
     return notes.all(), [event.tags for event in made]
 
 
-def tags_of_tasks(drawn: Drawn) -> Any:
-    """Tags of a request stay its own among requests at once."""
-    engine = drawn.engine()
-
-    async def ask(question: str) -> str:
-        with instrument_tags({"question": question, "number": drawn.count}):
-            return str(await engine.aquery(question))
-
-    return gathered([ask(question) for question in drawn.questions])
-
-
 def raising_handlers(drawn: Drawn) -> Any:
 
     class Raising(OtherSpans):
@@ -275,80 +258,11 @@ def handed_to_another_process(drawn: Drawn) -> Any:
     return carried, restored, closed, after
 
 
-def streamed_queries(drawn: Drawn) -> Any:
-    """Streams that are read, left half-way, closed, or never read."""
-    model = drawn.model()
-    whole = drawn.engine(model, streaming=True).query(drawn.questions[0])
-    half = drawn.engine(model, streaming=True).query(drawn.questions[1]).response_gen
-    drawn.engine(model, streaming=True).query(drawn.questions[0])
-
-    async def asynchronous() -> list[str]:
-        response = await drawn.engine(model, streaming=True).aquery(drawn.questions[1])
-        return [token async for token in response.async_response_gen()]
-
-    read = list(whole.response_gen), next(half), half.close(), list(half)
-    return read, type(half).__name__, whole.source_nodes, asyncio.run(asynchronous())
-
-
-def broken_streams(drawn: Drawn) -> Any:
-    """Streams whose model fails on the way fail where they are read."""
-    streaming = drawn.engine(drawn.model(breaks_after=drawn.count), streaming=True)
-    read: list[str] = []
-
-    def read_all() -> None:
-        read.extend(streaming.query(drawn.questions[0]).response_gen)
-
-    return outcome(read_all), read
-
-
-class OwnEngine(CustomQueryEngine):
-    """Query engine of the application's own, whose stream says more than its model."""
-
-    inner: BaseQueryEngine
-    text: str
-
-    def custom_query(self, query_str: str) -> StreamingResponse:
-        inner: Any = self.inner.query(query_str)
-
-        def tokens() -> TokenGen:
-            yield self.text
-            yield from inner.response_gen
-
-        return StreamingResponse(tokens(), source_nodes=inner.source_nodes)
-
-
-def own_streams(drawn: Drawn) -> Any:
-    """Streams of the application's own give out what it wrote."""
-    engine = OwnEngine(inner=drawn.engine(streaming=True), text=drawn.questions[1])
-    read: Any = engine.query(drawn.questions[0])
-    left: Any = engine.query(drawn.questions[0])
-    tokens, half = read.response_gen, left.response_gen
-    return list(tokens), list(tokens), next(half), half.close()
-
-
-def changed_nodes(drawn: Drawn) -> Any:
-    """A postprocessor that changes nodes in place changes what the caller gets."""
-
-    class Cutting(BaseNodePostprocessor):
-        def _postprocess_nodes(
-            self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-        ) -> list[NodeWithScore]:
-            for number, node in enumerate(nodes):
-                node.node.set_content(node.get_content()[: 10 + number])
-                node.score = float(number)
-            return nodes[::-1]
-
-    nodes = [TextNode(text=text, id_=f"n{n}") for n, text in enumerate(drawn.passages)]
-    made = VectorStoreIndex(nodes, embed_model=Bags())
-    engine = made.as_query_engine(llm=drawn.model(), node_postprocessors=[Cutting()])
-    return [engine.query(question) for question in drawn.questions]
-
-
 def older_callbacks(drawn: Drawn) -> Any:
     """Handlers of the older callback manager get their pairs of events."""
     debug = LlamaDebugHandler(print_trace_on_end=False)
     manager = CallbackManager([debug])
-    retriever = index(drawn.passages).as_retriever()
+    retriever = index_of(drawn.passages).as_retriever()
     retriever.callback_manager = manager
 
     engine = RetrieverQueryEngine.from_args(retriever, llm=drawn.model(), callback_manager=manager)
@@ -361,15 +275,10 @@ BEHAVIOURS: Final[tuple[Behaviour, ...]] = (
     spanned_methods,
     spanned_generators,
     own_events,
-    tags_of_tasks,
     raising_handlers,
     trees_of_spans,
     handlers_with_context,
     handlers_that_change,
     handed_to_another_process,
-    streamed_queries,
-    broken_streams,
-    own_streams,
-    changed_nodes,
     older_callbacks,
 )

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from tests.matrix.llama_index import (
+from tests.matrix.llama_index import (  # noqa: F401 - they register their shapes
     agents,
     chats,
-    combined,
     engines,
-    indexes,
+    flows,
     own_streams,
     retrieval,
-    teams,
     trouble,
 )
+from tests.matrix.llama_index.kit import SHAPES
 
-SHAPES = (
-    *engines.SHAPES,
-    *combined.SHAPES,
-    *own_streams.SHAPES,
-    *retrieval.SHAPES,
-    *indexes.SHAPES,
-    *chats.SHAPES,
-    *agents.SHAPES,
-    *teams.SHAPES,
-    *trouble.SHAPES,
-)
+__all__ = ["SHAPES"]

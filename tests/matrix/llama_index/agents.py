@@ -1,21 +1,41 @@
-"""Agents, workflows of the user's own, and calls by hand."""
+"""Agents of LlamaIndex: what their tools found, in teams, in turns, and when they break off."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
+import json
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import llama_index.core.agent as old_agents
 from llama_index.core import __version__
-from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.query_engine import RouterQueryEngine
+from llama_index.core.schema import Document
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import Context
 
-from tests.matrix.llama_index import kit
-from tests.matrix.llama_index.flows import own_streaming, own_workflow
-from tests.matrix.shape import Shape
-from tests.matrix.world import World
+from rag_eval_hooks import Status
+from tests.matrix.llama_index.engines import Everything, corpora_with_tools
+from tests.matrix.llama_index.kit import (
+    Asked,
+    Corpus,
+    Draw,
+    Scripted,
+    in_turn,
+    pick,
+    prompt_text,
+    renamed,
+    says,
+    shape,
+    until_asked,
+)
+from tests.support.records import FINDS, NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
 
 _LINKED = (0, 14, 22)
 NO_TOOL_THREADS = (
@@ -23,175 +43,408 @@ NO_TOOL_THREADS = (
     if tuple(map(int, re.findall(r"\d+", __version__)[:3])) >= _LINKED
     else "before 0.14.22 nothing tells which call a thread belongs to"
 )
-GROUP = "agents, workflows"
+NO_RUNNERS = (
+    None if hasattr(old_agents, "AgentRunner") else "this version has no AgentRunner any more"
+)
+GROUP = "agents"
 
 
-def query_tool() -> QueryEngineTool:
-    engine = kit.index().as_query_engine(llm=kit.reader(), similarity_top_k=2)
-    return QueryEngineTool.from_defaults(
-        engine, name=kit.FERRIES, description=kit.WORDS("Knows ferries.")
-    )
+def name_of(tool: Any) -> str:
+    return str(tool.metadata.name)
 
 
-def retriever_tool() -> RetrieverTool:
-    retriever = kit.index().as_retriever(similarity_top_k=2)
-    return RetrieverTool.from_defaults(retriever, name=kit.FERRIES, description=kit.WORDS("Finds."))
+def asked_by_tool(corpus: Corpus, tool: Any) -> str:
+    """Return what a retriever's tool asks: it puts its argument's name into the query."""
+    is_retriever = type(tool).__name__ == "RetrieverTool"
+    return f"input is {corpus.question}" if is_retriever else corpus.question
 
 
-def asked_in(messages: Sequence[ChatMessage]) -> str:
-    prompt = kit.prompt_text(messages)
-    return [question for question in kit.QUESTIONS if question in prompt][-1]
-
-
-def caller(**more: Any) -> kit.Scripted:
-    """Calls the tool once, then answers from what it gave."""
-
-    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
-        # Old versions leave what tools said in an earlier turn in the memory.
-        last = max(n for n, message in enumerate(messages) if message.role == MessageRole.USER)
-        if not any(message.role == MessageRole.TOOL for message in messages[last:]):
-            return kit.pick(kit.FERRIES, input=asked_in(messages))
-        return said(asked_in(messages))
-
-    return kit.Scripted(reply=reply, **more)
-
-
-def thinker() -> kit.Scripted:
+def thinking(tool: str, query: str, answer: str) -> Scripted:
+    """A model that reasons in text, calls a tool once and answers."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        asked = asked_in(messages)
-        if not any((m.content or "").startswith("Observation:") for m in messages):
-            return (
-                f'Thought: I need it.\nAction: {kit.FERRIES}\nAction Input: {{"input": "{asked}"}}'
-            )
-        return f"Thought: I can answer now.\nAnswer: {said(asked)}"
+        if not any((message.content or "").startswith("Observation:") for message in messages):
+            return f'Thought: I need it.\nAction: {tool}\nAction Input: {{"input": "{query}"}}'
+        return f"Thought: I can answer now.\nAnswer: {answer}"
 
-    return kit.Scripted(reply=reply)
+    return Scripted(reply=reply)
 
 
-def said(question: str) -> str:
-    return kit.answer_to(question, ["what the tool says"])
+def asked(agent: Any, question: str, *, streamed: bool = False) -> Callable[[], Any]:
+
+    async def run() -> None:
+        handler = agent.run(user_msg=question)
+        if streamed:
+            assert [event async for event in handler.stream_events()]
+        await handler
+
+    return run
 
 
-ENGINE_SPANS = (
-    "chat scripted",
-    "chat scripted",
-    f"execute_tool {kit.FERRIES}",
-    "  chat scripted",
-    "  retrieval VectorIndexRetriever",
-    "    embeddings bags",
-)
-RETRIEVER_SPANS = (
-    "chat scripted",
-    "chat scripted",
-    f"execute_tool {kit.FERRIES}",
-    "  retrieval VectorIndexRetriever",
-    "    embeddings bags",
-)
+def calling(draw: Draw, tools: Sequence[Any], calls: Sequence[ChatMessage], **due: Any) -> Asked:
+    """Return the question to an agent that makes these calls, its events streamed or not."""
+    question, answer, streaming = draw.question(), draw.answer(), draw.one_of(True, False)
+    model = in_turn(answer, *calls)
+    agent = FunctionAgent(tools=list(tools), llm=model, streaming=streaming)
+    return Asked(asked(agent, question, streamed=streaming), question, answer=answer, **due)
 
 
-def found_by_tool(question: str) -> list[str]:
-    """Return what `retriever_tool` finds: it puts its argument's name into the query."""
-    return kit.top(f"input is {question}")
+def of_kind(kind: str, is_retriever: bool) -> None:
+    """Register an agent of a kind with a tool of a kind."""
+
+    def made(draw: Draw) -> Asked:
+        corpus, question, answer = Corpus(draw), draw.question(), draw.sentence()
+        tool = corpus.tool(None if is_retriever else draw.sentence())
+        call = pick(name_of(tool), input=corpus.question)
+        agent: Any
+        if kind == "FunctionAgent":
+            agent = FunctionAgent(tools=[tool], llm=in_turn(answer, call))
+        else:
+            model = thinking(name_of(tool), corpus.question, answer)
+            agent = ReActAgent(tools=[tool], llm=model)
+        inner = () if is_retriever else ("  chat scripted",)
+        found = ("  retrieval VectorIndexRetriever", "    embeddings bags")
+        spans = ("chat scripted",) * 2 + (f"execute_tool {name_of(tool)}", *inner, *found)
+        shown = corpus.shown(asked_by_tool(corpus, tool))
+        run = asked(agent, question, streamed=draw.one_of(True, False))
+        return Asked(run, question, shown, answer, spans=spans)
+
+    named = f"{kind} with {'a retriever' if is_retriever else 'an engine'}"
+    shape(GROUP, "run")(renamed(made, named))
 
 
-def agent(kind: str, tool: Any) -> Any:
-    if kind == "function":
-        return FunctionAgent(tools=[tool], llm=caller())
-    return ReActAgent(tools=[tool], llm=thinker())
+for _kind in ("FunctionAgent", "ReActAgent"):
+    of_kind(_kind, is_retriever=False)
+    of_kind(_kind, is_retriever=True)
 
 
-async def streamed(world: World, way: str) -> None:
-    handler = agent("function", retriever_tool()).run(user_msg=kit.QUESTION)
-    assert [event async for event in handler.stream_events()]
-    await handler
+@shape(GROUP)
+def two_engines(draw: Draw) -> Asked:
+    """Their answers may be a few words."""
+    corpora, tools, shown = corpora_with_tools(draw, 2)
+    calls = [pick(name_of(t), input=c.question) for t, c in zip(tools, corpora, strict=True)]
+    return calling(draw, tools, calls, contexts=shown)
 
 
-async def own_read(world: World, way: str) -> None:
+@shape(GROUP, missing=NO_TOOL_THREADS)
+def tool_of_a_plain_function(draw: Draw) -> Asked:
+    """Around an engine, around a retriever, or a search of its own."""
+    corpus, name = Corpus(draw), draw.name()
+    kind = draw.one_of("engine", "retriever", "texts", "rows", "text")
+    engine, texts = corpus.engine(says(draw.sentence())), corpus.shown()
 
-    async def ask(question: str) -> None:
-        response: Any = await own_streaming().run(**{kit.ASKED: question})
-        assert "".join([token async for token in response.async_response_gen()])
+    def search(query: str) -> Any:
+        if kind == "engine":
+            return str(engine.query(query))
+        if kind == "retriever":
+            return "\n\n".join(n.get_content() for n in corpus.retriever.retrieve(query))
+        if kind == "rows":
+            return [{draw.name(): n, "text": text} for n, text in enumerate(texts)]
+        return texts if kind == "texts" else texts[0]
 
-    await asyncio.gather(*map(ask, kit.QUESTIONS))
-
-
-async def started_at_once(world: World, way: str) -> None:
-    """Workflows that were all started before the first was awaited."""
-    for run in [own_workflow().run(**{kit.ASKED: question}) for question in kit.QUESTIONS]:
-        await run
-
-
-async def by_hand(world: World, way: str) -> None:
-    """Retriever and LLM called by hand, which have no common parent."""
-
-    def prompt(question: str, nodes: Sequence[Any]) -> str:
-        texts = "\n".join(node.get_content() for node in nodes)
-        return f"Use only:\n{texts}\nQuestion: {question}"
-
-    async def ask(question: str) -> None:
-        async with world.evals.interaction(question):
-            nodes = await kit.index().as_retriever(similarity_top_k=2).aretrieve(question)
-            said = ChatMessage(role="user", content=prompt(question, nodes))
-            await kit.reader().achat([said])
-
-    if way == "async":
-        await asyncio.gather(*map(ask, kit.QUESTIONS))
-        return
-    for question in kit.QUESTIONS:
-        with world.evals.interaction(question):
-            nodes = kit.index().as_retriever(similarity_top_k=2).retrieve(question)
-            kit.reader().complete(prompt(question, nodes))
+    tool = FunctionTool.from_defaults(search, name=name, description="Searches.")
+    contexts = texts[:1] if kind == "text" else texts
+    return calling(draw, [tool], [pick(name, query=corpus.question)], contexts=contexts)
 
 
-async def retrieves_nothing(world: World, way: str) -> None:
-    """An agent that calls a tool of another kind: no interaction."""
-    tool = FunctionTool.from_defaults(lambda input: kit.WORDS("No idea."), name=kit.FERRIES)
-    await agent("function", tool).run(user_msg=kit.QUESTION)
+@shape(GROUP)
+def tool_of_a_package_that_searches(draw: Draw) -> Asked:
+    """No event shows what it finds, whoever wrote its function, sync or async."""
+    texts, name = draw.passages(draw.chance.randint(1, 4)), draw.name()
+    rows = [{draw.name(): text, "url": f"https://{draw.name()}"} for text in texts]
+    hits = draw.one_of(rows, json.dumps(rows), [Document(text=text) for text in texts])
+
+    def look(subject: str) -> object:
+        return hits
+
+    async def look_later(subject: str) -> object:
+        return hits
+
+    package = draw.one_of("llama_index.tools", draw.name())
+    look.__module__ = look_later.__module__ = f"{package}.{draw.name()}"
+    how: dict[str, Any] = draw.one_of({"fn": look}, {"async_fn": look_later})
+    tool = FunctionTool.from_defaults(**how, name=name, description="Searches.")
+    return calling(draw, [tool], [pick(name, subject=draw.name())], contexts=texts)
 
 
-def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
-    ways = ("run",)
-    return (
-        kit.shape(
-            GROUP,
-            f"{name} with QueryEngineTool",
-            lambda s: agent(kind, query_tool()),
-            answer=said,
-            spans=ENGINE_SPANS,
-            ways=ways,
+def searching(draw: Draw, found: dict[str, Any], answer: str) -> Asked:
+    """Return the question to an agent whose tools, of these names, find this.
+
+    The contexts are the texts that its model is shown.
+    """
+    left, shown, question = list(found), list[str](), draw.question()
+
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        shown[:] = [str(m.content) for m in messages if m.role == MessageRole.TOOL]
+        return pick(left.pop(0), about="x") if left else answer
+
+    def tool(name: str) -> FunctionTool:
+        def search(about: str) -> Any:
+            return found[name]
+
+        return FunctionTool.from_defaults(search, name=name, description="Searches.")
+
+    agent = FunctionAgent(tools=list(map(tool, found)), llm=Scripted(reply=reply))
+    return Asked(asked(agent, question), question, lambda: shown, answer)
+
+
+@shape(GROUP)
+def tool_that_gives_a_record(draw: Draw) -> Asked:
+    """Nested values are not torn out of it, alone and beside what another tool found."""
+    record = drawn_record(draw)
+    found = {draw.name(): RECORD_FORMS[draw.one_of(*RECORD_FORMS)](record, draw)}
+    found |= {draw.name(): draw.passage()} if draw.one_of(True, False) else {}
+    return searching(draw, found, number_in(record))
+
+
+@shape(GROUP)
+def tool_that_gives_hits_in_a_reply(draw: Draw) -> Asked:
+    """Counts, echoes and pages around the hits are no contexts."""
+    passages = draw.passages(draw.chance.randint(1, 3))
+    reply: Any = envelope(draw, passages)
+    made = searching(draw, {draw.name(): draw.one_of(reply, json.dumps(reply))}, passages[0][:30])
+    made.contexts = passages
+    return made
+
+
+@shape(GROUP)
+def tool_whose_reply_resembles_a_failure(draw: Draw) -> Asked:
+    """An order's status, an address and a balance are contexts."""
+    fact = str(draw.chance.randint(1000, 9999))
+    return searching(draw, {draw.name(): FINDS[draw.one_of(*FINDS)](draw, fact)}, fact)
+
+
+@shape(GROUP)
+def tool_that_found_nothing(draw: Draw) -> Asked:
+    """The time, failures and empty pages are no contexts, and alone no request."""
+    reply = NO_FINDS[draw.one_of(*NO_FINDS)](draw)
+    if draw.one_of(True, False):
+        return Asked(searching(draw, {draw.name(): reply}, draw.sentence()).run)
+    passage = draw.passage()
+    made = searching(draw, {draw.name(): reply, draw.name(): passage}, passage[:30])
+    made.contexts = [passage]
+    return made
+
+
+@shape(GROUP, "run")
+def agent_that_retrieves_nothing(draw: Draw) -> Asked:
+    return Asked(searching(draw, {draw.name(): "No idea."}, draw.answer()).run)
+
+
+@shape(GROUP, "run", missing=NO_TOOL_THREADS)
+def engines_that_a_running_loop_hands_to_threads(draw: Draw) -> Asked:
+    """A thread in which LlamaIndex runs a sync call is a part of that call."""
+    _, tools, shown = corpora_with_tools(draw, draw.chance.randint(2, 3))
+    question, answer = draw.question(), draw.sentence()
+    engine = RouterQueryEngine(selector=Everything(), query_engine_tools=tools, llm=says(answer))
+
+    async def run() -> None:
+        await engine.aquery(question)
+
+    return Asked(run, question, shown, answer, any_order=True)
+
+
+def in_one_context(agent: Any, questions: Sequence[str]) -> Callable[[], Any]:
+
+    async def run() -> None:
+        context = Context(agent)
+        with warnings.catch_warnings():
+            # LlamaIndex warns of what it keeps of a context itself.
+            warnings.simplefilter("ignore")
+            for question in questions:
+                await agent.run(user_msg=question, ctx=context)
+
+    return run
+
+
+@shape(GROUP, "run")
+def second_turn_retrieves(draw: Draw) -> Asked:
+    """An agent that reckons in its first turn and asks an engine in its second, as in tutorials."""
+    corpus, question, answer, name = Corpus(draw), draw.question(), draw.answer(), draw.name()
+    factors = [draw.chance.randint(2, 99) for _ in range(2)]
+    engine = corpus.engine(says(draw.sentence()))
+
+    async def search(query: str) -> str:
+        return str(await engine.aquery(query))
+
+    def times(a: int, b: int) -> int:
+        return a * b
+
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        last = max(n for n, one in enumerate(messages) if one.role == MessageRole.USER)
+        if any(message.role == MessageRole.TOOL for message in messages[last:]):
+            return answer
+        if messages[last].content == question:
+            return pick(name, query=corpus.question)
+        return pick("times", a=factors[0], b=factors[1])
+
+    tools = [
+        FunctionTool.from_defaults(async_fn=search, name=name, description=draw.name()),
+        FunctionTool.from_defaults(times, name="times", description=draw.name()),
+    ]
+    agent = FunctionAgent(tools=tools, llm=Scripted(reply=reply), streaming=False)
+    run = in_one_context(agent, [f"{factors[0]} * {factors[1]}?", question])
+    return Asked(run, question, corpus.shown(), answer)
+
+
+@shape(GROUP, "run")
+def both_turns_retrieve(draw: Draw) -> Asked:
+    """Two questions in one context: each has its own contexts."""
+    corpora = {draw.question(): Corpus(draw) for _ in range(2)}
+    answers = {question: draw.answer() for question in corpora}
+    tools = {question: corpus.tool() for question, corpus in corpora.items()}
+
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        last = max(n for n, one in enumerate(messages) if one.role == MessageRole.USER)
+        question = str(messages[last].content)
+        if any(message.role == MessageRole.TOOL for message in messages[last:]):
+            return answers[question]
+        return pick(name_of(tools[question]), input=corpora[question].question)
+
+    agent = FunctionAgent(tools=list(tools.values()), llm=Scripted(reply=reply), streaming=False)
+    run = in_one_context(agent, list(corpora))
+    due = [
+        Asked(
+            run, question, corpus.shown(asked_by_tool(corpus, tools[question])), answers[question]
+        )
+        for question, corpus in corpora.items()
+    ]
+    return Asked(run, also=due)
+
+
+@shape(GROUP, "run")
+def team_that_hands_over(draw: Draw) -> Asked:
+    corpus, question, answer = Corpus(draw), draw.question(), draw.sentence()
+    desk, writer, tool = draw.name(), draw.name(), corpus.tool()
+
+    def writes(messages: Sequence[ChatMessage]) -> Any:
+        told = [m.content or "" for m in messages if m.role == MessageRole.TOOL]
+        found = any(node.text[:40] in each for node in corpus.nodes for each in told)
+        return answer if found else pick(name_of(tool), input=corpus.question)
+
+    handing = pick("handoff", to_agent=writer, reason=draw.word())
+    agents = [
+        FunctionAgent(
+            name=desk,
+            description=draw.sentence(),
+            llm=Scripted(reply=lambda _: handing),
+            can_handoff_to=[writer],
+            system_prompt=draw.sentence(),
         ),
-        kit.shape(
-            GROUP,
-            f"{name} with RetrieverTool",
-            lambda s: agent(kind, retriever_tool()),
-            contexts=found_by_tool,
-            answer=said,
-            spans=RETRIEVER_SPANS,
-            ways=ways,
+        FunctionAgent(
+            name=writer,
+            description=draw.sentence(),
+            tools=[tool],
+            llm=Scripted(reply=writes),
+            system_prompt=draw.sentence(),
         ),
-    )
+    ]
+    run = asked(AgentWorkflow(agents=agents, root_agent=desk), question, streamed=True)
+    return Asked(run, question, corpus.shown(asked_by_tool(corpus, tool)), answer)
 
 
-SHAPES = (
-    *of_agent("function", "FunctionAgent"),
-    *of_agent("react", "ReActAgent"),
-    kit.case(
-        GROUP,
-        "FunctionAgent, events streamed",
-        streamed,
-        contexts=found_by_tool,
-        answer=said,
-        spans=RETRIEVER_SPANS,
-    ),
-    kit.case(GROUP, "workflow that gives out a stream", own_read, questions=kit.QUESTIONS),
-    kit.case(GROUP, "workflows started at once", started_at_once, questions=kit.QUESTIONS),
-    kit.case(
-        GROUP,
-        "by hand, inside an interaction",
-        by_hand,
-        ways=("sync", "async"),
-        questions=kit.QUESTIONS,
-    ),
-    kit.case(GROUP, "agent that retrieves nothing", retrieves_nothing, questions=()),
-)
+@shape(GROUP, "run")
+def agent_that_writes_code(draw: Draw) -> Asked:
+    corpus, question, answer, name = Corpus(draw), draw.question(), draw.sentence(), draw.name()
+
+    def find(question: str) -> str:
+        return "\n".join(node.get_content() for node in corpus.retriever.retrieve(question))
+
+    find.__name__ = name
+
+    async def execute(code: str) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(code, {name: find})
+        return out.getvalue()
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        if corpus.nodes[0].text[:40] in prompt_text(messages):
+            return answer
+        return f"{draw.word()}\n<execute>\nprint({name}({corpus.question!r}))\n</execute>"
+
+    agent = CodeActAgent(code_execute_fn=execute, llm=Scripted(reply=reply), tools=[find])
+    return Asked(asked(agent, question), question, corpus.shown(), answer)
+
+
+# Agents that break off after their tool retrieved: without an answer, and not scored.
+
+
+@shape(GROUP, "run")
+def agent_that_is_cancelled(draw: Draw) -> Asked:
+    """By the workflow's own means, by its task, or by a timeout around it."""
+    corpus, question = Corpus(draw), draw.question()
+    tool = corpus.tool()
+    model = in_turn(draw.answer(), pick(name_of(tool), input=corpus.question))
+    said, way = model.reply, draw.one_of("run", "task", "timeout")
+
+    def reply(messages: Sequence[ChatMessage]) -> Any:
+        model.delay = 600.0
+        return said(messages)
+
+    model.reply = reply
+    agent = FunctionAgent(tools=[tool], llm=model, streaming=False)
+
+    async def run() -> None:
+        # What a version raises is its own.
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            if way == "timeout":
+                async with asyncio.timeout(None) as limit:
+                    waiting = asyncio.create_task(time_is_over(limit))
+                    await agent.run(user_msg=question)
+                await waiting
+                return
+            handler = agent.run(user_msg=question)
+            await until_asked(model, 2)
+            if way == "run" and hasattr(handler, "cancel_run"):
+                await handler.cancel_run()
+            else:
+                handler.cancel()
+            await handler
+        await asyncio.sleep(0)
+
+    async def time_is_over(limit: asyncio.Timeout) -> None:
+        await until_asked(model, 2)
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    shown = corpus.shown(asked_by_tool(corpus, tool))
+    return Asked(run, question, shown, None, Status.CANCELLED)
+
+
+@shape(GROUP, "run")
+def agent_whose_model_fails(draw: Draw) -> Asked:
+    corpus, question = Corpus(draw), draw.question()
+    tool = corpus.tool()
+
+    def reply(messages: Sequence[ChatMessage]) -> Any:
+        if any(message.role == MessageRole.TOOL for message in messages):
+            raise ConnectionError("no model")
+        return pick(name_of(tool), input=corpus.question)
+
+    async def run() -> None:
+        # Some versions raise an error of their own in its place.
+        with contextlib.suppress(Exception):
+            await FunctionAgent(tools=[tool], llm=Scripted(reply=reply)).run(user_msg=question)
+
+    shown = corpus.shown(asked_by_tool(corpus, tool))
+    return Asked(run, question, shown, None, Status.ERROR)
+
+
+def runner(kind: str, ways: Sequence[str]) -> None:
+    """Register an agent of old versions, which is no workflow."""
+
+    def made(draw: Draw) -> Asked:
+        corpus, question, answer = Corpus(draw), draw.question(), draw.sentence()
+        tool = corpus.tool(draw.one_of(None, draw.sentence()))
+        if kind == "FunctionCallingAgent":
+            model = in_turn(answer, pick(name_of(tool), input=corpus.question))
+        else:
+            model = thinking(name_of(tool), corpus.question, answer)
+        agent = getattr(old_agents, kind).from_tools([tool], llm=model)
+        shown = corpus.shown(asked_by_tool(corpus, tool))
+        return Asked(draw.call(agent, question), question, shown, answer)
+
+    shape(GROUP, *ways, missing=NO_RUNNERS)(renamed(made, f"{kind} of a runner"))
+
+
+runner("FunctionCallingAgent", ("chat", "achat"))
+runner("ReActAgent", ("chat", "achat", "stream_chat", "astream_chat"))

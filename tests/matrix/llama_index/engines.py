@@ -1,240 +1,511 @@
-"""Query engines, in all response modes."""
+"""Query engines, in all response modes, and engines that ask others."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
+from llama_index.core import SQLDatabase, VectorStoreIndex
+from llama_index.core.base.base_selector import BaseSelector, MultiSelection, SingleSelection
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.response.schema import Response
+from llama_index.core.chat_engine.types import AgentChatResponse
+from llama_index.core.evaluation import RelevancyEvaluator
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.indices.query.query_transform import (
     HyDEQueryTransform,
+    StepDecomposeQueryTransform,
 )
-from llama_index.core.prompts import PromptTemplate
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.objects import ObjectIndex
 from llama_index.core.query_engine import (
     CitationQueryEngine,
+    CustomQueryEngine,
+    FLAREInstructQueryEngine,
+    MultiStepQueryEngine,
+    NLSQLTableQueryEngine,
+    RetryQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
+    ToolRetrieverRouterQueryEngine,
     TransformQueryEngine,
 )
-from llama_index.core.question_gen import LLMQuestionGenerator
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.response_synthesizers import TreeSummarize, get_response_synthesizer
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMSingleSelector
-from llama_index.core.tools import QueryEngineTool
+from pydantic import create_model
 
-from tests.matrix.llama_index import kit
+from tests.matrix.llama_index.kit import (
+    QUERY_SPANS,
+    READ_WAYS,
+    TWO_CALLS,
+    WAYS,
+    Asked,
+    Bags,
+    Corpus,
+    Draw,
+    Scripted,
+    pick,
+    renamed,
+    says,
+    shape,
+    words,
+)
 
 GROUP = "query engines"
-SUMMARY = PromptTemplate("{context_str}\n{query_str}")
-RESERVE = 16
-"""Tokens of the reply, and what LlamaIndex leaves free."""
-EVEN = tuple(kit.WORDS(" ".join(text.split()[:14])) for text in kit.PLAIN)
+NO_ASYNC = None if find_spec("workflows") else "this version starts a loop within the loop"
 
 
-def engine(mode: str, streaming: bool, **more: Any) -> Any:
-    return kit.index().as_query_engine(
-        llm=kit.reader(), response_mode=mode, streaming=streaming, similarity_top_k=2, **more
-    )
+class NoPrompts:
+    """Has no prompts of its own."""
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
 
 
-def of_each(question: str) -> str:
-    """Return the answer of a mode that asks about each chunk by itself."""
-    return kit.answer_to(question, kit.top(question, 1))
+@shape(GROUP, *READ_WAYS)
+def compact(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw), draw.answer()
+    engine = corpus.engine(says(answer), streaming=draw.streaming)
+    return corpus.asked(engine, answer, spans=QUERY_SPANS)
 
 
-def accumulated(question: str) -> str:
-    one = of_each(question)
-    return f"Response 1: {one}\n---------------------\nResponse 2: {one}"
+def in_mode(mode: str, calls: int = 1, ways: Sequence[str] = READ_WAYS) -> None:
+    """Register a mode that makes so many calls for two passages, however short their answers."""
+
+    def asked(draw: Draw) -> Asked:
+        corpus, answers = Corpus(draw), [draw.answer() for _ in range(calls)]
+        engine = corpus.engine(says(*answers), response_mode=mode, streaming=draw.streaming)
+        # Of several sources LlamaIndex decides the order in which it asks.
+        written = {
+            "accumulate": lambda: "\n---------------------\n".join(
+                f"Response {n}: {text}" for n, text in enumerate(answers, 1)
+            ),
+            "compact_accumulate": lambda: f"Response 1: {answers[0]}",
+            "no_text": lambda: "",
+        }
+        answer = written.get(mode, lambda: answers[-1])
+        spans = (*["chat scripted"] * calls, *QUERY_SPANS[1:])
+        return corpus.asked(engine, answer, spans=spans)
+
+    shape(GROUP, *ways)(renamed(asked, mode))
 
 
-def taken(texts: Iterable[str]) -> str:
-    """Return the answer of a step about the texts that it sees."""
-    seen = list(texts)
-    return kit.answer_to(str([EVEN.index(text) for text in seen]), seen)
+in_mode("refine", calls=2)
+in_mode("tree_summarize")
+in_mode("accumulate", calls=2, ways=("query",))
+in_mode("compact_accumulate", ways=WAYS)
+in_mode("no_text", calls=0, ways=WAYS)
 
 
-def room_for(texts: Sequence[str], count: float) -> PromptHelper:
+def room_for(texts: Sequence[str], count: float, question: str) -> PromptHelper:
     """Room in a prompt for so many of the texts, whatever their language."""
-    needed = len(kit.words(kit.QUESTION)) + count * max(len(kit.words(text)) for text in texts)
+    needed = len(words(question)) + count * max(len(words(text)) for text in texts)
     return PromptHelper(
-        context_window=round(needed) + RESERVE,
+        context_window=round(needed) + 200,
         num_output=8,
         chunk_overlap_ratio=0.0,
-        tokenizer=kit.words,
+        tokenizer=words,
     )
 
 
-def tree(streaming: bool) -> Any:
-    """A tree with steps for pieces of the chunks and one that joins their answers."""
+@shape(GROUP, *READ_WAYS)
+def several_calls_for_many_passages(draw: Draw) -> Asked:
+    """Too many for one prompt: the last reply is the answer, however many there are."""
+    corpus, said = Corpus(draw, 12), list[str]()
+    answers = [draw.answer() for _ in range(12)]
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        return taken(text for text in EVEN if text in kit.prompt_text(messages))
+        said.append(answers[len(said)])
+        return said[-1]
+
+    helper = room_for(corpus.shown(), 3, corpus.question)
+    engine = corpus.engine(Scripted(reply=reply), prompt_helper=helper, streaming=draw.streaming)
+    return corpus.asked(engine, lambda: said[-1])
+
+
+@shape(GROUP, *READ_WAYS)
+def tree_summarize_of_divided_nodes(draw: Draw) -> Asked:
+    """Some nodes begin in one prompt and end in another; the last call joins the answers."""
+    corpus, said = Corpus(draw, 6), list[str]()
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        said.append(draw.sentence())
+        return said[-1]
 
     synthesizer = TreeSummarize(
-        llm=kit.Scripted(reply=reply),
-        prompt_helper=room_for(EVEN, 1),
-        summary_template=SUMMARY,
-        streaming=streaming,
+        llm=Scripted(reply=reply),
+        prompt_helper=room_for(corpus.shown(), 1.7, corpus.question),
+        streaming=draw.streaming,
     )
-    return kit.index(EVEN).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=2)
+    engine = corpus.engine(None, response_synthesizer=synthesizer)
+    return corpus.asked(engine, lambda: said[-1])
 
 
-def divided(streaming: bool) -> Any:
-    """A tree whose steps are given pieces of nodes: some begin in one prompt and end in another."""
-    count = itertools.count(1)
-    synthesizer = TreeSummarize(
-        llm=kit.Scripted(
-            reply=lambda _: kit.told(f"Summary number {next(count)} of the passages.")
-        ),
-        prompt_helper=room_for(EVEN, 1.7),
-        summary_template=SUMMARY,
-        streaming=streaming,
+@shape(GROUP, *READ_WAYS)
+def citations(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw), f"{draw.sentence()} [1]"
+    engine = CitationQueryEngine.from_args(
+        corpus.index,
+        llm=says(answer),
+        similarity_top_k=2,
+        citation_chunk_size=4000,
+        response_synthesizer=get_response_synthesizer(llm=says(answer), streaming=draw.streaming),
     )
-    return kit.index(EVEN).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=6)
+    cited = [f"Source {n}:\n{text}\n" for n, text in enumerate(corpus.shown(), 1)]
+    return corpus.asked(engine, answer, contexts=cited)
 
 
-def citation(streaming: bool) -> Any:
-    synthesizer = get_response_synthesizer(llm=kit.reader(), streaming=streaming)
-    return CitationQueryEngine.from_args(
-        kit.index(), llm=kit.reader(), response_synthesizer=synthesizer, similarity_top_k=2
+@shape(GROUP, *WAYS)
+def output_class(draw: Draw) -> Asked:
+    corpus, filled = Corpus(draw), {draw.name(): draw.short() for _ in range(2)}
+    name = draw.name().title()
+    form: Any = create_model(name, **dict.fromkeys(filled, (str, ...)))
+    engine = corpus.engine(Scripted(reply=lambda _: pick(name, **filled)), output_cls=form)
+    spans = ("chat scripted", f"execute_tool {name}", *QUERY_SPANS[1:])
+    return corpus.asked(engine, form(**filled).model_dump_json(), spans=spans)
+
+
+@shape(GROUP, *WAYS)
+def hypothetical_document(draw: Draw) -> Asked:
+    """The retriever is asked with a document that a model imagined."""
+    corpus, answer, imagined = Corpus(draw), draw.answer(), draw.sentence()
+    transform = HyDEQueryTransform(llm=says(imagined))
+    engine = TransformQueryEngine(corpus.engine(says(answer)), transform)
+    found = engine.retrieve(QueryBundle(corpus.question))
+    return corpus.asked(engine, answer, contexts=[node.get_content() for node in found])
+
+
+# Engines that ask others.
+
+
+class Everything(NoPrompts, BaseSelector):
+    """Selects every choice."""
+
+    def _select(self, choices: Any, query: Any) -> MultiSelection:
+        found = [SingleSelection(index=n, reason="") for n in range(len(choices))]
+        return MultiSelection(selections=found)
+
+    async def _aselect(self, choices: Any, query: Any) -> MultiSelection:
+        return self._select(choices, query)
+
+
+class Divided(NoPrompts, BaseQuestionGenerator):
+    """Asks fixed questions."""
+
+    def __init__(self, questions: list[SubQuestion]) -> None:
+        self.questions = questions
+
+    def generate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return self.questions
+
+    async def agenerate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return self.questions
+
+
+def corpora_with_tools(draw: Draw, count: int) -> tuple[list[Corpus], list[Any], list[str]]:
+    """Return corpora, a tool for each that asks its engine, and all their passages."""
+    corpora = [Corpus(draw) for _ in range(count)]
+    tools = [corpus.tool(draw.answer()) for corpus in corpora]
+    return corpora, tools, [text for corpus in corpora for text in corpus.shown()]
+
+
+@shape(GROUP, *WAYS)
+def router_to_one(draw: Draw) -> Asked:
+    answer = draw.answer()
+    corpora = [Corpus(draw), Corpus(draw)]
+    choice = says(json.dumps([{"choice": 1, "reason": draw.word()}]))
+    engine = RouterQueryEngine.from_defaults(
+        [corpus.tool(answer) for corpus in corpora],
+        llm=says(answer),
+        selector=LLMSingleSelector.from_defaults(llm=choice),
     )
+    question = corpora[0].question
+    return corpora[0].asked(engine, answer, contexts=corpora[0].shown(question), spans=TWO_CALLS)
 
 
-def cited(question: str) -> list[str]:
-    return [f"Source {n}:\n{text}\n" for n, text in enumerate(kit.top(question), 1)]
+def router_to_all(way: str, missing: str | None) -> None:
+    """Register a router whose summarizer joins answers, long or short."""
 
-
-def tool(name: str, streaming: bool = False) -> QueryEngineTool:
-    return QueryEngineTool.from_defaults(
-        engine("compact", streaming), name=name, description=kit.WORDS("Knows about it.")
-    )
-
-
-def router(streaming: bool) -> Any:
-
-    def choice(messages: Sequence[ChatMessage]) -> str:
-        return json.dumps([{"choice": 1, "reason": kit.WORDS("it fits")}])
-
-    return RouterQueryEngine.from_defaults(
-        [tool(kit.FERRIES, streaming), tool(kit.TICKETS, streaming)],
-        llm=kit.reader(),
-        selector=LLMSingleSelector.from_defaults(llm=kit.Scripted(reply=choice)),
-    )
-
-
-def joined(told_of: Iterable[bool]) -> str:
-    """Return the answer to both questions, by whose answers are there."""
-    said = list(told_of)
-    return kit.answer_to(str(said), [str(one) for one in said])
-
-
-def sub_questions(streaming: bool) -> Any:
-
-    def split(messages: Sequence[ChatMessage]) -> str:
-        asked = [{"sub_question": text, "tool_name": kit.FERRIES} for text in kit.QUESTIONS]
-        return "```json\n" + json.dumps({"items": asked}) + "\n```"
-
-    def join(messages: Sequence[ChatMessage]) -> str:
-        return joined(
-            kit.answer_to(q, kit.top(q)) in kit.prompt_text(messages) for q in kit.QUESTIONS
+    def asked(draw: Draw) -> Asked:
+        _, tools, shown = corpora_with_tools(draw, 2)
+        question, answer = draw.question(), draw.answer()
+        engine = RouterQueryEngine.from_defaults(
+            tools,
+            llm=says(answer),
+            selector=Everything(),
+            summarizer=TreeSummarize(llm=says(answer), streaming=draw.streaming),
         )
+        return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
 
+    name = f"router to all, {way}"
+    shape(
+        GROUP, *(("query", "stream") if way == "sync" else ("aquery", "astream")), missing=missing
+    )(renamed(asked, name))
+
+
+router_to_all("sync", None)
+router_to_all("async", NO_ASYNC)
+
+
+@shape(GROUP, "query")
+def tool_retriever(draw: Draw) -> Asked:
+    """The engines are retrieved themselves."""
+    _, tools, shown = corpora_with_tools(draw, 2)
+    question, answer = draw.question(), draw.answer()
+    objects = ObjectIndex.from_objects(tools, index_cls=VectorStoreIndex, embed_model=Bags())
+    engine = ToolRetrieverRouterQueryEngine(
+        objects.as_retriever(similarity_top_k=2),
+        llm=says(answer),
+        summarizer=TreeSummarize(llm=says(answer)),
+    )
+    return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
+
+
+def divided(draw: Draw, tools: Sequence[Any], corpora: Sequence[Corpus], llm: Any) -> Any:
+    asked = [
+        SubQuestion(sub_question=corpus.question, tool_name=tool.metadata.name)
+        for tool, corpus in zip(tools, corpora, strict=True)
+    ]
+    at_once = draw.way == "aquery"
     return SubQuestionQueryEngine.from_defaults(
-        [tool(kit.FERRIES)],
-        llm=kit.reader(),
-        question_gen=LLMQuestionGenerator.from_defaults(llm=kit.Scripted(reply=split)),
+        list(tools),
+        llm=llm,
+        question_gen=Divided(asked),
         response_synthesizer=get_response_synthesizer(
-            llm=kit.Scripted(reply=join), streaming=streaming, use_async=False
+            llm=llm, use_async=at_once, streaming=draw.streaming
         ),
-        use_async=False,
+        use_async=at_once,
         verbose=False,
     )
 
 
-def hyde(streaming: bool) -> Any:
-    return TransformQueryEngine(
-        engine("compact", streaming),
-        HyDEQueryTransform(
-            llm=kit.Scripted(reply=lambda _: kit.WORDS("The ferry to Skarn leaves the quay."))
-        ),
+@shape(GROUP, *READ_WAYS)
+def sub_questions(draw: Draw) -> Asked:
+    corpora, tools, shown = corpora_with_tools(draw, 2)
+    question, answer = draw.question(), draw.answer()
+    engine = divided(draw, tools, corpora, says(answer))
+    return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
+
+
+@shape(GROUP, *WAYS)
+def sub_questions_of_which_one_fails(draw: Draw) -> Asked:
+    corpora, tools, _ = corpora_with_tools(draw, 2)
+    question, answer = draw.question(), draw.answer()
+
+    def fail(messages: Sequence[ChatMessage]) -> str:
+        raise ValueError("no answer")
+
+    tools[1].query_engine._response_synthesizer._llm = Scripted(reply=fail)
+    engine = divided(draw, tools, corpora, says(answer))
+    return Asked(draw.call(engine, question), question, corpora[0].shown(), answer)
+
+
+@shape(GROUP, "query")
+def retry_with_an_evaluator(draw: Draw) -> Asked:
+    """Asked again, with the bad answer, until the evaluator is content or tired."""
+    corpus, answer = Corpus(draw), draw.answer()
+    evaluator = RelevancyEvaluator(llm=says(draw.one_of("YES", "NO")))
+    engine = RetryQueryEngine(corpus.engine(says(answer)), evaluator, max_retries=1)
+    return corpus.asked(engine, answer)
+
+
+@shape(GROUP, "query")
+def two_steps(draw: Draw) -> Asked:
+    """A model makes further questions of what is known, until there is none."""
+    corpus, answer = Corpus(draw), draw.answer()
+    steps = says(draw.question(), draw.question(), "None")
+    engine = MultiStepQueryEngine(
+        corpus.engine(says(draw.answer())),
+        StepDecomposeQueryTransform(llm=steps),
+        response_synthesizer=get_response_synthesizer(llm=says(answer)),
+        index_summary=draw.word(),
+        num_steps=3,
+    )
+    return corpus.asked(engine, answer, any_order=True)
+
+
+@shape(GROUP, "query")
+def look_ups_while_it_writes(draw: Draw) -> Asked:
+    corpus, answer, asked = Corpus(draw), draw.sentence(), draw.question()
+    engine = FLAREInstructQueryEngine(
+        corpus.engine(says(draw.sentence())),
+        llm=says(f"{draw.sentence()} [Search({asked})]", f"{answer} done", "done"),
+        max_iterations=2,
+    )
+    return corpus.asked(engine, f"{answer} done ")
+
+
+# Engines and functions of the user's own.
+
+
+class Own(CustomQueryEngine):
+    """Answers by a function."""
+
+    made: Any
+
+    def custom_query(self, query_str: str) -> Any:
+        return self.made(query_str)
+
+
+@shape(GROUP)
+def rows_of_a_table(draw: Draw) -> Asked:
+    """A schema is retrieved on the way; the answer names rows as its sources."""
+    corpus, rows, answer = Corpus(draw), draw.passages(2), draw.answer()
+
+    def ask(question: str) -> Response:
+        corpus.retriever.retrieve(question)
+        said = says(answer).complete("\n".join(["Rows:", *rows, question])).text
+        return Response(said, [NodeWithScore(node=TextNode(text=row)) for row in rows])
+
+    return corpus.asked(Own(made=ask), answer, contexts=rows)
+
+
+@shape(GROUP, missing=None if find_spec("sqlalchemy") else "sqlalchemy is not installed")
+def query_of_a_database(draw: Draw) -> Asked:
+    """The rows are the context, however short they are; the statement is a model's."""
+    sql = import_module("sqlalchemy")
+    table, column, question = draw.name(), draw.name(), draw.question()
+    counts = [draw.chance.randint(1, 9999) for _ in range(draw.chance.randint(1, 3))]
+    base = sql.create_engine("sqlite://", poolclass=sql.pool.StaticPool)
+    with base.begin() as connection:
+        connection.execute(sql.text(f"create table {table}({column} int)"))
+        for count in counts:
+            connection.execute(sql.text(f"insert into {table} values ({count})"))
+    statement = f"SELECT DISTINCT {column} FROM {table} ORDER BY {column}"
+    engine = NLSQLTableQueryEngine(
+        SQLDatabase(base),
+        tables=[table],
+        llm=says(statement, str(counts[0])),
+        embed_model=Bags(),
+    )
+    rows = str([(count,) for count in sorted(set(counts))])
+    return Asked(lambda: engine.query(question), question, [rows], str(counts[0]))
+
+
+@shape(GROUP)
+def sources_wrapped_in_prompts(draw: Draw) -> Asked:
+    """A source is a prompt around one passage, and the model is none of LlamaIndex's."""
+    corpus, answer, heading = Corpus(draw, 1), draw.answer(), draw.name()
+
+    def ask(question: str) -> Response:
+        (found,) = corpus.retriever.retrieve(question)
+        text = f"### {heading}: {question}\n<{heading}>{found.get_content()}</{heading}>"
+        return Response(answer, [NodeWithScore(node=TextNode(text=text, id_="0"))])
+
+    return corpus.asked(Own(made=ask), answer)
+
+
+def spanned(function: Any) -> Any:
+    return get_dispatcher(__name__).span(function)
+
+
+@shape(GROUP)
+def answer_that_is_no_text(draw: Draw) -> Asked:
+    """A response whose text is a response, a chat's response, a message or a number."""
+    corpus, number = Corpus(draw), draw.chance.randint(2, 999)
+    inner = draw.one_of(
+        number,
+        Response(response=str(number)),
+        AgentChatResponse(response=str(number)),
+        ChatMessage(role="assistant", content=str(number)),
+        {"answer": number},
+    )
+
+    def ask(question: str) -> AgentChatResponse:
+        nodes = corpus.retriever.retrieve(question)
+        made = AgentChatResponse(response="", source_nodes=nodes)
+        made.response = inner
+        return made
+
+    return Asked(
+        lambda: spanned(ask)(corpus.question), corpus.question, corpus.shown(), str(number)
     )
 
 
-TWO_CALLS = ("chat scripted", *kit.QUERY_SPANS)
+@shape(GROUP)
+def function_that_gives_a_pair(draw: Draw) -> Asked:
+    corpus, question, answer = Corpus(draw), draw.question(), draw.sentence()
 
-SHAPES = (
-    kit.shape(GROUP, "RetrieverQueryEngine, compact", lambda s: engine("compact", s)),
-    kit.shape(
-        GROUP,
-        "refine",
-        lambda s: engine("refine", s),
-        answer=of_each,
-        spans=TWO_CALLS,
-    ),
-    kit.shape(GROUP, "tree_summarize", lambda s: engine("tree_summarize", s)),
-    kit.shape(
-        GROUP,
-        "tree_summarize in levels",
-        tree,
-        contexts=lambda q: kit.top(q, 2, EVEN),
-        answer=lambda q: taken(()),
-        spans=("chat scripted", *TWO_CALLS),
-    ),
-    kit.shape(
-        GROUP,
-        "tree_summarize of divided nodes",
-        divided,
-        contexts=lambda q: kit.top(q, 6, EVEN),
-        answer=lambda q: str(divided(False).query(q)),
-        spans=None,
-        questions=[kit.QUESTION],
-    ),
-    kit.shape(
-        GROUP,
-        "accumulate",
-        lambda s: engine("accumulate", s),
-        answer=accumulated,
-        spans=TWO_CALLS,
-        ways=kit.WAYS,
-    ),
-    kit.shape(
-        GROUP,
-        "compact_accumulate",
-        lambda s: engine("compact_accumulate", s),
-        answer=lambda q: f"Response 1: {kit.answer_to(q, kit.top(q))}",
-        ways=kit.WAYS,
-    ),
-    kit.shape(
-        GROUP,
-        "no_text",
-        lambda s: engine("no_text", s),
-        answer=lambda q: "",
-        spans=kit.QUERY_SPANS[1:],
-        ways=kit.WAYS,
-    ),
-    kit.shape(GROUP, "CitationQueryEngine", citation, contexts=cited),
-    kit.shape(GROUP, "RouterQueryEngine", router, spans=TWO_CALLS),
-    kit.shape(
-        GROUP,
-        "SubQuestionQueryEngine",
-        sub_questions,
-        contexts=lambda q: list(
-            dict.fromkeys([*kit.top(kit.QUESTIONS[0]), *kit.top(kit.QUESTIONS[1])])
-        ),
-        answer=lambda q: joined([True, True]),
-        spans=None,
-        questions=[kit.BOTH],
-    ),
-    kit.shape(
-        GROUP,
-        "HyDE",
-        hyde,
-        contexts=lambda q: [n.get_content() for n in hyde(False).retrieve(QueryBundle(q))],
-        spans=None,
-        questions=[kit.QUESTION],
-        ways=kit.READ_WAYS,
-    ),
-)
+    def ask(topic: str) -> Any:
+        nodes = corpus.retriever.retrieve(corpus.question)
+        texts = "\n".join(node.get_content() for node in nodes)
+        return says(answer).complete(f"{texts}\n{topic}").text, nodes
+
+    return Asked(lambda: spanned(ask)(question), question, corpus.shown(), answer)
+
+
+@shape(GROUP)
+def parsed_reply(draw: Draw) -> Asked:
+    """A function gives out what it read from the model's reply, and all that led to it.
+
+    The model was shown passages, or what an engine answered.
+    """
+    corpus, answer = Corpus(draw), draw.answer()
+    engine = draw.one_of(None, corpus.engine(says(draw.answer())))
+    label = draw.one_of(f"{draw.name()}: ", f"**{draw.name()}:** ", "</think>\n")
+    reply = f"{draw.sentence()}\n{label}{answer}"
+
+    def ask(topic: str) -> Any:
+        if engine is None:
+            texts = [node.get_content() for node in corpus.retriever.retrieve(topic)]
+        else:
+            texts = [f"{draw.name()}: {engine.query(topic)}"]
+        said = says(reply).complete("\n".join([*texts, topic])).text
+        return {draw.name(): [*texts, said], draw.name(): said.partition(label)[2]}
+
+    return Asked(lambda: spanned(ask)(corpus.question), corpus.question, corpus.shown(), answer)
+
+
+@shape(GROUP)
+def several_questions(draw: Draw) -> Asked:
+    """A function asks several questions: each is a request of its own, as `root` names it."""
+    corpora = [Corpus(draw) for _ in range(draw.chance.randint(2, 4))]
+    answers = [draw.answer() for _ in corpora]
+    engines = [c.engine(says(answer)) for c, answer in zip(corpora, answers, strict=True)]
+    questions = [corpus.question for corpus in corpora]
+    as_pairs, is_given = draw.one_of(True, False), draw.one_of(True, False)
+
+    def handle(asked: Any = None) -> Any:
+        texts = questions if asked is None else asked
+        said = [engine.query(text) for engine, text in zip(engines, texts, strict=True)]
+        return dict(zip(texts, said, strict=True)) if as_pairs else said
+
+    return Asked(
+        lambda: spanned(handle)(*[questions] * is_given),
+        also=[c.asked(None, answer) for c, answer in zip(corpora, answers, strict=True)],
+        options={"root": "RetrieverQueryEngine"},
+    )
+
+
+@shape(GROUP)
+def chosen_by_options(draw: Draw) -> Asked:
+    """Question, contexts and answer that `enable` was told to take, by names or functions."""
+    corpus, given = Corpus(draw), draw.passages(2)
+    question, answer = draw.question(), draw.answer()
+    asked, shown, said = draw.name(), draw.name(), draw.name()
+
+    def ask(query: str, **more: str) -> dict[str, Any]:
+        corpus.retriever.retrieve(query)
+        return {"answer": draw.sentence(), said: answer, shown: given}
+
+    by_name = {"question": asked, "contexts": shown, "answer": said}
+    by_function = {
+        "question": lambda arguments: arguments["more"][asked],
+        "contexts": lambda result: result[shown] if isinstance(result, dict) else None,
+        "answer": lambda result: result[said],
+    }
+    return Asked(
+        lambda: spanned(ask)(draw.question(), **{asked: question}),
+        question,
+        given,
+        answer,
+        options=draw.one_of(by_name, by_function),
+    )

@@ -1,42 +1,695 @@
-"""Workflows of the user's own."""
+"""Workflows of the user's own, and of tutorials in our own words.
 
-from __future__ import annotations
+Old versions cannot read annotations that are kept as texts.
+"""
 
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from llama_index.core.workflow import StartEvent, StopEvent
+from llama_index.core import SummaryIndex
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.postprocessor import LLMRerank
+from llama_index.core.response_synthesizers import CompactAndRefine
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import (
+    Context,
+    Event,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
 
-from tests.matrix.llama_index.kit import ASKED, NAMED, index, reader
-from tests.matrix.llama_index.workflows import event, flow
+from rag_eval_hooks import Status
+from tests.matrix.llama_index.kit import (
+    QUERY_SPANS,
+    Asked,
+    Corpus,
+    Draw,
+    Scripted,
+    in_turn,
+    pick,
+    prompt_text,
+    read,
+    renamed,
+    says,
+    shape,
+)
+from tests.matrix.llama_index.retrieval import Masking
+from tests.support.step_texts import FORMS, StepText, beside, step_text
+from tests.support.variation import Variation
 
-NODES = NAMED.name()
-Found = event(NAMED, ASKED, NODES)
-"""Event with the retrieved nodes."""
-
-
-def prompt_of(texts: str, question: str) -> str:
-    return f"Use only:\n{texts}\nQuestion: {question}"
-
-
-def own_workflow() -> Any:
-
-    async def retrieve(ctx: Any, ev: Any) -> Any:
-        asked = ev.get(ASKED)
-        retriever = index().as_retriever(similarity_top_k=2)
-        return Found(**{ASKED: asked, NODES: await retriever.aretrieve(asked)})
-
-    async def answer(ctx: Any, ev: Any) -> StopEvent:
-        texts = "\n".join(node.get_content() for node in getattr(ev, NODES))
-        reply = await reader().acomplete(prompt_of(texts, getattr(ev, ASKED)))
-        return StopEvent(result=reply.text)
-
-    return flow(NAMED, (retrieve, StartEvent, Found), (answer, Found, StopEvent))
+GROUP = "workflows"
+Step = Callable[[Any, Any], Awaitable[Any]]
 
 
-def own_streaming() -> Any:
+def store(ctx: Any) -> Any:
+    """Return the store that steps share; old versions keep it in the context itself."""
+    return getattr(ctx, "store", ctx)
+
+
+def event(draw: Variation, *names: str) -> Any:
+    fields = dict.fromkeys(names, Any)
+    return type(draw.name().title(), (Event,), {"__annotations__": fields, "__module__": __name__})
+
+
+def flow(
+    draw: Variation,
+    *steps: tuple[Step, Any, Any],
+    workers: int = 1,
+    timeout: float = 120.0,
+    **options: Any,
+) -> Any:
+    """A workflow of functions of context and event, each with what it takes and gives."""
+    methods: dict[str, Any] = {"__module__": __name__}
+    name = draw.name().title()
+
+    def method_of(body: Step, takes: Any, gives: Any) -> None:
+        async def method(self: Any, ctx: Any, ev: Any) -> Any:
+            return await body(ctx, ev)
+
+        called = draw.name()
+        method.__name__, method.__qualname__ = called, f"{name}.{called}"
+        method.__annotations__ = {"ctx": Context, "ev": takes, "return": gives}
+        methods[called] = step(num_workers=workers)(method)
+
+    for one in steps:
+        method_of(*one)
+    return type(name, (Workflow,), methods)(timeout=timeout, **options)
+
+
+class Flow:
+    """Names under which the steps of one workflow find question and nodes, and usual steps."""
+
+    def __init__(self, draw: Draw, count: int = 2) -> None:
+        self.draw = draw
+        self.asked, self.nodes = draw.name(), draw.name()
+        self.corpus = Corpus(draw, count)
+        self.question, self.answer = self.corpus.question, draw.answer()
+        self.found = self.event()
+
+    def event(self) -> Any:
+        return event(self.draw, self.nodes)
+
+    async def retrieve(self, ctx: Any, ev: Any) -> Any:
+        """Keep the question and find the passages."""
+        question = ev.get(self.asked)
+        await store(ctx).set(self.asked, question)
+        return self.found(**{self.nodes: await self.corpus.retriever.aretrieve(question)})
+
+    async def write(self, ctx: Any, ev: Any) -> StopEvent:
+        """Write the answer from nodes and end the workflow."""
+        question, nodes = await store(ctx).get(self.asked), getattr(ev, self.nodes)
+        writer = CompactAndRefine(llm=says(self.answer))
+        return StopEvent(result=await writer.asynthesize(question, nodes=nodes))
+
+    async def texts(self) -> str:
+        found = await self.corpus.retriever.aretrieve(self.question)
+        return "\n".join(node.get_content() for node in found)
+
+    async def tell(self, texts: str, question: str) -> str:
+        prompt = f"Use only:\n{texts}\nQuestion: {question}"
+        return (await says(self.answer).acomplete(prompt)).text
+
+    def run(self, *steps: tuple[Step, Any, Any], workers: int = 1) -> Callable[[], Any]:
+        """Return a function that asks a workflow of these steps."""
+
+        async def run() -> None:
+            await flow(self.draw, *steps, workers=workers).run(**{self.asked: self.question})
+
+        return run
+
+    def due(self, run: Callable[[], Any], **more: Any) -> Asked:
+        more = {"contexts": self.corpus.shown(), "answer": self.answer, **more}
+        return Asked(run, self.question, **more)
+
+
+def suppressing(run: Callable[[], Any]) -> Callable[[], Any]:
+
+    async def suppressed() -> None:
+        with contextlib.suppress(Exception):
+            await run()
+
+    return suppressed
+
+
+# Steps, results and streams.
+
+
+@shape(GROUP, "run")
+def one_step(draw: Draw) -> Asked:
+    made = Flow(draw)
 
     async def ask(ctx: Any, ev: Any) -> StopEvent:
-        engine = index().as_query_engine(llm=reader(), streaming=True, similarity_top_k=2)
-        return StopEvent(result=await engine.aquery(ev.get(ASKED)))
+        return StopEvent(result=await made.tell(await made.texts(), ev.get(made.asked)))
 
-    return flow(NAMED, (ask, StartEvent, StopEvent))
+    return made.due(made.run((ask, StartEvent, StopEvent)), spans=QUERY_SPANS)
+
+
+@shape(GROUP, "run")
+def workflow_in_a_workflow(draw: Draw) -> Asked:
+    made = Flow(draw)
+    inner = made.run((made.retrieve, StartEvent, made.found), (made.write, made.found, StopEvent))
+
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
+        await inner()
+        return StopEvent(result={draw.name(): made.answer})
+
+    return made.due(made.run((ask, StartEvent, StopEvent)))
+
+
+@shape(GROUP, "run")
+def started_long_before_it_is_awaited(draw: Draw) -> Asked:
+    """An interaction that is opened meanwhile is its own."""
+    made, other = Flow(draw), Corpus(draw)
+    answer = draw.answer()
+
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
+        return StopEvent(result=await made.tell(await made.texts(), ev.get(made.asked)))
+
+    async def run() -> None:
+        running = flow(draw, (ask, StartEvent, StopEvent)).run(**{made.asked: made.question})
+        with draw.world.evals.interaction(other.question):
+            await other.engine(says(answer)).aquery(other.question)
+        await running
+
+    beside = Asked(run, other.question, other.shown(), answer)
+    return made.due(run, also=[beside])
+
+
+@shape(GROUP, "run")
+def gives_out_a_response_that_streams(draw: Draw) -> Asked:
+    made = Flow(draw)
+
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
+        engine = made.corpus.engine(says(made.answer), streaming=True)
+        return StopEvent(result=await engine.aquery(ev.get(made.asked)))
+
+    async def run() -> None:
+        await read(
+            await flow(draw, (ask, StartEvent, StopEvent)).run(**{made.asked: made.question})
+        )
+
+    return made.due(run, spans=QUERY_SPANS)
+
+
+@shape(GROUP, "run")
+def gives_out_a_generator_of_its_own(draw: Draw) -> Asked:
+    """What it yields is not known."""
+    made = Flow(draw)
+
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
+        prompt = f"{await made.texts()}\n{ev.get(made.asked)}"
+        stream: Any = await says(made.answer).astream_chat([ChatMessage(content=prompt)])
+
+        async def shouted() -> Any:
+            async for part in stream:
+                yield (part.delta or "").upper()
+
+        return StopEvent(result=shouted())
+
+    async def run() -> None:
+        stream = await flow(draw, (ask, StartEvent, StopEvent)).run(**{made.asked: made.question})
+        assert [part async for part in stream]
+
+    return made.due(run, answer=None, spans=QUERY_SPANS)
+
+
+@shape(GROUP, "run")
+def writes_the_answer_to_the_stream_of_events(draw: Draw) -> Asked:
+    made, part_at = Flow(draw), draw.name()
+    shown = event(draw, part_at)
+
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
+        prompt = f"{await made.texts()}\n{ev.get(made.asked)}"
+        said = ""
+        stream: Any = await says(made.answer).astream_chat([ChatMessage(content=prompt)])
+        async for part in stream:
+            ctx.write_event_to_stream(shown(**{part_at: part.delta or ""}))
+            said = part.message.content or ""
+        return StopEvent(result=said)
+
+    async def run() -> None:
+        handler = flow(draw, (ask, StartEvent, StopEvent)).run(**{made.asked: made.question})
+        parts = [
+            getattr(one, part_at) async for one in handler.stream_events() if isinstance(one, shown)
+        ]
+        assert "".join(parts) == await handler
+
+    return made.due(run, spans=QUERY_SPANS)
+
+
+@shape(GROUP, "run")
+def step_that_raises(draw: Draw) -> Asked:
+    made = Flow(draw)
+
+    async def fail(ctx: Any, ev: Any) -> StopEvent:
+        raise ConnectionError(await made.texts())
+
+    run = suppressing(made.run((fail, StartEvent, StopEvent)))
+    return made.due(run, answer=None, status=Status.ERROR, spans=QUERY_SPANS[1:])
+
+
+def asking_somebody(name: str, *, replies: bool) -> None:
+    """Register a workflow that retrieves, asks somebody, and answers with what it kept."""
+
+    def asked(draw: Draw) -> Asked:
+        made, kept = Flow(draw), draw.name()
+
+        async def search(ctx: Any, ev: Any) -> InputRequiredEvent:
+            await store(ctx).set(made.asked, ev.get(made.asked))
+            await store(ctx).set(kept, await made.texts())
+            return InputRequiredEvent(prefix="Shall I answer?")
+
+        async def answer(ctx: Any, ev: Any) -> StopEvent:
+            texts, question = await store(ctx).get(kept), await store(ctx).get(made.asked)
+            return StopEvent(result=await made.tell(texts, question))
+
+        async def run() -> None:
+            steps: Any = (search, StartEvent, InputRequiredEvent)
+            then: Any = (answer, HumanResponseEvent, StopEvent)
+            timeout = 120.0 if replies else 1.0
+            handler = flow(draw, steps, then, timeout=timeout).run(**{made.asked: made.question})
+            async for one in handler.stream_events():
+                if replies and isinstance(one, InputRequiredEvent):
+                    handler.ctx.send_event(HumanResponseEvent(response=draw.word()))
+            await handler
+
+        if replies:
+            return made.due(run, spans=QUERY_SPANS)
+        silent = suppressing(run)
+        return made.due(silent, answer=None, status=Status.ERROR, spans=QUERY_SPANS[1:])
+
+    shape(GROUP, "run")(renamed(asked, name))
+
+
+asking_somebody("asks somebody", replies=True)
+asking_somebody("asks somebody who is silent", replies=False)
+
+
+# Tutorials.
+
+
+@shape(GROUP, "run")
+def retrieve_rerank_synthesize(draw: Draw) -> Asked:
+    """Three steps, and a Response as the result."""
+    made, keeps = Flow(draw, 3), draw.chance.randrange(3)
+    ranked = made.event()
+    ranker = LLMRerank(llm=says(f"Doc: {keeps + 1}, Relevance: 9"), top_n=1)
+
+    async def rerank(ctx: Any, ev: Any) -> Any:
+        asked, nodes = await store(ctx).get(made.asked), getattr(ev, made.nodes)
+        return ranked(**{made.nodes: ranker.postprocess_nodes(nodes, query_str=asked)})
+
+    run = made.run(
+        (made.retrieve, StartEvent, made.found),
+        (rerank, made.found, ranked),
+        (made.write, ranked, StopEvent),
+    )
+    return made.due(run, contexts=made.corpus.shown()[keeps : keeps + 1])
+
+
+async def passing(good: Sequence[str], texts: Sequence[str]) -> list[str]:
+    grader = Scripted(reply=lambda m: str(any(text in prompt_text(m) for text in good)))
+    graded = [await grader.acomplete(f"Of use? {text}") for text in texts]
+    return [text for text, one in zip(texts, graded, strict=True) if one.text == "True"]
+
+
+@shape(GROUP, "run")
+def corrective(draw: Draw) -> Asked:
+    """Each passage is graded; the question is rewritten for a search beside the good ones.
+
+    The answer is written from an index of both, or from a prompt where the search is named.
+    """
+    made, web = Flow(draw, 3), draw.passage()
+    shown = made.corpus.shown()
+    good = draw.chance.sample(shown, draw.chance.randint(1, 2))
+    grade_at, hits_at = draw.name(), draw.name()
+    graded, searched = event(draw, grade_at), event(draw, hits_at)
+    searching = FunctionTool.from_defaults(lambda query: web, name=draw.name(), description="x")
+    rewritten, indexed = draw.question(), draw.one_of(True, False)
+
+    async def judge(ctx: Any, ev: Any) -> Any:
+        texts = [node.get_content() for node in getattr(ev, made.nodes)]
+        return graded(**{grade_at: await passing(good, texts)})
+
+    async def search(ctx: Any, ev: Any) -> Any:
+        asked = await store(ctx).get(made.asked)
+        query = await says(rewritten).acomplete(f"Rewrite: {asked}")
+        hits = searching.call(query=query.text)
+        return searched(**{hits_at: [*getattr(ev, grade_at), str(hits)]})
+
+    async def write(ctx: Any, ev: Any) -> StopEvent:
+        asked = await store(ctx).get(made.asked)
+        texts = "\n\n".join(getattr(ev, hits_at))
+        if not indexed:
+            return StopEvent(result=await made.tell(texts, asked))
+        index = SummaryIndex([TextNode(text=texts)])
+        said = await index.as_query_engine(llm=says(made.answer)).aquery(asked)
+        return StopEvent(result=str(said))
+
+    run = made.run(
+        (made.retrieve, StartEvent, made.found),
+        (judge, made.found, graded),
+        (search, graded, searched),
+        (write, searched, StopEvent),
+    )
+    kept = [*(text for text in shown if text in good), web]
+    contexts = ["\n\n".join(kept)] if indexed else kept
+    options = {} if indexed else {"retrieval_tools": [searching.metadata.name]}
+    return made.due(run, contexts=contexts, options=options)
+
+
+@shape(GROUP, "run")
+def numbered_sources(draw: Draw) -> Asked:
+    """Passages become numbered sources in one step, an answer with citations in the next."""
+    made, heading = Flow(draw), draw.name()
+    made.answer, numbered = f"{draw.sentence()} [1]", made.event()
+
+    async def number(ctx: Any, ev: Any) -> Any:
+        nodes = [
+            NodeWithScore(node=TextNode(text=f"{heading} {n}:\n{one.get_content()}"))
+            for n, one in enumerate(getattr(ev, made.nodes), 1)
+        ]
+        return numbered(**{made.nodes: nodes})
+
+    run = made.run(
+        (made.retrieve, StartEvent, made.found),
+        (number, made.found, numbered),
+        (made.write, numbered, StopEvent),
+    )
+    shown = made.corpus.shown()
+    return made.due(run, contexts=[f"{heading} {n}:\n{text}" for n, text in enumerate(shown, 1)])
+
+
+@shape(GROUP, "run")
+def divided_question(draw: Draw) -> Asked:
+    """A model divides the question; each part goes to an engine, and another model combines."""
+    made, count = Flow(draw), draw.chance.randint(2, 3)
+    corpora = [Corpus(draw) for _ in range(count)]
+    engines = {corpus.question: corpus.engine(says(draw.answer())) for corpus in corpora}
+    part_at, said_at = draw.name(), draw.name()
+    part, said = event(draw, part_at), event(draw, part_at, said_at)
+    planner = says(json.dumps({"sub_questions": list(engines)}))
+
+    async def divide(ctx: Any, ev: Any) -> Any:
+        await store(ctx).set(made.asked, ev.get(made.asked))
+        plan = await planner.acomplete(f"Divide: {ev.get(made.asked)}")
+        for one in json.loads(plan.text)["sub_questions"]:
+            ctx.send_event(part(**{part_at: one}))
+
+    async def ask(ctx: Any, ev: Any) -> Any:
+        asked = getattr(ev, part_at)
+        return said(**{part_at: asked, said_at: str(await engines[asked].aquery(asked))})
+
+    async def combine(ctx: Any, ev: Any) -> Any:
+        ready = ctx.collect_events(ev, [said] * count)
+        if ready is None:
+            return None
+        pairs = "\n".join(f"{getattr(r, part_at)}: {getattr(r, said_at)}" for r in ready)
+        return StopEvent(result=await made.tell(pairs, await store(ctx).get(made.asked)))
+
+    run = made.run(
+        (divide, StartEvent, part | None),
+        (ask, part, said),
+        (combine, said, StopEvent | None),
+        workers=3,
+    )
+    contexts = [text for corpus in corpora for text in corpus.shown()]
+    return made.due(run, contexts=contexts, any_order=True)
+
+
+async def found_by(source: Any, asked: str) -> list[str]:
+    """What an engine says to a question, or the texts that a retriever finds for it."""
+    if isinstance(source, BaseQueryEngine):
+        return [str(await source.aquery(asked))]
+    return [node.get_content() for node in await source.aretrieve(asked)]
+
+
+@shape(GROUP, "run")
+def routed(draw: Draw) -> Asked:
+    """A model chooses one engine or retriever a step, until it has enough.
+
+    Of one engine the user is given the answer itself; else a model writes from what was found.
+    """
+    made = Flow(draw)
+    chosen = draw.chance.sample(range(3), draw.chance.randint(1, 2))
+    said = made.answer if len(chosen) == 1 else draw.answer()
+    corpora = [Corpus(draw) for _ in range(3)]
+    sources = [draw.one_of(corpus.retriever, corpus.engine(says(said))) for corpus in corpora]
+    about = [f"{n}: {draw.sentence()}" for n in range(3)]
+    chooser, found_at, number_at = says(*map(str, chosen), "enough"), draw.name(), draw.name()
+    going_on, ready = event(draw, found_at), event(draw, found_at)
+    picked = event(draw, found_at, number_at)
+
+    async def begin(ctx: Any, ev: Any) -> Any:
+        await store(ctx).set(made.asked, ev.get(made.asked))
+        return going_on(**{found_at: []})
+
+    async def choose(ctx: Any, ev: Any) -> Any:
+        found, asked = getattr(ev, found_at), await store(ctx).get(made.asked)
+        number = (await chooser.acomplete("\n".join([*about, *found, asked]))).text
+        if number == "enough":
+            return ready(**{found_at: found})
+        return picked(**{found_at: found, number_at: int(number)})
+
+    async def ask(ctx: Any, ev: Any) -> Any:
+        asked = await store(ctx).get(made.asked)
+        new = await found_by(sources[getattr(ev, number_at)], asked)
+        return going_on(**{found_at: [*getattr(ev, found_at), *new]})
+
+    async def write(ctx: Any, ev: Any) -> StopEvent:
+        found = getattr(ev, found_at)
+        if found == [made.answer]:
+            return StopEvent(result=made.answer)
+        asked = await store(ctx).get(made.asked)
+        return StopEvent(result=await made.tell("\n\n".join(found), asked))
+
+    run = made.run(
+        (begin, StartEvent, going_on),
+        (choose, going_on, picked | ready),
+        (ask, picked, going_on),
+        (write, ready, StopEvent),
+    )
+    contexts = [text for number in chosen for text in corpora[number].shown(made.question)]
+    return made.due(run, contexts=contexts, any_order=True)
+
+
+# Agents written from scratch.
+
+
+def tool_of(draw: Draw, corpus: Corpus) -> Any:
+    """A tool that asks a corpus: an engine, a retriever, or a function around one of them."""
+    engine = corpus.engine(says(draw.answer()))
+    kind = draw.one_of("engine", "retriever", "asking", "searching")
+    if kind in ("engine", "retriever"):
+        return corpus.tool(draw.answer() if kind == "engine" else None)
+
+    def ask(input: str) -> str:
+        if kind == "asking":
+            return str(engine.query(input))
+        return "\n\n".join(node.get_content() for node in corpus.retriever.retrieve(input))
+
+    return FunctionTool.from_defaults(ask, name=draw.name(), description=draw.sentence())
+
+
+class Tools:
+    """Corpora, and a tool that asks each of them."""
+
+    def __init__(self, draw: Draw, count: int) -> None:
+        self.corpora = [Corpus(draw) for _ in range(count)]
+        made = [tool_of(draw, corpus) for corpus in self.corpora]
+        self.by_name = {str(tool.metadata.name): tool for tool in made}
+        self.shown = [text for corpus in self.corpora for text in corpus.shown()]
+
+    def questions(self) -> list[tuple[str, str]]:
+        """Return the name of each tool, and what it is asked."""
+        return [(name, c.question) for name, c in zip(self.by_name, self.corpora, strict=True)]
+
+
+@shape(GROUP, "run")
+def agent_of_steps(draw: Draw) -> Asked:
+    made, tools = Flow(draw), Tools(draw, 2)
+    calls = [pick(name, input=question) for name, question in tools.questions()]
+    model = in_turn(made.answer, *calls)
+    history_at = draw.name()
+    begun, picked = event(draw, history_at), event(draw, history_at)
+
+    async def prepare(ctx: Any, ev: Any) -> Any:
+        return begun(**{history_at: [ChatMessage(role="user", content=ev.get(made.asked))]})
+
+    async def think(ctx: Any, ev: Any) -> Any:
+        history = getattr(ev, history_at)
+        said = await model.achat_with_tools(list(tools.by_name.values()), chat_history=history)
+        if model.get_tool_calls_from_response(said, error_on_no_tool_call=False):
+            return picked(**{history_at: [*history, said.message]})
+        return StopEvent(result={draw.name(): said.message.content, draw.name(): len(history)})
+
+    async def act(ctx: Any, ev: Any) -> Any:
+        history = list(getattr(ev, history_at))
+        for call in history[-1].additional_kwargs["tool_calls"]:
+            output = tools.by_name[call["tool_name"]](**call["tool_kwargs"])
+            history.append(ChatMessage(role=MessageRole.TOOL, content=str(output)))
+        return begun(**{history_at: history})
+
+    run = made.run(
+        (prepare, StartEvent, begun), (think, begun, picked | StopEvent), (act, picked, begun)
+    )
+    return made.due(run, contexts=tools.shown, any_order=True)
+
+
+@shape(GROUP, "run")
+def reasoning_agent(draw: Draw) -> Asked:
+    """A ReAct agent: one text holds tools, question and reasoning so far; its reply is parsed.
+
+    What a tool gives is appended as an observation; so is that a reply could not be read.
+    """
+    made, tools = Flow(draw), Tools(draw, draw.chance.randint(1, 3))
+    action, arguments, seen, end = (draw.name().title() for _ in range(4))
+    given = [(n, json.dumps({"input": q}, ensure_ascii=False)) for n, q in tools.questions()]
+    calls = [f"{draw.sentence()}\n{action}: {n}\n{arguments}: {text}" for n, text in given]
+    if draw.one_of(True, False):
+        calls.insert(draw.chance.randint(0, len(calls)), draw.sentence())
+    model = says(*calls, f"{draw.sentence()}\n{end}: {made.answer}")
+    lines_at, call_at, said_at = (draw.name() for _ in range(3))
+    going_on, picked = event(draw, lines_at), event(draw, lines_at, call_at)
+    known = [f"> {name}: {tool.metadata.description}" for name, tool in tools.by_name.items()]
+    form = draw.one_of("text", "number", "lines")
+
+    async def begin(ctx: Any, ev: Any) -> Any:
+        await store(ctx).set(made.asked, ev.get(made.asked))
+        return going_on(**{lines_at: []})
+
+    async def think(ctx: Any, ev: Any) -> Any:
+        asked, lines = await store(ctx).get(made.asked), getattr(ev, lines_at)
+        said = (await model.acomplete("\n".join([*known, asked, *lines]))).text
+        fields = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
+        lines = [*lines, said]
+        if end in fields:
+            text = said.partition(f"{end}: ")[2]
+            beside = {"number": len(lines), "lines": lines}
+            result = text if form == "text" else {said_at: text, draw.name(): beside[form]}
+            return StopEvent(result=result)
+        if action in fields:
+            call = fields[action], json.loads(fields[arguments])
+            return picked(**{lines_at: lines, call_at: call})
+        return going_on(**{lines_at: [*lines, f"{seen}: {draw.word()}"]})
+
+    async def act(ctx: Any, ev: Any) -> Any:
+        name, inputs = getattr(ev, call_at)
+        observation = f"{seen}: {tools.by_name[name](**inputs)}"
+        return going_on(**{lines_at: [*getattr(ev, lines_at), observation]})
+
+    run = made.run(
+        (begin, StartEvent, going_on),
+        (think, going_on, picked | going_on | StopEvent),
+        (act, picked, going_on),
+    )
+    return made.due(run, contexts=tools.shown, any_order=True)
+
+
+# Texts of steps beside nodes, and in stores.
+
+
+def beside_nodes(draw: Draw, found: StepText, said: str) -> Asked:
+    """Return a workflow whose model is shown nodes and the text of a step.
+
+    One step gives out both, or one each, in either order; the text may be kept in the store.
+    """
+    made, is_first = Flow(draw), draw.one_of(True, False)
+    asked, nodes, other = made.asked, made.nodes, draw.name()
+    begun, ready = event(draw, asked, nodes, other), event(draw, asked, nodes, other)
+    keeps, in_two = draw.one_of((True, False), (False, False), (False, True))
+
+    async def search(question: str) -> dict[str, Any]:
+        return {nodes: await made.corpus.retriever.aretrieve(question)}
+
+    async def both(ctx: Any, ev: Any) -> Any:
+        if keeps:
+            await store(ctx).set(other, found.value)
+        shown = None if keeps else found.value
+        return ready(**{asked: ev.get(asked), other: shown, **await search(ev.get(asked))})
+
+    async def one(ctx: Any, ev: Any) -> Any:
+        given = {other: found.value} if is_first else await search(ev.get(asked))
+        return begun(**{nodes: None, other: None, asked: ev.get(asked), **given})
+
+    async def then(ctx: Any, ev: Any) -> Any:
+        given = await search(getattr(ev, asked)) if is_first else {other: found.value}
+        before = {name: getattr(ev, name) for name in (asked, nodes, other)}
+        return ready(**{**before, **given})
+
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        documents = "\n".join(node.get_content() for node in getattr(ev, nodes))
+        parts = [found.written, documents]
+        prompt = "\n\n".join(parts if is_first else parts[::-1])
+        reply = await says(said).acomplete(f"{prompt}\n-- {getattr(ev, asked)}")
+        return StopEvent(result=reply.text)
+
+    steps: Any = [(one, StartEvent, begun), (then, begun, ready)]
+    run = made.run(*(steps if in_two else [(both, StartEvent, ready)]), (tell, ready, StopEvent))
+    shown = made.corpus.shown()
+    contexts = [*found.shown, *shown] if is_first else [*shown, *found.shown]
+    return made.due(run, contexts=contexts, answer=said)
+
+
+@shape(GROUP)
+def text_of_a_step_that_the_answer_says(draw: Draw) -> Asked:
+    found = step_text(draw, draw.one_of(*FORMS))
+    return beside_nodes(draw, found, found.answer(draw))
+
+
+@shape(GROUP)
+def text_of_a_step_that_instructs(draw: Draw) -> Asked:
+    return beside_nodes(draw, draw.one_of(*beside(draw).values()), draw.sentence())
+
+
+@shape(GROUP, "run")
+def hits_within_an_answer_of_a_search(draw: Draw) -> Asked:
+    """A list that holds lists of hits is none of hits itself."""
+    made, passages = Flow(draw), draw.passages(3)
+    made.answer, hits_at = draw.short(), draw.name()
+    found = event(draw, hits_at, made.asked)
+    hits = [{"query": draw.sentence(), "results": [{"snippet": one} for one in passages]}]
+
+    async def search(ctx: Any, ev: Any) -> Any:
+        return found(**{hits_at: hits, made.asked: ev.get(made.asked)})
+
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        texts = "\n".join(one["snippet"] for one in getattr(ev, hits_at)[0]["results"])
+        return StopEvent(result=await made.tell(texts, getattr(ev, made.asked)))
+
+    run = made.run((search, StartEvent, found), (tell, found, StopEvent))
+    return made.due(run, contexts=passages)
+
+
+@shape(GROUP, "run")
+def masked_text_that_the_store_keeps(draw: Draw) -> Asked:
+    """Joined, under a heading that the prompt shares, and it is said: it does not come back."""
+    made, secret, heading = Flow(draw), draw.name(), draw.passage()
+    for node in made.corpus.nodes:
+        node.text = f"{draw.sentence()} {secret} {draw.sentence()}"
+    made.corpus.reindex()
+    made.question = f"{draw.question()[:-1]} {secret}?"
+    made.answer = f"{heading[:60]} {secret}"
+    mask, found = Masking(secret=secret), event(draw, made.nodes, made.asked)
+
+    async def search(ctx: Any, ev: Any) -> Any:
+        nodes = await made.corpus.retriever.aretrieve(ev.get(made.asked))
+        raw = "\n".join(node.get_content() for node in nodes)
+        await store(ctx).set(draw.name(), f"{heading}\n{raw}")
+        return found(**{made.nodes: mask.postprocess_nodes(nodes), made.asked: ev.get(made.asked)})
+
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        texts = [heading, *(node.get_content() for node in getattr(ev, made.nodes))]
+        return StopEvent(result=await made.tell("\n".join(texts), getattr(ev, made.asked)))
+
+    run = made.run((search, StartEvent, found), (tell, found, StopEvent))
+    shown = [text.replace(secret, "[...]") for text in made.corpus.shown(made.question)]
+    return made.due(run, contexts=shown)

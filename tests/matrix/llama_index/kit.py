@@ -1,25 +1,31 @@
-"""Parts of the LlamaIndex shapes: a corpus in a real index, scripted LLMs, the ways."""
+"""Drawn shapes of LlamaIndex: corpora in real indexes, scripted models, and ways of calling.
+
+A shape is a function of what is drawn that returns what is asked and what must be captured. In
+async ways two draws of it run at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import re
+import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core import Settings, VectorStoreIndex, set_global_tokenizer
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.schema import TextNode
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.tools import QueryEngineTool, RetrieverTool, ToolMetadata
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.scripted import Scripted, pick, prompt_text, until_asked
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
-from tests.support.variation import Variation, Wording, run_seed
+from tests.support.variation import Variation, run_seed
 
 # Exported for shapes.
 __all__ = ["Scripted", "pick", "prompt_text", "until_asked"]
@@ -27,27 +33,14 @@ __all__ = ["Scripted", "pick", "prompt_text", "until_asked"]
 # The default tokenizer is downloaded.
 set_global_tokenizer(str.split)
 
-WORDS = Wording(run_seed())
-"""Language and words of all texts of this run."""
-NAMED = Variation(run_seed() + 2_000_003)
-"""Draws names of keys, fields and tools, of which none is a word of the texts."""
-FERRIES, TICKETS = NAMED.name(), NAMED.name()
-"""Names of tools."""
-ASKED = NAMED.name()
-"""Name under which workflows are given their question."""
-PLAIN = (
-    "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
-    "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
-    "Bicycles travel free of charge on all sailings outside the months of July and August.",
-    "Dogs must be on a lead while they are on the car deck, and may not enter the restaurant.",
-    "A season ticket costs 310 crowns and is sold at the office beside the south gate only.",
-    "The restaurant on board opens half an hour after departure and serves fish soup and rye.",
-)
-PASSAGES = tuple(map(WORDS, PLAIN))
-QUESTION = WORDS("At what time does the ferry to Skarn leave the quay?")
-QUESTIONS = (QUESTION, WORDS("What does a season ticket at the office cost?"))
-BOTH = WORDS("When, and at what price?")
-"""A question that holds two."""
+DRAWS = tuple(f"draw {number}" for number in range(8))
+"""Ways of a shape that draws how it is called."""
+WAYS = ("query", "aquery")
+STREAMS = ("stream", "astream")
+READ_WAYS = (*WAYS, *STREAMS)
+CHAT_WAYS = ("chat", "achat", "stream_chat", "astream_chat")
+QUERY_SPANS = ("chat scripted", "retrieval VectorIndexRetriever", "  embeddings bags")
+TWO_CALLS = ("chat scripted", *QUERY_SPANS)
 
 
 def words(text: str) -> list[str]:
@@ -62,8 +55,7 @@ _PLACES: dict[str, int] = {}
 class Bags(BaseEmbedding):
     """Bags of words: deterministic, and near where words, or three wide characters, are shared.
 
-    No two words of a text and its question share a dimension, and all values are whole: what is
-    equally near is so exactly, whatever else a query says, and ranks by the index alone.
+    All values are whole: what is equally near is so exactly, and ranks by the index alone.
     """
 
     model_name: str = "bags"
@@ -72,7 +64,7 @@ class Bags(BaseEmbedding):
         return self._get_text_embedding(query)
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
+        return self._get_query_embedding(query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         vector = [0.0] * _DIMENSIONS
@@ -82,101 +74,158 @@ class Bags(BaseEmbedding):
         return vector
 
 
+# Nothing may fall back to a model of a provider.
+Settings.llm = Scripted(reply=lambda _: "No model was given.")
+Settings.embed_model = Bags()
+
+
 @functools.cache
-def index(passages: tuple[str, ...] = PASSAGES) -> VectorStoreIndex:
-    nodes = [
-        # Pages are shown to no model: passages are found, and are contexts, by their bare texts.
-        TextNode(
-            text=text,
-            id_=f"p{n}",
-            metadata={"page": n},
-            excluded_llm_metadata_keys=["page"],
-            excluded_embed_metadata_keys=["page"],
-        )
-        for n, text in enumerate(passages)
-    ]
+def index_of(texts: tuple[str, ...]) -> VectorStoreIndex:
+    """Return an index of texts, made once for all who ask for it."""
+    nodes = [TextNode(text=text, id_=f"p{n}") for n, text in enumerate(texts)]
     return VectorStoreIndex(nodes, embed_model=Bags())
 
 
-# Made beforehand: the embeddings of its making are no part of any shape.
-index()
+@dataclass
+class Asked:
+    """One request: how it is asked, and how it must be captured; without a question, not at all."""
+
+    run: Callable[[], Any]
+    question: str | None = None
+    contexts: Sequence[str] | Callable[[], Sequence[str]] | None = ()
+    answer: str | Callable[[], str] | None = None
+    status: Status = Status.OK
+    spans: Sequence[str] | None = None
+    any_order: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    # Further requests of the same run.
+    also: Sequence[Asked] = ()
+
+    def expected(self) -> list[Expected]:
+        further = [one for each in self.also for one in each.expected()]
+        if self.question is None:
+            return further
+        contexts = self.contexts() if callable(self.contexts) else self.contexts
+        answer = self.answer() if callable(self.answer) else self.answer
+        due = Expected(
+            question=self.question,
+            contexts=contexts,
+            answer=answer,
+            status=self.status,
+            spans=self.spans,
+            any_order=self.any_order,
+        )
+        return [due, *further]
 
 
-def top(question: str = QUESTION, k: int = 2, passages: tuple[str, ...] = PASSAGES) -> list[str]:
-    """The passages that the index gives for a question, best first."""
-    found = index(passages).as_retriever(similarity_top_k=k).retrieve(question)
-    return [node.get_content() for node in found]
+class Draw(Variation):
+    """Names, texts and sizes of one request, the way of calling it, and where it is captured."""
+
+    def __init__(self, seed: int, way: str, world: World) -> None:
+        super().__init__(seed)
+        self.way, self.world = way, world
+
+    @property
+    def streaming(self) -> bool:
+        return self.way in STREAMS
+
+    def one_of(self, *choices: Any) -> Any:
+        return self.chance.choice(choices)
+
+    def answer(self) -> str:
+        """Return an answer of any length: a word, a number, a sentence, a passage."""
+        made: str = self.one_of(self.short, self.word, self.sentence, self.passage)()
+        return made
+
+    def call(self, asked: Any, question: str) -> Callable[[], Any]:
+        """Return a function that asks an engine or agent in this way, or in a drawn one."""
+        way = self.way if self.way in CALL else self.one_of(*WAYS)
+        return lambda: CALL[way](asked, question)
 
 
-def answer_to(question: str, contexts: Sequence[str]) -> str:
-    """Return the answer of `reader` to a question over some contexts."""
-    return WORDS.answer(question, len(contexts))
+class Corpus:
+    """Passages in an index, and the question that is asked about them."""
+
+    def __init__(self, draw: Draw, count: int = 2, *, metadata: bool = False) -> None:
+        self.draw = draw
+        self.question = draw.question()
+        self.nodes = [TextNode(text=text, id_=draw.name()) for text in draw.passages(count)]
+        for node in self.nodes if metadata else ():
+            node.metadata = {draw.name(): draw.short(), "year": draw.chance.randint(1900, 2030)}
+        self.reindex()
+
+    def reindex(self, **more: Any) -> None:
+        """Make the index of the nodes as they are now."""
+        self.index = VectorStoreIndex(self.nodes, embed_model=Bags(), **more)
+
+    @property
+    def retriever(self) -> Any:
+        return self.index.as_retriever(similarity_top_k=len(self.nodes))
+
+    def shown(self, question: str | None = None) -> list[str]:
+        """Return the texts of the passages as a model is shown them, best first."""
+        found = self.retriever.retrieve(question or self.question)
+        return [node.node.get_content(metadata_mode=MetadataMode.LLM) for node in found]
+
+    def engine(self, model: Any, **more: Any) -> Any:
+        return self.index.as_query_engine(
+            **{"llm": model, "similarity_top_k": len(self.nodes), **more}
+        )
+
+    def asked(self, engine: Any, answer: Any, **expected: Any) -> Asked:
+        """Return the question to an engine, whose model is shown all passages unless it is said."""
+        expected.setdefault("contexts", self.shown())
+        return Asked(
+            self.draw.call(engine, self.question), self.question, answer=answer, **expected
+        )
+
+    def tool(self, said: str | None = None) -> Any:
+        """Return a tool that asks an engine or a retriever."""
+        metadata = ToolMetadata(name=self.draw.name(), description=self.draw.sentence())
+        if said is None:
+            return RetrieverTool(retriever=self.retriever, metadata=metadata)
+        return QueryEngineTool(query_engine=self.engine(says(said)), metadata=metadata)
 
 
-def told(text: str) -> str:
-    """A reply in this run's words, long or short as its answers are."""
-    return WORDS.answer(WORDS(text), 0)
+def says(*answers: str, **more: Any) -> Scripted:
+    """A model that gives these answers in turn, the last one for ever."""
+    left = list(answers)
+    return Scripted(reply=lambda _: left.pop(0) if len(left) > 1 else left[0], **more)
 
 
-def reader(**more: Any) -> Scripted:
-    """An LLM that counts the passages in its prompt and repeats the question in it."""
+def in_turn(answer: str, *calls: ChatMessage, **more: Any) -> Scripted:
+    """A model that picks tools one after another, then answers."""
 
-    def reply(messages: Sequence[ChatMessage]) -> str:
-        prompt = prompt_text(messages)
-        asked = [question for question in QUESTIONS if question in prompt]
-        return answer_to(asked[-1], [text for text in PASSAGES if text[:60] in prompt])
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        # Old versions leave what tools said in an earlier turn in the memory.
+        last = max((n for n, one in enumerate(messages) if one.role == MessageRole.USER), default=0)
+        done = sum(message.role == MessageRole.TOOL for message in messages[last:])
+        return calls[done] if done < len(calls) else answer
 
     return Scripted(reply=reply, **more)
 
 
-# Nothing may fall back to a model of a provider.
-Settings.llm = reader()
-Settings.embed_model = Bags()
-
-ASYNC = ("aquery", "astream", "achat", "astream_chat", "run")
-WAYS = ("query", "aquery")
-READ_WAYS = (*WAYS, "stream", "astream")
-QUERY_SPANS = (
-    "chat scripted",
-    "retrieval VectorIndexRetriever",
-    "  embeddings bags",
-)
-
 Call = Callable[[Any, str], Any]
-
-
-def _query(engine: Any, question: str) -> None:
-    engine.query(question)
 
 
 def _stream(engine: Any, question: str) -> None:
     assert "".join(engine.query(question).response_gen)
 
 
-def _chat(engine: Any, question: str) -> None:
-    engine.chat(question)
-
-
 def _stream_chat(engine: Any, question: str) -> None:
     assert "".join(engine.stream_chat(question).response_gen)
 
 
-async def _aquery(engine: Any, question: str) -> None:
-    await engine.aquery(question)
+async def read(response: Any) -> None:
+    assert "".join([token async for token in response.async_response_gen()])
 
 
 async def _astream(engine: Any, question: str) -> None:
-    response = await engine.aquery(question)
-    assert "".join([token async for token in response.async_response_gen()])
-
-
-async def _achat(engine: Any, question: str) -> None:
-    await engine.achat(question)
+    await read(await engine.aquery(question))
 
 
 async def _astream_chat(engine: Any, question: str) -> None:
-    response = await engine.astream_chat(question)
-    assert "".join([token async for token in response.async_response_gen()])
+    await read(await engine.astream_chat(question))
 
 
 async def _run(agent: Any, question: str) -> None:
@@ -184,99 +233,85 @@ async def _run(agent: Any, question: str) -> None:
 
 
 CALL: dict[str, Call] = {
-    "query": _query,
-    "aquery": _aquery,
+    "query": lambda engine, question: engine.query(question),
+    "aquery": lambda engine, question: engine.aquery(question),
     "stream": _stream,
     "astream": _astream,
-    "chat": _chat,
-    "achat": _achat,
+    "chat": lambda engine, question: engine.chat(question),
+    "achat": lambda engine, question: engine.achat(question),
     "stream_chat": _stream_chat,
     "astream_chat": _astream_chat,
     "run": _run,
 }
-
-
-def call(way: str, build: Callable[[], Any], questions: Sequence[str]) -> None:
-    """Asks all questions in one way: at once where it is async, each of its own pipeline."""
-    if way in ASYNC:
-
-        async def all_at_once() -> None:
-            await asyncio.gather(*(CALL[way](build(), question) for question in questions))
-
-        asyncio.run(all_at_once())
-    else:
-        for question in questions:
-            CALL[way](build(), question)
-
-
-def traced(body: Callable[[World, str], None]) -> Callable[[World, str], None]:
-    """The body with LlamaIndex's instrumentation reporting to the world's evaluator."""
-
-    def run(world: World, way: str) -> None:
-        if not world.captures:
-            body(world, way)
-            return
-        registration = enable(world.evals)
-        # Sync calls of LlamaIndex run async code in the thread's loop; one of its own stays open.
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        try:
-            body(world, way)
-        finally:
-            registration.disable()
-            loop.close()
-            asyncio.set_event_loop(None)
-
-    return run
-
-
-def case(
-    group: str,
-    name: str,
-    body: Callable[[World, str], Any],
-    *,
-    contexts: Callable[[str], Sequence[str] | None] = top,
-    answer: Callable[[str], str | None] | None = None,
-    status: Status = Status.OK,
-    spans: Sequence[str] | Callable[[str], Sequence[str] | None] | None = QUERY_SPANS,
-    ways: Sequence[str] = ("run",),
-    questions: Sequence[str] = (QUESTION,),
-    missing: str | None = None,
-) -> Shape:
-    """A shape of any body, sync or async, with one interaction for each question."""
-    told = answer or (lambda question: answer_to(question, contexts(question) or ()))
-
-    async def finished(made: Any) -> None:
-        await made
-
-    def run(world: World, way: str) -> None:
-        if inspect.isawaitable(made := body(world, way)):
-            asyncio.run(finished(made))
-
-    def expected(way: str) -> list[Expected]:
-        below = spans(way) if callable(spans) else spans
-        return [
-            Expected(question=q, contexts=contexts(q), answer=told(q), status=status, spans=below)
-            for q in questions
-        ]
-
-    return Shape(
-        group=group, name=name, ways=ways, run=traced(run), expected=expected, missing=missing
-    )
+SHAPES: list[Shape] = []
+"""All shapes of LlamaIndex, in the order in which their modules are imported."""
+Make = Callable[[Draw], Asked]
 
 
 def shape(
+    group: str, *ways: str, missing: str | None = None, **incidents: int
+) -> Callable[[Make], Make]:
+    """Register a function as a shape; without ways, it draws its own."""
+
+    def register(make: Make) -> Make:
+        SHAPES.append(shape_of(group, make, ways or DRAWS, missing, incidents))
+        return make
+
+    return register
+
+
+def shape_of(
     group: str,
-    name: str,
-    build: Callable[[bool], Any],
-    *,
-    ways: Sequence[str] = READ_WAYS,
-    questions: Sequence[str] = QUESTIONS,
-    **expected: Any,
+    make: Make,
+    ways: Sequence[str],
+    missing: str | None = None,
+    incidents: dict[str, int] | None = None,
 ) -> Shape:
-    """A shape that is one pipeline, asked some questions."""
+    name = make.__name__.strip("_").replace("_", " ")
+    made: dict[str, list[Asked]] = {}
 
-    def body(world: World, way: str) -> None:
-        call(way, lambda: build(way in ("stream", "astream")), questions)
+    def run(world: World, way: str) -> None:
+        first = run_seed() + zlib.crc32(f"{name} {way}".encode())
+        twice = way.startswith("a") or way == "run"
+        made[way] = several = [make(Draw(first + n, way, world)) for n in range(1 + twice)]
+        traced(world, several[0].options, [asked.run for asked in several])
 
-    return case(group, name, body, ways=ways, questions=questions, **expected)
+    def expected(way: str) -> list[Expected]:
+        return [due for asked in made[way] for due in asked.expected()]
+
+    return Shape(
+        group=group,
+        name=name,
+        ways=ways,
+        run=run,
+        expected=expected,
+        missing=missing,
+        incidents=incidents or {},
+    )
+
+
+def traced(world: World, options: dict[str, Any], calls: Sequence[Callable[[], Any]]) -> None:
+    """Call functions, those that are async at once, with LlamaIndex reporting to a world."""
+    # Sync calls of LlamaIndex run async code in the thread's loop.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    registration = enable(world.evals, **options) if world.captures else None
+    try:
+        given = [call() for call in calls]
+        waited = [one for one in given if asyncio.iscoroutine(one)]
+        loop.run_until_complete(gathered(waited))
+    finally:
+        if registration is not None:
+            registration.disable()
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
+async def gathered(coroutines: Sequence[Any]) -> None:
+    await asyncio.gather(*coroutines)
+
+
+def renamed(make: Make, name: str) -> Make:
+    """Return a function under another name, for a shape with parameters."""
+    make.__name__ = name
+    return make

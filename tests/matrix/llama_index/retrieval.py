@@ -1,34 +1,91 @@
-"""Retrievers, postprocessors and rerankers: what the LLM saw is what came out last."""
+"""Retrievers, postprocessors and indexes: contexts are the texts that the model was shown."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from llama_index.core import VectorStoreIndex
+from llama_index.core import (
+    Document,
+    DocumentSummaryIndex,
+    KeywordTableIndex,
+    PropertyGraphIndex,
+    StorageContext,
+    SummaryIndex,
+    TreeIndex,
+    VectorStoreIndex,
+)
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.indices.prompt_helper import PromptHelper
+from llama_index.core.indices.property_graph import VectorContextRetriever
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import (
     LLMRerank,
     MetadataReplacementPostProcessor,
+    PrevNextNodePostprocessor,
     SimilarityPostprocessor,
 )
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
-from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.retrievers import (
+    AutoMergingRetriever,
+    QueryFusionRetriever,
+    RecursiveRetriever,
+    RouterRetriever,
+)
+from llama_index.core.schema import (
+    ImageNode,
+    IndexNode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+    TransformComponent,
+)
+from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.storage.docstore import SimpleDocumentStore
 
-from tests.matrix.llama_index import kit
+from tests.matrix.llama_index.kit import (
+    QUERY_SPANS,
+    READ_WAYS,
+    WAYS,
+    Asked,
+    Bags,
+    Corpus,
+    Draw,
+    Scripted,
+    prompt_text,
+    says,
+    shape,
+    words,
+)
 
 GROUP = "retrieval"
-WINDOW, TITLE, TAGS, PAGE = (kit.NAMED.name() for _ in range(4))
-FERRY = kit.WORDS("Ferries")
-LONG = tuple(
-    f"{text} " + f"{kit.WORDS('Sentence of passage')} {n}. " * 900
-    for n, text in enumerate(kit.PASSAGES)
-)
+EMPTY = "Empty Response"
+LIMIT = 20_000
+"""Characters that are kept of a text."""
+
+
+def over(retriever: Any, answer: str, draw: Draw) -> Any:
+    return RetrieverQueryEngine.from_args(retriever, llm=says(answer), streaming=draw.streaming)
+
+
+def found_by(retriever: Any, question: str) -> list[str]:
+    return [node.get_content() for node in retriever.retrieve(question)]
+
+
+# Postprocessors.
 
 
 class Reversed(BaseNodePostprocessor):
@@ -41,187 +98,404 @@ class Reversed(BaseNodePostprocessor):
         return [NodeWithScore(node=n.node, score=1.0 / (1 + k)) for k, n in enumerate(kept)]
 
 
-def engine(streaming: bool, *postprocessors: BaseNodePostprocessor, k: int = 2) -> Any:
-    return kit.index().as_query_engine(
-        llm=kit.reader(),
-        streaming=streaming,
-        similarity_top_k=k,
-        node_postprocessors=list(postprocessors),
+def through(corpus: Corpus, answer: str, *postprocessors: Any, **expected: Any) -> Asked:
+    streaming = corpus.draw.streaming
+    engine = corpus.engine(
+        says(answer), node_postprocessors=list(postprocessors), streaming=streaming
     )
+    return corpus.asked(engine, answer, **expected)
 
 
-def with_retriever(retriever: Any, streaming: bool) -> Any:
-    return RetrieverQueryEngine.from_args(retriever, llm=kit.reader(), streaming=streaming)
+@shape(GROUP, *READ_WAYS)
+def reranker_of_the_user(draw: Draw) -> Asked:
+    corpus = Corpus(draw, 3)
+    spans = ("chat scripted", "rerank Reversed", *QUERY_SPANS[1:])
+    shown = corpus.shown()[::-1][:2]
+    return through(corpus, draw.answer(), Reversed(), contexts=shown, spans=spans)
 
 
-def ranker() -> kit.Scripted:
-    """Judges the third of the documents best, then the first."""
+@shape(GROUP, *READ_WAYS)
+def reranker_by_a_model(draw: Draw) -> Asked:
+    """The last of the documents is judged best, then the first."""
+    corpus = Corpus(draw, 3)
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        numbers = re.findall(r"Document (\d+):", kit.prompt_text(messages))
+        numbers = re.findall(r"Document (\d+):", prompt_text(messages))
         order = [numbers[-1], *numbers[:-1]]
         return "\n".join(f"Doc: {n}, Relevance: {9 - k}" for k, n in enumerate(order))
 
-    return kit.Scripted(reply=reply)
+    shown = [corpus.shown()[2], corpus.shown()[0]]
+    spans = ("chat scripted", "rerank LLMRerank", "  chat scripted", *QUERY_SPANS[1:])
+    # Of its own async method, where it has one, LlamaIndex reports no span.
+    spans_of_way = None if draw.way.startswith("a") else spans
+    ranker = LLMRerank(llm=Scripted(reply=reply), top_n=2)
+    return through(corpus, draw.answer(), ranker, contexts=shown, spans=spans_of_way)
 
 
-def fusion(streaming: bool) -> Any:
-    return with_retriever(
-        QueryFusionRetriever(
-            [kit.index().as_retriever(similarity_top_k=2)],
-            llm=kit.Scripted(reply=lambda _: kit.QUESTIONS[1]),
-            num_queries=2,
-            similarity_top_k=3,
-            use_async=False,
-            mode="reciprocal_rerank",  # type: ignore[arg-type]
-        ),
-        streaming,
+@shape(GROUP, *READ_WAYS)
+def nothing_near_enough(draw: Draw) -> Asked:
+    spans = ("rerank SimilarityPostprocessor", *QUERY_SPANS[1:])
+    near = SimilarityPostprocessor(similarity_cutoff=0.999)
+    made = through(Corpus(draw), draw.answer(), near, contexts=(), spans=spans)
+    made.answer = EMPTY
+    return made
+
+
+Rewrite = Callable[[NodeWithScore, str], NodeWithScore]
+
+
+def same_id(found: NodeWithScore, text: str) -> NodeWithScore:
+    node = TextNode(text=text, id_=found.node.node_id, metadata=dict(found.node.metadata))
+    return NodeWithScore(node=node, score=found.score)
+
+
+def in_its_place(found: NodeWithScore, text: str) -> NodeWithScore:
+    found.node.set_content(text)
+    return found
+
+
+def with_the_original(found: NodeWithScore, text: str) -> NodeWithScore:
+    """Return a copy that keeps the original text in metadata that no model is shown."""
+    made = same_id(found, text)
+    made.node.metadata["original"] = f"before: {found.node.get_content()}"
+    made.node.excluded_llm_metadata_keys = ["original"]
+    return made
+
+
+def new_id(found: NodeWithScore, text: str) -> NodeWithScore:
+    return NodeWithScore(node=TextNode(text=text), score=found.score)
+
+
+class Masking(BaseNodePostprocessor):
+    """Takes a secret out of every node, by a model or by itself."""
+
+    secret: str
+    rewrite: Rewrite = same_id
+    model: Scripted | None = None
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return [self.rewrite(found, self._masked(found.node.get_content())) for found in nodes]
+
+    def _masked(self, text: str) -> str:
+        if self.model is None:
+            return text.replace(self.secret, "[...]")
+        return self.model.predict(PromptTemplate("Mask: {text}"), text=text)
+
+
+def masked_passages(draw: Draw) -> tuple[Asked, str]:
+    """Return a request whose nodes are masked and written anew in some way, and the secret."""
+    corpus, secret = Corpus(draw, 3), f"{draw.name()} {draw.name()}"
+    for node in corpus.nodes:
+        node.text = f"{draw.sentence()} {secret} {node.text}"
+    corpus.reindex()
+
+    def mask(messages: Sequence[ChatMessage]) -> str:
+        return prompt_text(messages).removeprefix("Mask: ").replace(secret, "[...]")
+
+    masking = Masking(
+        secret=secret,
+        rewrite=draw.one_of(same_id, in_its_place, with_the_original, new_id),
+        model=draw.one_of(None, Scripted(reply=mask)),
     )
+    shown = [text.replace(secret, "[...]") for text in corpus.shown()]
+    return through(corpus, draw.answer(), masking, contexts=shown), secret
 
 
-def fused(question: str) -> list[str]:
-    nodes = fusion(False).retriever.retrieve(question)
-    return [node.get_content() for node in nodes]
+@shape(GROUP)
+def masked(draw: Draw) -> Asked:
+    return masked_passages(draw)[0]
 
 
-def recursive(streaming: bool) -> Any:
-    pointer = IndexNode(text=kit.WORDS("All about ferries and tickets."), index_id="inner")
-    outer = VectorStoreIndex([pointer], embed_model=kit.Bags()).as_retriever(similarity_top_k=1)
-    inner = kit.index().as_retriever(similarity_top_k=2)
-    return with_retriever(RecursiveRetriever("outer", {"outer": outer, "inner": inner}), streaming)
+# Forms in which nodes are shown.
 
 
-def windows(streaming: bool) -> Any:
-    nodes = [
-        TextNode(text=text[:40], id_=f"p{n}", metadata={WINDOW: text})
-        for n, text in enumerate(kit.PASSAGES)
-    ]
-    for node in nodes:
-        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = [WINDOW]
-    return VectorStoreIndex(nodes, embed_model=kit.Bags()).as_query_engine(
-        llm=kit.reader(),
-        streaming=streaming,
-        similarity_top_k=2,
-        node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key=WINDOW)],
-    )
+@shape(GROUP, *READ_WAYS)
+def metadata_above_the_text(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw, metadata=True), draw.answer()
+    return corpus.asked(corpus.engine(says(answer), streaming=draw.streaming), answer)
 
 
-def with_metadata(streaming: bool) -> Any:
-    """Metadata stand above the text in the prompt, as a part of what the model is shown."""
-    nodes = [
-        TextNode(text=text, id_=f"p{n}", metadata={TITLE: FERRY, TAGS: ["a"], PAGE: n})
-        for n, text in enumerate(kit.PASSAGES)
-    ]
-    return VectorStoreIndex(nodes, embed_model=kit.Bags()).as_query_engine(
-        llm=kit.reader(), streaming=streaming, similarity_top_k=2
-    )
+@shape(GROUP, *READ_WAYS)
+def windows_around_sentences(draw: Draw) -> Asked:
+    """A longer text stands in the metadata, and takes the place of the one that was found."""
+    corpus, key = Corpus(draw), draw.name()
+    shown = corpus.shown()
+    for node in corpus.nodes:
+        node.metadata = {key: node.text}
+        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = [key]
+        node.text = node.text[:40]
+    corpus.reindex()
+    windows = MetadataReplacementPostProcessor(target_metadata_key=key)
+    return through(corpus, draw.answer(), windows, contexts=shown, any_order=True)
 
 
-def found_with_metadata(question: str) -> list[str]:
-    """Bare passages that are found where the metadata count for nearness, too."""
-    return [node.node.text for node in with_metadata(False).retriever.retrieve(question)]
-
-
-def page_of(text: str) -> int:
-    return kit.PASSAGES.index(text)
-
-
-def huge(streaming: bool) -> Any:
+@shape(GROUP, *READ_WAYS)
+def huge_nodes(draw: Draw) -> Asked:
     """Nodes larger than the prompt: they are shown in pieces, one call each."""
-    synthesizer = get_response_synthesizer(
-        llm=kit.reader(),
-        streaming=streaming,
-        prompt_helper=PromptHelper(
-            context_window=3000, num_output=100, chunk_overlap_ratio=0.0, tokenizer=kit.words
-        ),
+    corpus, answer = Corpus(draw, 1), draw.answer()
+    corpus.nodes[0].text += f" {draw.word()}." * 4000
+    corpus.reindex()
+    helper = PromptHelper(
+        context_window=3000, num_output=100, chunk_overlap_ratio=0.0, tokenizer=words
     )
-    return kit.index(LONG).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=1)
+    synthesizer = get_response_synthesizer(
+        llm=says(answer), streaming=draw.streaming, prompt_helper=helper
+    )
+    engine = corpus.engine(None, response_synthesizer=synthesizer)
+    return corpus.asked(engine, answer, contexts=[corpus.shown()[0][:LIMIT]])
 
 
-def empty_index_fails() -> str | None:
-    try:
-        VectorStoreIndex([], embed_model=kit.Bags()).as_retriever().retrieve(kit.QUESTION)
-    except AssertionError:
-        return "this version of LlamaIndex cannot ask an empty index"
-    return None
+class WithPicture(BaseRetriever):
+    """Finds a passage and a picture without text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        picture = ImageNode(text="", image="aGk=")
+        node = TextNode(text=self._text)
+        return [NodeWithScore(node=node, score=0.9), NodeWithScore(node=picture, score=0.5)]
 
 
-SHAPES = (
-    kit.shape(
-        GROUP,
-        "reranker of the user's own",
-        lambda s: engine(s, Reversed(), k=3),
-        contexts=lambda q: kit.top(q, 3)[::-1][:2],
-        spans=("chat scripted", "rerank Reversed", *kit.QUERY_SPANS[1:]),
-    ),
-    kit.shape(
-        GROUP,
-        "SimilarityPostprocessor",
-        lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.1), k=6),
-        contexts=lambda q: [
-            n.get_content()
-            for n in kit.index().as_retriever(similarity_top_k=6).retrieve(q)
-            if (n.score or 0) >= 0.1
-        ],
-        spans=("chat scripted", "rerank SimilarityPostprocessor", *kit.QUERY_SPANS[1:]),
-    ),
-    kit.shape(
-        GROUP,
-        "LLMRerank",
-        lambda s: engine(s, LLMRerank(llm=ranker(), top_n=2), k=3),
-        contexts=lambda q: [kit.top(q, 3)[2], kit.top(q, 3)[0]],
-        # Of its own async method, where it has one, LlamaIndex reports no span.
-        spans=lambda way: (
-            None
-            if way in kit.ASYNC
-            else ("chat scripted", "rerank LLMRerank", "  chat scripted", *kit.QUERY_SPANS[1:])
+@shape(GROUP, *WAYS)
+def picture_without_text(draw: Draw) -> Asked:
+    corpus, text, answer = Corpus(draw, 1), draw.passage(), draw.answer()
+    return corpus.asked(over(WithPicture(text), answer, draw), answer, contexts=[text])
+
+
+# Retrievers of retrievers.
+
+
+@shape(GROUP, *WAYS)
+def fusion_of_queries(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw, 3), draw.answer()
+    retriever = QueryFusionRetriever(
+        [corpus.index.as_retriever(similarity_top_k=2)],
+        llm=says(draw.question()),
+        num_queries=2,
+        similarity_top_k=3,
+        use_async=False,
+        mode="reciprocal_rerank",  # type: ignore[arg-type]
+    )
+    shown = found_by(retriever, corpus.question)
+    return corpus.asked(over(retriever, answer, draw), answer, contexts=shown)
+
+
+@shape(GROUP, *READ_WAYS)
+def recursive_retriever(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw), draw.answer()
+    pointer = IndexNode(text=draw.sentence(), index_id="inner")
+    outer = VectorStoreIndex([pointer], embed_model=Bags()).as_retriever(similarity_top_k=1)
+    both = {"outer": outer, "inner": corpus.retriever}
+    return corpus.asked(over(RecursiveRetriever("outer", both), answer, draw), answer)
+
+
+@shape(GROUP, *WAYS)
+def router_of_retrievers(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw), draw.answer()
+    choice = says(json.dumps([{"choice": 1, "reason": draw.word()}]))
+    retriever = RouterRetriever(
+        selector=LLMSingleSelector.from_defaults(llm=choice),
+        retriever_tools=[corpus.tool(), Corpus(draw).tool()],
+        llm=says(answer),
+    )
+    return corpus.asked(over(retriever, answer, draw), answer)
+
+
+@shape(GROUP, *WAYS)
+def parts_merged_to_their_parent(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw, 3), draw.answer()
+    parent = TextNode(text=" ".join(node.text for node in corpus.nodes), id_=draw.name())
+    up, down = NodeRelationship.PARENT, NodeRelationship.CHILD
+    for leaf in corpus.nodes:
+        leaf.relationships[up] = RelatedNodeInfo(node_id=parent.node_id)
+    parent.relationships[down] = [RelatedNodeInfo(node_id=leaf.node_id) for leaf in corpus.nodes]
+    store = SimpleDocumentStore()
+    store.add_documents([parent, *corpus.nodes])
+    context = StorageContext.from_defaults(docstore=store)
+    found = VectorStoreIndex(corpus.nodes, embed_model=Bags(), storage_context=context)
+    inner: Any = found.as_retriever(similarity_top_k=3)
+    engine = over(AutoMergingRetriever(inner, context), answer, draw)
+    return corpus.asked(engine, answer, contexts=[parent.text])
+
+
+@shape(GROUP, *WAYS)
+def neighbours_from_the_store(draw: Draw) -> Asked:
+    """The node before and the node after the best one are fetched."""
+    corpus, answer = Corpus(draw, 3), draw.answer()
+    before, after = NodeRelationship.PREVIOUS, NodeRelationship.NEXT
+    for one, two in itertools.pairwise(corpus.nodes):
+        one.relationships[after] = RelatedNodeInfo(node_id=two.node_id)
+        two.relationships[before] = RelatedNodeInfo(node_id=one.node_id)
+    store = SimpleDocumentStore()
+    store.add_documents(corpus.nodes)
+    neighbours = PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="both")
+    corpus.reindex()
+    engine = corpus.engine(says(answer), similarity_top_k=1, node_postprocessors=[neighbours])
+    (best,) = found_by(corpus.index.as_retriever(similarity_top_k=1), corpus.question)
+    texts = [node.text for node in corpus.nodes]
+    at = texts.index(best)
+    return corpus.asked(engine, answer, contexts=texts[max(0, at - 1) : at + 2])
+
+
+# Other indexes.
+
+
+@shape(GROUP, *WAYS)
+def summary_index(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw, 3), draw.answer()
+    engine = SummaryIndex(corpus.nodes).as_query_engine(llm=says(answer))
+    return corpus.asked(engine, answer, contexts=[node.text for node in corpus.nodes])
+
+
+@shape(GROUP, *WAYS)
+def keyword_table(draw: Draw) -> Asked:
+    """Words one by one: of those that hold several, LlamaIndex looks for nltk's stop words."""
+    corpus, answer, shared = Corpus(draw, 3), draw.answer(), draw.word()
+    index = KeywordTableIndex(corpus.nodes, llm=says(f"KEYWORDS: {shared}"))
+    shown = found_by(index.as_retriever(), corpus.question)
+    return corpus.asked(index.as_query_engine(llm=says(answer)), answer, contexts=shown)
+
+
+@shape(GROUP, *WAYS)
+def document_summaries(draw: Draw) -> Asked:
+    corpus, answer = Corpus(draw, 3), draw.answer()
+    documents = [Document(text=node.text, doc_id=node.node_id) for node in corpus.nodes]
+    with contextlib.redirect_stdout(io.StringIO()):
+        index = DocumentSummaryIndex.from_documents(
+            documents,
+            llm=says(draw.sentence()),
+            embed_model=Bags(),
+            transformations=[SentenceSplitter(tokenizer=str.split)],
+        )
+    shown = found_by(index.as_retriever(similarity_top_k=2), corpus.question)
+    engine = index.as_query_engine(llm=says(answer), similarity_top_k=2)
+    return corpus.asked(engine, answer, contexts=shown)
+
+
+@shape(GROUP, *WAYS)
+def tree_index(draw: Draw) -> Asked:
+    """A tree of summaries, in which the model chooses its way."""
+    corpus, answer = Corpus(draw), draw.answer()
+    summary = draw.sentence()
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        return "ANSWER: 1" if "ANSWER:" in prompt_text(messages) else summary
+
+    index = TreeIndex(corpus.nodes, llm=Scripted(reply=reply))
+    engine = index.as_query_engine(llm=says(answer))
+    return corpus.asked(engine, answer, contexts=[corpus.nodes[0].text])
+
+
+class Subjects(TransformComponent):
+    """Makes each passage the source of two things that are linked."""
+
+    link: str
+
+    def __call__(self, nodes: Sequence[Any], **more: Any) -> Sequence[Any]:
+        for node in nodes:
+            first, last = (
+                EntityNode(name=name, label="thing") for name in (node.text[:24], node.text[-24:])
+            )
+            node.metadata[KG_NODES_KEY] = [first, last]
+            node.metadata[KG_RELATIONS_KEY] = [
+                Relation(label=self.link, source_id=first.id, target_id=last.id)
+            ]
+        return nodes
+
+
+@shape(GROUP, *WAYS)
+def property_graph(draw: Draw) -> Asked:
+    """Things near the question, with the passages that they are from."""
+    corpus, answer = Corpus(draw), draw.answer()
+    graph = PropertyGraphIndex(
+        nodes=corpus.nodes,
+        kg_extractors=[Subjects(link=draw.name())],
+        embed_model=Bags(),
+        llm=says(answer),
+        use_async=False,
+    )
+    near = VectorContextRetriever(
+        graph.property_graph_store,
+        vector_store=graph.vector_store,
+        embed_model=Bags(),
+        include_text=True,
+        similarity_top_k=1,
+    )
+    engine = over(graph.as_retriever(sub_retrievers=[near]), answer, draw)
+    return corpus.asked(engine, answer, contexts=found_by(near, corpus.question))
+
+
+@shape(GROUP)
+def building_is_no_request(draw: Draw) -> Asked:
+    """Building an index or a data set, and judging answers, are no questions of users."""
+    corpus, model = Corpus(draw), says(draw.sentence())
+    documents = [Document(text=node.text) for node in corpus.nodes]
+    nodes = [NodeWithScore(node=node, score=1.0) for node in corpus.nodes]
+    synthesizer = get_response_synthesizer(llm=model, response_mode="tree_summarize")  # type: ignore[arg-type]
+    judged = {"response": draw.sentence(), "contexts": draw.passages(2)}
+    makers: list[Callable[[], Any]] = [
+        lambda: synthesizer.synthesize(draw.question(), nodes),
+        lambda: synthesizer.asynthesize(draw.question(), nodes),
+        lambda: DocumentSummaryIndex.from_documents(
+            documents,
+            llm=model,
+            embed_model=Bags(),
+            response_synthesizer=synthesizer,
+            summary_query=draw.question(),
         ),
-    ),
-    kit.shape(GROUP, "sentence windows", windows, contexts=lambda q: _windows(q), spans=None),
-    kit.shape(GROUP, "QueryFusion", fusion, contexts=fused, spans=None),
-    kit.shape(GROUP, "RecursiveRetriever", recursive, spans=None),
-    kit.shape(
-        GROUP,
-        "empty retrieval",
-        lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.99)),
-        contexts=lambda q: (),
-        answer=lambda q: "Empty Response",
-        spans=("rerank SimilarityPostprocessor", *kit.QUERY_SPANS[1:]),
-    ),
-    kit.shape(
-        GROUP,
-        "empty index",
-        lambda s: VectorStoreIndex([], embed_model=kit.Bags()).as_query_engine(
-            llm=kit.reader(), streaming=s
-        ),
-        contexts=lambda q: (),
-        answer=lambda q: "Empty Response",
-        spans=None,
-        missing=empty_index_fails(),
-    ),
-    kit.shape(
-        GROUP,
-        "metadata",
-        with_metadata,
-        contexts=lambda q: [
-            f"{TITLE}: {FERRY}\n{TAGS}: ['a']\n{PAGE}: {page_of(t)}\n\n{t}"
-            for t in found_with_metadata(q)
-        ],
-        answer=lambda q: kit.answer_to(q, found_with_metadata(q)),
-    ),
-    kit.shape(
-        GROUP,
-        "huge nodes",
-        huge,
-        contexts=lambda q: [text[:20_000] for text in kit.top(q, 1, LONG)],
-        answer=lambda q: kit.answer_to(q, ()),
-        spans=None,
-        questions=[kit.QUESTION],
-        ways=kit.READ_WAYS,
-    ),
-)
+        lambda: DatasetGenerator(list(corpus.nodes), llm=model).agenerate_questions_from_nodes(),
+        lambda: FaithfulnessEvaluator(llm=model).aevaluate(**judged),
+        lambda: FaithfulnessEvaluator(llm=model).evaluate(**judged),
+    ]
+    make = draw.one_of(*makers)
+
+    def run() -> Any:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return make()
+
+    return Asked(run)
 
 
-def _windows(question: str) -> list[str]:
-    found = windows(False).retriever.retrieve(question)
-    return [node.node.metadata[WINDOW] for node in found]
+# Embeddings that call models.
+
+
+class Imagined(Bags):
+    """Embeds what a model imagines as the answer, or raises."""
+
+    model_name: str = "imagined"
+    said: str | None = None
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        if self.said is None:
+            raise ConnectionError("no embedding")
+        imagined = says(self.said, model="imagination")
+        return super()._get_query_embedding(imagined.complete(query).text)
+
+
+@shape(GROUP, "query")
+def embedding_that_asks_a_model(draw: Draw) -> Asked:
+    """The model is a part of the embedding, and no request of its own."""
+    corpus, answer = Corpus(draw), draw.answer()
+    corpus.index = VectorStoreIndex(corpus.nodes, embed_model=Imagined(said=draw.sentence()))
+    spans = (*QUERY_SPANS[:2], "  embeddings imagined", "    chat imagination")
+    return corpus.asked(corpus.engine(says(answer)), answer, spans=spans)
+
+
+@shape(GROUP, "query")
+def embedding_that_raises(draw: Draw) -> Asked:
+    """It ends its request, and the application goes on in a block of its own."""
+    corpus = Corpus(draw)
+    corpus.index = VectorStoreIndex(corpus.nodes, embed_model=Imagined())
+    question, answer = draw.question(), draw.answer()
+
+    def run() -> None:
+        with draw.world.evals.interaction(question) as opened:
+            with contextlib.suppress(ConnectionError):
+                corpus.engine(says(answer)).query(corpus.question)
+            opened.answer(answer)
+
+    return Asked(run, question, None, answer)

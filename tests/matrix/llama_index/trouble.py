@@ -1,25 +1,100 @@
-"""Threads, tags, and everything that goes wrong."""
+"""Calls one by one, threads, streams that are read elsewhere, and everything that goes wrong."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.tools import FunctionTool
 
 from rag_eval_hooks import Status
-from tests.matrix.llama_index import kit
-from tests.matrix.shape import Shape
-from tests.matrix.world import World
+from tests.matrix.llama_index.kit import (
+    CALL,
+    QUERY_SPANS,
+    WAYS,
+    Asked,
+    Corpus,
+    Draw,
+    Scripted,
+    renamed,
+    says,
+    shape,
+    until_asked,
+)
+from tests.matrix.world import SERVER_SPAN
 
 GROUP = "application, trouble"
+NO_BLOCKS = None if hasattr(types, "ToolCallBlock") else "tool calls are no blocks yet"
+
+
+def two(draw: Draw, **more: Any) -> tuple[list[Any], list[Asked]]:
+    """Return two streaming engines, and their requests as they must be captured."""
+    corpora, answers = [Corpus(draw) for _ in range(2)], [draw.sentence() for _ in range(2)]
+    pairs = list(zip(corpora, answers, strict=True))
+    engines = [corpus.engine(says(answer, **more), streaming=True) for corpus, answer in pairs]
+    return engines, [c.asked(None, answer, spans=QUERY_SPANS) for c, answer in pairs]
+
+
+def in_threads(work: Callable[[Any], Any], given: Sequence[Any]) -> None:
+    threads = [threading.Thread(target=work, args=(one,)) for one in given]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@shape(GROUP, "sync")
+def streams_read_in_other_threads(draw: Draw) -> Asked:
+    """Where nothing tells of the query."""
+    engines, due = two(draw)
+
+    def run() -> None:
+        pairs = zip(engines, due, strict=True)
+        in_threads(list, [engine.query(one.question).response_gen for engine, one in pairs])
+
+    return Asked(run, also=due)
+
+
+@shape(GROUP, "sync")
+def queries_in_threads_read_in_turns(draw: Draw) -> Asked:
+    engines, due = two(draw)
+
+    def run() -> None:
+        streams: list[Any] = []
+        pairs = list(zip(engines, due, strict=True))
+        in_threads(lambda pair: streams.append(pair[0].query(pair[1].question)), pairs)
+        left = [response.response_gen for response in streams]
+        while left:
+            left = [stream for stream in left if next(stream, None) is not None]
+
+    return Asked(run, also=due)
+
+
+@shape(GROUP, "async")
+def streams_read_in_tasks(draw: Draw) -> Asked:
+    engines, due = two(draw, delay=0.001)
+
+    async def read(response: Any) -> None:
+        assert [token async for token in response.async_response_gen()]
+
+    async def run() -> None:
+        pairs = zip(engines, due, strict=True)
+        responses = [await engine.aquery(one.question) for engine, one in pairs]
+        await asyncio.gather(*map(read, responses))
+
+    return Asked(run, also=due)
 
 
 class Broken(BaseRetriever):
@@ -27,55 +102,6 @@ class Broken(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         raise ConnectionError("no index")
-
-
-def dead(messages: Sequence[ChatMessage]) -> str:
-    raise ConnectionError("no model")
-
-
-def engine(**more: Any) -> Any:
-    return kit.index().as_query_engine(
-        **{"llm": kit.reader(), "streaming": True, "similarity_top_k": 2, **more}
-    )
-
-
-def one(name: str, body: Callable[[World, str], Any], **expected: Any) -> Shape:
-    return kit.case(GROUP, name, body, **{"answer": lambda q: None, **expected})
-
-
-def in_threads(world: World, way: str) -> None:
-    shared = kit.index().as_query_engine(llm=kit.reader(), similarity_top_k=2)
-    threads = [threading.Thread(target=shared.query, args=(q,)) for q in kit.QUESTIONS]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def read_in_another_thread(world: World, way: str) -> None:
-    """A stream is read where nothing tells of the query."""
-    streams = [engine().query(question) for question in kit.QUESTIONS]
-    threads = [threading.Thread(target=lambda s=s: list(s.response_gen)) for s in streams]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def read_in_turns(world: World, way: str) -> None:
-    """Streams are read token by token in turns, after both queries."""
-    streams = [engine().query(question).response_gen for question in kit.QUESTIONS]
-    while streams:
-        streams = [stream for stream in streams if next(stream, None) is not None]
-
-
-async def read_in_tasks(world: World, way: str) -> None:
-
-    async def read(response: Any) -> None:
-        assert [token async for token in response.async_response_gen()]
-
-    responses = [await engine(llm=kit.reader(delay=0.001)).aquery(q) for q in kit.QUESTIONS]
-    await asyncio.gather(*map(read, responses))
 
 
 @contextlib.contextmanager
@@ -87,117 +113,259 @@ def expecting_failure() -> Iterator[None]:
     raise AssertionError("The engine's exception did not reach the caller.")
 
 
-def raises(failing: Callable[[], Any]) -> Callable[[World, str], Any]:
+def raising(draw: Draw, engine: Any, question: str, **due: Any) -> Asked:
 
     async def later() -> None:
         with expecting_failure():
-            await failing().aquery(kit.QUESTION)
+            await engine.aquery(question)
 
-    def body(world: World, way: str) -> Any:
-        if way == "aquery":
+    def run() -> Any:
+        if draw.way == "aquery":
             return later()
         with expecting_failure():
-            failing().query(kit.QUESTION)
+            engine.query(question)
         return None
 
-    return body
+    return Asked(run, question, status=Status.ERROR, **due)
+
+
+@shape(GROUP, *WAYS)
+def retriever_that_raises(draw: Draw) -> Asked:
+    engine = RetrieverQueryEngine.from_args(Broken(), llm=says(draw.sentence()))
+    return raising(draw, engine, draw.question(), contexts=None, spans=("retrieval Broken",))
+
+
+@shape(GROUP, *WAYS)
+def model_that_raises(draw: Draw) -> Asked:
+    corpus = Corpus(draw)
+
+    def dead(messages: Sequence[ChatMessage]) -> str:
+        raise ConnectionError("no model")
+
+    engine = corpus.engine(Scripted(reply=dead))
+    return raising(draw, engine, corpus.question, contexts=corpus.shown(), spans=QUERY_SPANS)
 
 
 class Undaunted(CustomQueryEngine):
     """Catches what its retriever raises, and asks the LLM without nodes."""
 
+    llm: Any
+
     def custom_query(self, query_str: str) -> str:
-        nodes: list[NodeWithScore] = []
+        with expecting_failure():
+            Broken().retrieve(query_str)
+        return str(self.llm.complete(f"Query: {query_str}\nAnswer: "))
+
+
+@shape(GROUP, *WAYS)
+def answered_without_its_retriever(draw: Draw) -> Asked:
+    question, answer = draw.question(), draw.answer()
+    call = draw.call(Undaunted(llm=says(answer)), question)
+    return Asked(call, question, None, answer, spans=("chat scripted", "retrieval Broken"))
+
+
+@shape(GROUP, "stream")
+def stream_that_breaks(draw: Draw) -> Asked:
+    corpus = Corpus(draw)
+    engine = corpus.engine(says(draw.sentence(), breaks_after=3), streaming=True)
+
+    def run() -> None:
         with contextlib.suppress(ConnectionError):
-            nodes = Broken().retrieve(query_str)
-        assert not nodes
-        return str(kit.reader().complete(f"Query: {query_str}\nAnswer: "))
+            CALL["stream"](engine, corpus.question)
+
+    return Asked(run, corpus.question, corpus.shown(), None, Status.ERROR, QUERY_SPANS)
 
 
-def answered_anyway(world: World, way: str) -> Any:
-    return kit.CALL[way](Undaunted(), kit.QUESTION)
+@shape(GROUP, "stream", "astream")
+def stream_read_in_part(draw: Draw) -> Asked:
+    corpus = Corpus(draw)
+    engine = corpus.engine(says(draw.sentence()), streaming=True)
+
+    async def later() -> None:
+        response = await engine.aquery(corpus.question)
+        stream = response.async_response_gen()
+        await anext(stream)
+        await stream.aclose()
+        await response.response_gen.aclose()
+
+    def run() -> Any:
+        if draw.way == "astream":
+            return later()
+        next(iter(engine.query(corpus.question).response_gen))
+        return None
+
+    return Asked(run, corpus.question, corpus.shown(), None, Status.CLOSED, QUERY_SPANS)
 
 
-def broken_stream(world: World, way: str) -> None:
-    with contextlib.suppress(ConnectionError):
-        kit.CALL["stream"](engine(llm=kit.reader(breaks_after=3)), kit.QUESTION)
+@shape(GROUP, "stream")
+def stream_that_is_dropped(draw: Draw) -> Asked:
+    """Nothing of ours keeps its generator, whatever the number of sources."""
+    corpus = Corpus(draw, draw.one_of(2, 150))
+    engine = corpus.engine(says(draw.sentence()), streaming=True)
 
+    def run() -> None:
+        engine.query(corpus.question)
+        gc.collect()
 
-def part(world: World, way: str) -> Any:
-    if way == "astream":
-        return _part()
-    stream = engine().query(kit.QUESTION)
-    next(iter(stream.response_gen))
-    return None
-
-
-async def _part() -> None:
-    response = await engine().aquery(kit.QUESTION)
-    stream = response.async_response_gen()
-    await anext(stream)
-    await stream.aclose()
-    await response.response_gen.aclose()
-    del response
-    gc.collect()
-    await asyncio.sleep(0.01)
-
-
-def unread(world: World, way: str) -> None:
-    engine().query(kit.QUESTION)
-    gc.collect()
-
-
-async def cancelled(world: World, way: str) -> None:
-    model = kit.reader(delay=60)
-    task = asyncio.create_task(engine(streaming=False, llm=model).aquery(kit.QUESTION))
-    await kit.until_asked(model)
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-
-
-def alone(world: World, way: str) -> None:
-    """A retriever alone, and a model alone, are no interaction."""
-    kit.index().as_retriever().retrieve(kit.QUESTION)
-    kit.reader().complete(kit.QUESTION)
-    list(kit.reader().stream_chat([ChatMessage(role="user", content=kit.QUESTION)]))
-
-
-def both(name: str, body: Callable[[World, str], Any]) -> Shape:
-    return kit.case(GROUP, name, body, questions=kit.QUESTIONS)
-
-
-SHAPES = (
-    both("threads", in_threads),
-    both("streams read in other threads", read_in_another_thread),
-    both("streams read in turns", read_in_turns),
-    both("streams read in tasks", read_in_tasks),
-    one(
-        "retriever raises",
-        raises(lambda: RetrieverQueryEngine.from_args(Broken(), llm=kit.reader())),
-        ways=kit.WAYS,
-        contexts=lambda q: None,
-        status=Status.ERROR,
-        spans=("retrieval Broken",),
-    ),
-    one(
-        "retriever raises, answered anyway",
-        answered_anyway,
-        ways=kit.WAYS,
-        contexts=lambda q: None,
-        answer=lambda q: kit.answer_to(q, ()),
-        spans=("chat scripted", "retrieval Broken"),
-    ),
-    one(
-        "LLM raises",
-        raises(lambda: engine(streaming=False, llm=kit.Scripted(reply=dead))),
-        ways=kit.WAYS,
-        status=Status.ERROR,
-    ),
-    one("stream that breaks", broken_stream, ways=("stream",), status=Status.ERROR),
-    one("stream read in part", part, ways=("stream", "astream"), status=Status.CLOSED),
     # Old versions call the LLM before the stream is read.
-    one("stream dropped unread", unread, status=Status.CLOSED, spans=None),
-    one("cancelled", cancelled, status=Status.CANCELLED),
-    kit.case(GROUP, "retriever alone, model alone", alone, questions=()),
-)
+    contexts = corpus.shown() if len(corpus.nodes) == 2 else corpus.shown()[:50]
+    return Asked(run, corpus.question, contexts, None, Status.CLOSED)
+
+
+@shape(GROUP, "aquery")
+def cancelled(draw: Draw) -> Asked:
+    corpus, model = Corpus(draw), says(draw.sentence(), delay=60)
+
+    async def run() -> None:
+        task = asyncio.create_task(corpus.engine(model).aquery(corpus.question))
+        await until_asked(model)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    return Asked(run, corpus.question, corpus.shown(), None, Status.CANCELLED, QUERY_SPANS)
+
+
+# Retriever and model called one by one.
+
+
+@shape(GROUP, "sync")
+def retriever_alone_and_model_alone(draw: Draw) -> Asked:
+    corpus, model = Corpus(draw), says(draw.sentence())
+
+    def run() -> None:
+        corpus.retriever.retrieve(corpus.question)
+        model.complete(draw.question())
+        list(model.stream_chat([ChatMessage(role="user", content=draw.question())]))
+
+    return Asked(run)
+
+
+def prompt_of(question: str, nodes: Sequence[Any]) -> str:
+    texts = "\n---\n".join(node.get_content() for node in nodes)
+    return f"Notes:\n{texts}\nQuestion: {question}\nAnswer:"
+
+
+def messages_of(question: str, nodes: Sequence[Any]) -> list[ChatMessage]:
+    return [ChatMessage(role="user", content=prompt_of(question, nodes))]
+
+
+def complete(corpus: Corpus, model: Scripted) -> None:
+    model.complete(prompt_of(corpus.question, corpus.retriever.retrieve(corpus.question)))
+
+
+def chat(corpus: Corpus, model: Scripted) -> None:
+    model.chat(messages_of(corpus.question, corpus.retriever.retrieve(corpus.question)))
+
+
+def stream_chat(corpus: Corpus, model: Scripted) -> None:
+    nodes = corpus.retriever.retrieve(corpus.question)
+    assert list(model.stream_chat(messages_of(corpus.question, nodes)))
+
+
+async def achat(corpus: Corpus, model: Scripted) -> None:
+    nodes = await corpus.retriever.aretrieve(corpus.question)
+    await model.achat(messages_of(corpus.question, nodes))
+
+
+async def astream_chat(corpus: Corpus, model: Scripted) -> None:
+    nodes = await corpus.retriever.aretrieve(corpus.question)
+    said = await model.astream_chat(messages_of(corpus.question, nodes))
+    assert [part async for part in said]
+
+
+def synthesize(corpus: Corpus, model: Scripted) -> None:
+    nodes = corpus.retriever.retrieve(corpus.question)
+    get_response_synthesizer(llm=model).synthesize(corpus.question, nodes)
+
+
+ONE_BY_ONE: dict[str, Callable[[Corpus, Scripted], Any]] = {
+    one.__name__: one for one in (complete, chat, stream_chat, achat, astream_chat, synthesize)
+}
+
+
+def one_by_one(name: str, place: str) -> None:
+    """Register a retriever and a model that are called in one task, span or interaction."""
+
+    def asked(draw: Draw) -> Asked:
+        corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
+        tracer, question = draw.world.provider.get_tracer("server"), corpus.question
+        call, model = ONE_BY_ONE[draw.way], says(answer)
+
+        @contextlib.contextmanager
+        def around() -> Iterator[None]:
+            if place == "a span":
+                with tracer.start_as_current_span(SERVER_SPAN):
+                    yield
+            elif place == "an interaction":
+                with draw.world.evals.interaction(question):
+                    yield
+            else:
+                yield
+
+        async def later() -> None:
+            with around():
+                await call(corpus, model)
+
+        def run() -> Any:
+            if draw.way in ("achat", "astream_chat"):
+                return later()
+            with around():
+                return call(corpus, model)
+
+        return Asked(run, question, corpus.shown(), answer)
+
+    shape(GROUP, *ONE_BY_ONE)(renamed(asked, name))
+
+
+one_by_one("one by one", "the open")
+one_by_one("one by one in a span", "a span")
+one_by_one("one by one in an interaction", "an interaction")
+
+
+@shape(GROUP, "sync", missing=NO_BLOCKS)
+def loop_around_a_model_with_tools(draw: Draw) -> Asked:
+    """Arguments that a model gave to a tool are no question, as a mapping or as JSON."""
+    corpus, answer = Corpus(draw, 3), draw.sentence()
+    given: Any = {"wanted": draw.word()}
+    shown = draw.one_of(given, json.dumps(given, ensure_ascii=False))
+
+    def search(wanted: str) -> str:
+        return "\n".join(node.get_content() for node in corpus.retriever.retrieve(wanted))
+
+    def run() -> None:
+        block = types.ToolCallBlock(tool_call_id="1", tool_name="search", tool_kwargs=shown)
+        replies = iter([ChatMessage(role="assistant", blocks=[block]), answer])
+        model = Scripted(reply=lambda _: next(replies))
+        messages = [ChatMessage(role="user", content=corpus.question)]
+        messages.append(model.chat(messages).message)
+        found = str(FunctionTool.from_defaults(search)(**given))
+        model.chat([*messages, ChatMessage(role="tool", content=found)])
+
+    return Asked(run, corpus.question, corpus.shown(given["wanted"]), answer)
+
+
+class Threaded(CustomQueryEngine):
+    """Retrieves in a thread that knows nothing of the query."""
+
+    corpus: Any
+    model: Any
+
+    def custom_query(self, query_str: str) -> str:
+        with ThreadPoolExecutor(1) as pool:
+            return self._answer(pool.submit(self.corpus.retriever.retrieve, query_str).result())
+
+    async def acustom_query(self, query_str: str) -> str:
+        loop = asyncio.get_running_loop()
+        found = loop.run_in_executor(None, self.corpus.retriever.retrieve, query_str)
+        return self._answer(await found)
+
+    def _answer(self, nodes: Sequence[NodeWithScore]) -> str:
+        return str(self.model.complete("\n".join(node.get_content() for node in nodes)).text)
+
+
+@shape(GROUP, *WAYS)
+def retriever_in_a_bare_thread(draw: Draw) -> Asked:
+    """Its documents are linked to the query by its model's prompt."""
+    corpus, answer = Corpus(draw, draw.chance.randint(1, 4)), draw.answer()
+    return corpus.asked(Threaded(corpus=corpus, model=says(answer)), answer)
