@@ -99,9 +99,8 @@ def middle(session: nox.Session) -> None:
     """Run agents, workflows and threads on a llama-index-core between oldest and newest."""
     version = os.environ.get("RAGEVAL_MIDDLE_VERSION", "0.13.6")
     session.install("-q", f"llama-index-core=={version}", "-r", "tests/middle-llama-index.txt")
-    names = ("agents", "variants", "many")
-    files = [f"tests/integration/test_llama_index_{name}.py" for name in names]
-    matrix(session, *files, "-k", "agent or workflow or thread or plain_tool or many")
+    files = ("tests/matrix", "tests/integration/test_llama_index_many.py")
+    matrix(session, *files, "-k", "agents or workflows or thread or many")
 
 
 @nox.session

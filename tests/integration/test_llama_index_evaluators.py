@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from llama_index.core.evaluation import (
     BaseEvaluator,
     BatchEvalRunner,
+    CorrectnessEvaluator,
     EvaluationResult,
+    FaithfulnessEvaluator,
 )
 
 from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score
@@ -21,9 +23,10 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
-from rag_eval_hooks.score import Scale
+from rag_eval_hooks.score import UNIT, Scale
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric
+from tests.matrix.llama_index.kit import says
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -68,6 +71,14 @@ def outcome_of(evaluator: BaseEvaluator, sample: Sample = SAMPLE, **options: Any
         return evals.evaluate(sample)["own.metric"]
 
 
+@pytest.mark.parametrize(
+    ("evaluator", "scale", "score"),
+    [
+        (FaithfulnessEvaluator(llm=says("YES")), UNIT, (1.0, 1.0, "pass")),
+        (CorrectnessEvaluator(llm=says("4.0\nAlmost.")), Scale(1, 5), (4.0, 0.75, "pass")),
+        (Odd(EvaluationResult(passing=False)), UNIT, (0.0, 0.0, "fail")),
+    ],
+)
 def test_metric_of_their_evaluator_keeps_its_scale(
     evaluator: BaseEvaluator, scale: Scale, score: tuple[float, float, str]
 ) -> None:
@@ -144,7 +155,12 @@ def test_evaluator_of_a_suite_measures_its_metric_alone() -> None:
     with RagEval(metrics=["ragas"], judge=judges["all"]) as evals:
         for metric in metrics:
             before, evaluator = len(judges["all"].calls), SuiteEvaluator(evals, metric)
-            evaluator.evaluate(query=SAMPLE.question, response=SAMPLE.answer, contexts=texts)
+            evaluator.evaluate(
+                query=SAMPLE.question,
+                response=SAMPLE.answer,
+                contexts=texts,
+                reference=SAMPLE.reference,
+            )
             assert len(judges["all"].calls) - before == len(judges[metric].calls)
 
 

@@ -111,7 +111,7 @@ class Flow:
 
     async def texts(self) -> str:
         found = await self.corpus.retriever.aretrieve(self.question)
-        return "\n".join(node.get_content() for node in found)
+        return "\n\n".join(node.get_content() for node in found)
 
     async def tell(self, texts: str, question: str) -> str:
         prompt = f"Use only:\n{texts}\nQuestion: {question}"
@@ -321,7 +321,7 @@ async def passing(good: Sequence[str], texts: Sequence[str]) -> list[str]:
     return [text for text, one in zip(texts, graded, strict=True) if one.text == "True"]
 
 
-@shape(GROUP, "run")
+@shape(GROUP)
 def corrective(draw: Draw) -> Asked:
     """Each passage is graded; the question is rewritten for a search beside the good ones.
 
