@@ -56,7 +56,7 @@ def _replace(
     if found.run.kind is RunKind.RERANKER:
         for inner in interaction.runs:
             if inner.kind is RunKind.MODEL and found.run in inner.ancestors():
-                inner.prompt, inner.text = (), None
+                inner.prompt, inner.roles, inner.text = (), (), None
     for name, text in replaced.items():
         interaction.rewritten.setdefault(name, set()).add(text)
 

@@ -41,7 +41,8 @@ WAYS = ("usual name", "name of the input", "declared name", "event again", "rows
 
 def flow_of(made: Flow, way: str) -> Any:
     """A workflow that retrieves, waits for somebody, then answers."""
-    draw, begin = made.draw, StartEvent
+    begin: Any = StartEvent
+    draw = made.draw
     if way == "declared name":
         fields = {"__annotations__": {made.asked: str}, "__module__": __name__}
         # A stored event is made again by the name of its class.

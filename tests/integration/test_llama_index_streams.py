@@ -300,7 +300,8 @@ async def test_async_generator_stays_one_to_its_reader(world: World) -> None:
     """So are `asend` and `athrow`."""
     talking, error, corpus = Talking(), KeyError("x"), Corpus(Draw(0, "query", world))
     engine = Given(corpus=corpus, given=lambda: AsyncStreamingResponse(talking.amade()))
-    stream = (await engine.aquery(corpus.question)).response_gen  # type: ignore[union-attr]
+    response: Any = await engine.aquery(corpus.question)
+    stream = response.response_gen
     assert (type(stream), stream.__name__) == (AsyncGeneratorType, "amade")
     said = [await anext(stream), await stream.asend("hello"), await stream.athrow(error)]
     assert (said, talking.heard) == (["one ", "two ", "three "], ["hello", error])

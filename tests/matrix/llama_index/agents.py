@@ -323,7 +323,7 @@ def team_that_hands_over(draw: Draw) -> Asked:
         return answer if found else pick(name_of(tool), input=corpus.question)
 
     handing = pick("handoff", to_agent=writer, reason=draw.word())
-    agents = [
+    agents: list[Any] = [
         FunctionAgent(
             name=desk,
             description=draw.sentence(),

@@ -167,7 +167,8 @@ def citations(draw: Draw) -> Asked:
 def output_class(draw: Draw) -> Asked:
     corpus, filled = Corpus(draw), {draw.name(): draw.short() for _ in range(2)}
     name = draw.name().title()
-    form: Any = create_model(name, **dict.fromkeys(filled, (str, ...)))
+    fields: dict[str, Any] = dict.fromkeys(filled, (str, ...))
+    form: Any = create_model(name, **fields)
     engine = corpus.engine(Scripted(reply=lambda _: pick(name, **filled)), output_cls=form)
     spans = ("chat scripted", f"execute_tool {name}", *QUERY_SPANS[1:])
     return corpus.asked(engine, form(**filled).model_dump_json(), spans=spans)

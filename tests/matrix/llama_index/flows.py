@@ -115,7 +115,7 @@ class Flow:
 
     async def tell(self, texts: str, question: str) -> str:
         prompt = f"Use only:\n{texts}\nQuestion: {question}"
-        return (await says(self.answer).acomplete(prompt)).text
+        return str((await says(self.answer).acomplete(prompt)).text)
 
     def run(self, *steps: tuple[Step, Any, Any], workers: int = 1) -> Callable[[], Any]:
         """Return a function that asks a workflow of these steps."""

@@ -436,7 +436,7 @@ def building_is_no_request(draw: Draw) -> Asked:
     documents = [Document(text=node.text) for node in corpus.nodes]
     nodes = [NodeWithScore(node=node, score=1.0) for node in corpus.nodes]
     synthesizer = get_response_synthesizer(llm=model, response_mode="tree_summarize")  # type: ignore[arg-type]
-    judged = {"response": draw.sentence(), "contexts": draw.passages(2)}
+    judged: dict[str, Any] = {"response": draw.sentence(), "contexts": draw.passages(2)}
     makers: list[Callable[[], Any]] = [
         lambda: synthesizer.synthesize(draw.question(), nodes),
         lambda: synthesizer.asynthesize(draw.question(), nodes),
