@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rag_eval_hooks.capture import Recorder, Run, RunKind
+from rag_eval_hooks.capture import Recorder, Run
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import Lists, documents_in, holds_documents
@@ -24,7 +24,6 @@ __all__ = [
     "artifacts_in",
     "begin_step",
     "checkpoint_of",
-    "documents_in_output",
     "is_interrupt",
     "is_pulled",
     "is_step",
@@ -218,15 +217,6 @@ def unseen_documents(
         yield step, origin, _in_state(state.given, step.interaction, keys, longest)
     if is_fresh or state_of(graph).is_resuming:
         yield step, Origin.DOCUMENTS, _unread_artifacts(messages, graph, keys, longest)
-
-
-def documents_in_output(graph: Run, output: Any, keys: Collection[str], longest: int) -> Lists:
-    """Return documents in a graph's output if nothing was found and no model call was seen."""
-    interaction = graph.interaction
-    is_known = interaction.retrieves or not (_is_fresh(graph) or state_of(graph).is_resuming)
-    if is_known or any(run.kind is RunKind.MODEL for run in interaction.runs):
-        return []
-    return _in_state(output, interaction, keys, longest)
 
 
 def _is_fresh(graph: Run) -> bool:

@@ -5,7 +5,6 @@ A method copies what its event shows and leaves the copy to be read off the requ
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -33,7 +32,6 @@ from rag_eval_hooks_langchain.surroundings import (
     InlineUnlessWithheld,
     current_handlers,
     current_run_id,
-    has_reader_left,
     key_of,
     note_belonging,
     users_tags,
@@ -322,8 +320,6 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             self._recorder.interrupt(run)
         if only_steers:
             self._recorder.end(run)
-        elif isinstance(error, asyncio.CancelledError) and has_reader_left(run.interaction.task):
-            self._recorder.fail(run, GeneratorExit)
         else:
             self._recorder.fail(run, error)
 

@@ -39,7 +39,6 @@ from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import vocabulary
 from rag_eval_hooks_langchain.graphs import (
     artifacts_in,
-    documents_in_output,
     outermost,
     state_of,
     unseen_documents,
@@ -169,10 +168,7 @@ class Reader:
                 question = self._question_in_state(run, outputs, chosen["state"])
                 self._recorder.question(run, question)
             self._note_answer(run, outputs, given, chosen["answer"])
-        if state.is_graph:
-            keys, longest = self._keys(run), self._recorder.longest
-            self._note_lists(run, documents_in_output(run, outputs, keys, longest))
-        elif not state.is_resuming:
+        if not (state.is_graph or state.is_resuming):
             self._note_found(run, outputs, given)
         self._note_written(run, outputs, given)
         self._note_choice(run, outputs, contexts)
@@ -202,17 +198,8 @@ class Reader:
         # Outside of graphs' steps, messages of tools are of earlier turns.
         found = documents_in(outputs, given, keys=keys, artifacts=is_step, resets=resets)
         self._note_lists(run, found)
-        if not found and run.checkpoint is not None:
-            self._note_joined_text(run, outputs, given)
         if not run.outermost:
             self._note_texts_beside(run, outputs, given, has_documents=bool(found))
-
-    def _note_joined_text(self, run: Run, outputs: Any, given: Any) -> None:
-        """Note documents that a step joined to one text under a name of documents."""
-        values, keys = fresh(entries(state_update(outputs)) or {}, given), self._keys(run)
-        texts = [one for key, one in values.items() if key in keys and isinstance(one, str)]
-        if texts and is_distinctive_text(texts[0]):
-            self._recorder.documents(run, (Context(text=texts[0]),), Origin.TEXT)
 
     def _note_texts_beside(
         self, run: Run, outputs: Any, given: Any, *, has_documents: bool
@@ -222,12 +209,8 @@ class Reader:
             # The text that a step makes of an empty list is a fixed one.
             run.interaction.step_texts.add(hash(outputs))
         elif not state_of(run).holds_tool:
-            calls = _calls_in(given) if state_of(run.parent).is_graph else set()
             skipped = self._keys(run) if has_documents else ()
-            for value in _new_values(outputs, given, skipped):
-                # A node that calls a plain function as a tool answers the model's call.
-                is_reply = not calls.isdisjoint(_answered_by(value))
-                self._note_texts(run, [value], Origin.TEXT if is_reply else Origin.STEP)
+            self._note_texts(run, _new_values(outputs, given, skipped), Origin.STEP)
 
     def _note_texts(self, run: Run, values: Iterable[Any], origin: Origin) -> None:
         """Note texts of a step. A text that steps hand on is read once."""
@@ -390,16 +373,3 @@ def _is_conversation(value: Any, before: Any) -> bool:
     known = set(map(id, before)) if isinstance(before, list | tuple) else set()
     tools = (m for m in value if isinstance(m, Message) and m.role == "tool")
     return all(id(message) in known for message in tools)
-
-
-def _calls_in(given: Any) -> set[str]:
-    """Return the ids of the calls that the last message of a state makes."""
-    lists = (value for value in (entries(given) or {}).values() if isinstance(value, list))
-    last = (items[-1] for items in lists if items)
-    return {str(c.get("id")) for m in last if isinstance(m, Message) for c in m.calls}
-
-
-def _answered_by(value: Any) -> set[str]:
-    """Return the ids of the calls that a tool's message, or messages in a list, answer."""
-    items = value if isinstance(value, list | tuple) else [value]
-    return {str(m.call_id) for m in items if isinstance(m, Message) and m.role == "tool"}

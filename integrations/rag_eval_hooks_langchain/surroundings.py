@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import sys
@@ -25,7 +24,6 @@ __all__ = [
     "InlineUnlessWithheld",
     "current_handlers",
     "current_run_id",
-    "has_reader_left",
     "key_of",
     "note_belonging",
     "users_tags",
@@ -63,23 +61,6 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
 def _current_manager() -> Any:
     config = var_child_runnable_config.get()
     return None if config is None else config.get("callbacks")
-
-
-def has_reader_left(task: object) -> bool:
-    """Return whether a chain was cancelled as the reader of its `astream_events` left.
-
-    LangChain runs the chain in a task of its own, and cancels it when its reader leaves or is
-    cancelled. The reader waits for its end.
-
-    Args:
-        task: In which the chain began.
-    """
-    if not isinstance(task, asyncio.Task):
-        return False
-    if getattr(task.get_coro(), "__name__", "") != "consume_astream":
-        return False
-    waiting = (getattr(wake, "__self__", None) for wake, _ in getattr(task, "_callbacks", ()) or ())
-    return any(isinstance(one, asyncio.Task) and not one.cancelling() for one in waiting)
 
 
 def note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:

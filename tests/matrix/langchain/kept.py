@@ -7,7 +7,6 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.graphs import chained, due, generate, graph, searched
@@ -40,19 +39,6 @@ def cached(thread: bool) -> Callable[[World, str], None]:
             call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
 
     return body
-
-
-def cached_without_model(world: World, way: str) -> None:
-    """No callback tells of what makes the answer, nor does its key: there is none."""
-    policy = import_module("langgraph.types").CachePolicy()
-    made = graph()
-    made.add_node("retrieve", searched, cache_policy=policy)
-    made.add_node("generate", lambda state: {kit.SAID: kit.answer_to(kit.QUESTION, kit.top())})
-    cache = import_module("langgraph.cache.memory").InMemoryCache()
-    app = chained(made, "retrieve", "generate").compile(cache=cache)
-    for _ in range(2):
-        handler = RagEvalCallbackHandler(world.evals)
-        call_graph(app, {kit.ASKED: kit.QUESTION}, {"callbacks": [handler]}, way)
 
 
 def routed(*questions: str) -> Callable[[World, str], None]:
@@ -90,12 +76,6 @@ CACHE_MISSING = None if caches() else "this LangGraph caches no nodes"
 
 SHAPES = (
     one("a cached retrieve node, in threads", cached(thread=True), [due(), due()], CACHE_MISSING),
-    one(
-        "a cached retrieve node, no model seen",
-        cached_without_model,
-        [due(answer=None, spans=())] * 2,
-        CACHE_MISSING,
-    ),
     one(
         "a turn answered from kept documents",
         routed(kit.QUESTION, FOLLOW_UP),
