@@ -7,8 +7,8 @@ found are only in the checkpoint. So documents of a state are looked for where a
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.capture import Recorder, Run
@@ -21,7 +21,6 @@ from rag_eval_hooks.sample import Status
 
 __all__ = [
     "ChainState",
-    "artifacts_in",
     "begin_step",
     "checkpoint_of",
     "is_interrupt",
@@ -52,14 +51,10 @@ class ChainState:
     is_resuming: bool = False
     # Its input continues an interaction.
     is_continuing: bool = False
-    # A tool was called below it.
-    holds_tool: bool = False
     # Documents in its input that no step was seen to retrieve are noted.
     is_searched: bool = False
     # Entries that its last step with a text put into it.
     written: Mapping[str, Any] | None = None
-    # Calls of tools' messages, with the identity of artifacts, whose documents are known.
-    read: set[tuple[str | None, int]] = field(default_factory=set)
 
 
 _NO_STATE = ChainState()
@@ -216,7 +211,7 @@ def unseen_documents(
         origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN
         yield step, origin, _in_state(state.given, step.interaction, keys, longest)
     if is_fresh or state_of(graph).is_resuming:
-        yield step, Origin.DOCUMENTS, _unread_artifacts(messages, graph, keys, longest)
+        yield step, Origin.DOCUMENTS, _artifacts(messages, graph, keys, longest)
 
 
 def _is_fresh(graph: Run) -> bool:
@@ -243,26 +238,14 @@ def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
     return [contexts for contexts in new if contexts]
 
 
-def artifacts_in(messages: Iterable[Any]) -> dict[tuple[str | None, int], Any]:
-    """Return the artifacts in messages of tools, each by the call and its identity."""
-    return {
-        (m.call_id, id(m.artifact)): m.artifact
-        for m in messages
-        if isinstance(m, Message) and m.artifact is not None
-    }
-
-
-def _unread_artifacts(
+def _artifacts(
     messages: Sequence[Message], graph: Run, keys: Collection[str], longest: int
 ) -> Lists:
-    """Return unknown documents in this turn's messages of tools; each is read once a graph."""
-    read = state_of(graph).read if graph.state is not None else set()
+    """Return unknown documents in this turn's messages of tools."""
     asked = [place for place, message in enumerate(messages) if message.role == "user"]
-    tools = artifacts_in(messages[asked[-1] :] if asked else messages)
-    unread = [artifact for key, artifact in tools.items() if key not in read]
-    read.update(tools)
     found: Lists = []
-    for artifact in unread:
+    for message in messages[asked[-1] :] if asked else messages:
+        artifact = message.artifact
         documents = documents_in(artifact, keys=keys, artifacts=False)
         is_known = bool(documents) or holds_documents(artifact)
         found += documents if is_known else rows_in(artifact)

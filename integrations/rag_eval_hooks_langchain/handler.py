@@ -384,9 +384,6 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._start(RunKind.TOOL, serialized, event)
         if run is None:
             return
-        for outer in run.ancestors():
-            if isinstance(outer.state, ChainState):
-                outer.state.holds_tool = True
         run.description = str((serialized or {}).get("description") or "")
         self._recorder.question(run, input_str if isinstance(input_str, str) else None)
         if self._recorder.span_content:

@@ -38,8 +38,6 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import vocabulary
 from rag_eval_hooks_langchain.graphs import (
-    artifacts_in,
-    outermost,
     state_of,
     unseen_documents,
 )
@@ -208,7 +206,7 @@ class Reader:
         if isinstance(given, list) and not given and isinstance(outputs, str):
             # The text that a step makes of an empty list is a fixed one.
             run.interaction.step_texts.add(hash(outputs))
-        elif not state_of(run).holds_tool:
+        else:
             skipped = self._keys(run) if has_documents else ()
             self._note_texts(run, _new_values(outputs, given, skipped), Origin.STEP)
 
@@ -301,9 +299,6 @@ class Reader:
         self._note_choice(run, output, chosen)
         if found := documents_in(output, keys=self._keys(run)):
             self._note_lists(run, found)
-            graph = outermost(run)
-            if graph.state is not None:
-                graph.state.read.update(artifacts_in([output]))
             return
         names = self.options_of(run).retrieval_tools
         if names is None or run.name in names:
@@ -312,7 +307,7 @@ class Reader:
     def _note_tool_text(self, run: Run, output: Any, *, is_named: bool) -> None:
         message = _message_of(output)
         content = message.content if isinstance(message, Message) else message
-        if isinstance(message, Message) and not _lists_texts(content):
+        if isinstance(message, Message):
             content = message.text if is_distinctive_text(message.text) else content
         if isinstance(content, str):
             rows = list(rows_in(getattr(output, "artifact", None)))
@@ -339,12 +334,6 @@ def _message_of(output: Any) -> Any:
         tools = [one for one in items if isinstance(one, Message) and one.role == "tool"]
         output = tools[0] if len(tools) == 1 else None
     return None if isinstance(output, Message) and output.failed else output
-
-
-def _lists_texts(content: Any) -> bool:
-    """Return whether a tool gave several texts that a prompt can be searched for."""
-    is_list = isinstance(content, list) and len(content) > 1
-    return is_list and all(isinstance(one, str) and is_distinctive_text(one) for one in content)
 
 
 def _is_said(interaction: Interaction, text: str) -> bool:
