@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
-from rag_eval_hooks.findings import UNREAD, Finding, GEval, Rating, Stance, Verdict
+from rag_eval_hooks.findings import UNREAD, Finding, Stance
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import SPECS, ReplyError
 from rag_eval_hooks.sample import Field
@@ -134,14 +134,6 @@ async def test_sentences_that_cannot_be_read_cost_their_claims(
         assert f"{missing} of {sentences}" in warning
 
 
-async def test_no_items_need_no_call() -> None:
-    chat = BrainChat()
-    wanted = WHOLE_VERIFY.wanted - {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}
-    findings = await verify(chat, wanted=wanted, answer_claims=(), reference_claims=(), entities=())
-    assert [getattr(findings, kind.value) for kind in wanted] == [()] * 5
-    assert chat.prompts == []
-
-
 @pytest.mark.parametrize("kind", sorted(ALL.wanted))
 async def test_a_missing_text_is_missing_input(kind: Finding) -> None:
     for name in SPECS[kind].needs - {Field.CONTEXTS}:
@@ -149,19 +141,6 @@ async def test_a_missing_text_is_missing_input(kind: Finding) -> None:
         absent = getattr(await task.by(LLMJudge(BrainChat())), kind)
         assert isinstance(absent, NotScored)
         assert absent.cause is Cause.MISSING_INPUT
-
-
-async def test_a_rating_holds_every_rubric() -> None:
-    chat = BrainChat()
-    findings = await RATE.by(LLMJudge(chat))
-    assert findings.direct_relevance == 0.5
-    reasons = "correctness: by claims; completeness: by claims; consistency: by claims"
-    assert findings.geval == GEval(50, 50, 100, reasons)
-    assert findings.classification == Verdict(False, "by claims")
-    assert findings.correctness == Rating(3, "by claims")
-    assert findings.alignment == Rating(3, "by claims")
-    assert findings.attitude == Rating(5, "by claims")
-    assert not any("chunks" in prompt_data(body(prompt)) for prompt in chat.prompts)
 
 
 def for_calls(**changes: Any) -> Callable[[Reply], Reply]:

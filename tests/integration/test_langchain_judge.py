@@ -224,15 +224,6 @@ async def test_the_model_stays_as_it_is() -> None:
         await verified(model)
         assert {name: getattr(model, name) for name in type(model).model_fields} == before
         assert server.calls()[0].body["temperature"] == 0.7
-    with JudgeServer() as server:
-        model = openai_model(server)
-        await verified(model)
-        await model.ainvoke("Hello.")
-        judged, own = (call.body for call in server.calls())
-        added = {"messages", "response_format"}
-        assert {k: v for k, v in judged.items() if k not in added} == {
-            k: v for k, v in own.items() if k not in added
-        }
 
 
 @pytest.mark.parametrize("kind", [Caller, Native])

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.score import Cause, NotScored
-from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 from tests.servers.samples import ONE, TRUTH, found, is_right_or_absent, spent
@@ -51,25 +48,15 @@ async def test_a_truthful_model_gives_true_findings() -> None:
 
 
 NO_SHAPES = {"json_schema": False, "tools": False, "json_object": False}
-LADDER = [
-    ({"json_schema": False}, ["json_schema", "tool", "tool"]),
-    (
-        {"json_schema": False, "tools": False},
-        ["json_schema", "tool", "json_object", "json_object"],
-    ),
-    (NO_SHAPES, ["json_schema", "tool", "json_object", None, None]),
-]
 
 
-@pytest.mark.parametrize(("abilities", "formats"), LADDER)
-async def test_a_missing_response_format_is_learned_once(
-    abilities: dict[str, bool], formats: list[str | None]
-) -> None:
-    with JudgeServer(**abilities) as server:  # type: ignore[arg-type]
+async def test_missing_response_formats_are_learned_once() -> None:
+    with JudgeServer(**NO_SHAPES) as server:  # type: ignore[arg-type]
         async with judge_at(server) as judge:
             assert found(await ONE.by(judge)) == TRUTH
             assert found(await ONE.by(judge)) == TRUTH
-        assert [call.format for call in server.calls()] == formats
+        formats = [call.format for call in server.calls()]
+    assert formats == ["json_schema", "tool", "json_object", None, None]
 
 
 async def test_a_refused_temperature_is_left_out() -> None:
@@ -115,8 +102,7 @@ async def test_a_stuck_endpoint_is_a_time_out() -> None:
         assert len(server.calls()) == 2
 
 
-HARMLESS = (FaultKind.PROSE, FaultKind.FENCE, FaultKind.REORDERED)
-CURABLE = tuple(kind for kind in FaultKind if kind not in (*HARMLESS, FaultKind.HANG))
+CURABLE = tuple(kind for kind in FaultKind if kind is not FaultKind.HANG)
 CUT_OFF = (FaultKind.DROP, FaultKind.CUT_BODY)
 
 
@@ -185,31 +171,12 @@ async def test_a_lasting_fault_never_gives_a_wrong_verdict(
     assert is_right_or_absent(findings)
 
 
-async def test_many_claims_are_judged_though_replies_are_short() -> None:
-    claims = tuple(f"Boat {number} left the harbour at noon" for number in range(60))
-    chunks = tuple(". ".join(claims[start::10]) for start in range(10))
-    task = replace(
-        ONE,
-        wanted=frozenset({Finding.ANSWER_SUPPORT}),
-        chunks=chunks,
-        answer_claims=claims,
-    )
-    with JudgeServer(replies=lambda body: json.dumps(truthful_reply(body))[:4000]) as server:
-        async with judge_at(server) as judge:
-            findings = await task.by(judge)
-        assert len(server.calls()) <= 12
-    support = findings.answer_support
-    assert not isinstance(support, NotScored)
-    assert [one.by_chunk.index(True) for one in support] == [n % 10 for n in range(60)]
-
-
 @pytest.mark.parametrize(
     ("faults", "options", "abilities"),
     [
         ([Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}))], {}, {}),
         ([], {}, NO_SHAPES),
         ([Fault(kind=FaultKind.REFUSAL)], {}, {}),
-        ([Fault(kind=FaultKind.ONLY_PROSE)], {}, {}),
         ([Fault(kind=FaultKind.SERVER_ERROR)], {"retries": 1}, {}),
         ([Fault(kind=FaultKind.HANG)], {"timeout": 0.5, "retries": 1}, {}),
         ([Fault(kind=FaultKind.CUT_BODY)], {}, {}),
@@ -222,13 +189,6 @@ async def test_no_call_is_lost_from_usage(
         usage = spent(await verified(server, **options))
         assert usage.calls == pytest.approx(len(server.calls()))
         assert len(server.calls()) > 1 or faults[0].kind is FaultKind.CUT_BODY
-
-
-async def test_tokens_of_a_refused_reply_are_counted() -> None:
-    with JudgeServer(faults=[Fault(kind=FaultKind.LENGTH)]) as server:
-        usage = spent(await verified(server, attempts=2))
-        sent = sum(call.prompt_chars // 4 for call in server.calls())
-    assert usage.input_tokens == pytest.approx(sent)
 
 
 async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -25,21 +25,12 @@ class FaultKind(StrEnum):
     LENGTH = "length"
     """The reply stops at the token limit, and says so."""
     EMPTY = "empty"
-    CUT_JSON = "cut_json"
-    """The reply stops in the middle without saying so."""
-    PROSE = "prose"
-    FENCE = "fence"
     ONLY_PROSE = "only_prose"
-    SECOND_JSON = "second_json"
-    """The reply also repeats a JSON object from the data, with verdicts in it."""
     MISSING = "missing"
     DOUBLED = "doubled"
-    REORDERED = "reordered"
     RENUMBERED = "renumbered"
     WRONG_TYPES = "wrong_types"
     OUT_OF_RANGE = "out_of_range"
-    NAN = "nan"
-    DUPLICATE_KEY = "duplicate_key"
 
 
 HTTP_FAULTS = (
@@ -68,28 +59,19 @@ class Fault:
 
 def spoiled(kind: FaultKind, reply: dict[str, Any]) -> str:
     text = json.dumps(reply, ensure_ascii=False)
-    if kind in _TEXT_FAULTS:
-        return _TEXT_FAULTS[kind](text)
+    texts = {
+        FaultKind.EMPTY: "",
+        FaultKind.LENGTH: text[: len(text) // 2],
+        FaultKind.ONLY_PROSE: "All 3 claims are supported, I would rate it 85 of 100.",
+    }
     if kind in _CORRUPTIONS:
         return corrupted(_CORRUPTIONS[kind], reply, random.Random(7))
-    return text
+    return texts.get(kind, text)
 
 
-_TEXT_FAULTS: Mapping[FaultKind, Callable[[str], str]] = {
-    FaultKind.EMPTY: lambda _text: "",
-    FaultKind.LENGTH: lambda text: text[: len(text) // 2],
-    FaultKind.CUT_JSON: lambda text: text[: len(text) * 2 // 3],
-    FaultKind.PROSE: lambda text: f"Sure, here are my verdicts.\n{text}\nTell me if you need more.",
-    FaultKind.ONLY_PROSE: lambda _text: "All 3 claims are supported, I would rate it 85 of 100.",
-    FaultKind.SECOND_JSON: lambda text: text + "\n" + text.replace("true", "false"),
-    FaultKind.NAN: lambda text: text[:-1] + ', "confidence": NaN}',
-    FaultKind.DUPLICATE_KEY: lambda text: text[:-1] + ", " + text[1:],
-}
 _CORRUPTIONS: Mapping[FaultKind, str] = {
-    FaultKind.FENCE: "fence",
     FaultKind.MISSING: "drop",
     FaultKind.DOUBLED: "double",
-    FaultKind.REORDERED: "reorder",
     FaultKind.RENUMBERED: "renumber",
     FaultKind.WRONG_TYPES: "wrong types",
     FaultKind.OUT_OF_RANGE: "out of range",

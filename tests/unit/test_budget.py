@@ -61,15 +61,6 @@ def in_memory(**limits: float) -> Budget:
     return Budget(limits, incidents=Incidents(), now=lambda: 1_000_000.0)
 
 
-async def test_budget_of_calls_admits_exactly_the_limit(budget: Make) -> None:
-    limited = budget(calls_per_hour=3)
-    (await limited.reserve(10)).settle(5, 5)
-    (await limited.reserve(10)).fail()
-    await limited.reserve(10)
-    with pytest.raises(BudgetError, match="hour"):
-        await limited.reserve(10)
-
-
 async def test_reservation_settled_is_replaced_by_the_true_amount(budget: Make) -> None:
     limited = budget(tokens_per_hour=1000)
     first = await limited.reserve(100)
