@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeVar
@@ -102,9 +103,10 @@ class Memo:
 
     async def aclose(self) -> None:
         """Write pending replies and close the file; it may be used again."""
-        await self._in_time(lambda _: None)
         if self._file is not None:
-            self._file.close()
+            closed = asyncio.wrap_future(self._worker.submit(self._file.close))
+            with suppress(TimeoutError, *FILE_ERRORS):
+                await asyncio.wait_for(closed, _PATIENCE_S)
 
     def _uses_disk(self) -> bool:
         return self._file is not None and self._failures < _MOST_FAILURES

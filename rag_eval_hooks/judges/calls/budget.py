@@ -177,7 +177,7 @@ class Budget:
     async def _reserved(self, amount: Spend, *, embedding: bool = False) -> Reservation:
         periods, full = self._periods(), None
         try:
-            if amount == Spend():
+            if not periods or amount == Spend():
                 pass
             elif self._worker is None:
                 full = self._full(periods, amount)
