@@ -1,30 +1,16 @@
-"""Requests for items to a model, repeated until each has a valid content."""
+"""Answers of a model to a finding's items, and the order of the calls that ask for them."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judges.calls.context import (
-    OUT_OF_TIME,
-    Tally,
-    call_context,
-    in_call_context,
-    is_in_time,
-)
-from rag_eval_hooks.judges.calls.failures import cause_of
-from rag_eval_hooks.judges.chat import Chat
-from rag_eval_hooks.judges.memo import Memo, memo_key
-from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import Ask, Prompt, Reading, ReplyError
+from rag_eval_hooks.prompts import Ask
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
 
@@ -118,81 +104,3 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemLoop:
-    """Asks one model for items.
-
-    Attributes:
-        chat: The model.
-        attempts: Times that one item may be asked for in all.
-        prices: Puts costs on the usage, that of errors included.
-        stagger: Lets the first call about a sample's contexts go ahead, or None.
-        memo: Keeps replies that could be read, or None.
-    """
-
-    chat: Chat
-    attempts: int
-    prices: Prices
-    stagger: Stagger | None
-    memo: Memo | None
-    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
-
-    async def ask_all(self, calls: Iterable[Request]) -> Answers:
-        """Make all calls about one finding at the same time, and return their answers together.
-
-        An item is asked for again if its content was not valid. A content with a flaw is asked for
-        once more, and kept if that does not mend it. After a reply that was cut off, the rest is
-        asked for in halves.
-        """
-        answers = Answers()
-        await gathered(self._ask(ask, keys, self.attempts, answers) for ask, keys in calls)
-        return answers
-
-    async def _ask(self, ask: Ask, keys: Sequence[str], left: int, answers: Answers) -> None:
-        problems: tuple[str, ...] = ()
-        while left and (still := answers.open(keys)):
-            left -= 1
-            tally = Tally()
-            try:
-                with in_call_context(tally=tally):
-                    reading = await self._turn(ask, still, problems)
-            except ReplyError as error:
-                reading = Reading({}, (str(error),))
-            except JudgeError as error:
-                answers.failure = NotScored(cause_of(error), str(error))
-                break
-            finally:
-                answers.usage += self.prices.priced(tally.usage, self.chat.name)
-            answers.take(reading.values)
-            still, problems = answers.open(keys), reading.problems
-            answers.problem = next(iter(problems), answers.problem)
-            if left and reading.cut and len(still) > 1:
-                middle = (len(still) + 1) // 2
-                halves = (still[:middle], still[middle:])
-                await asyncio.gather(*(self._ask(ask, half, left, answers) for half in halves))
-                break
-
-    async def _turn(self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]) -> Reading:
-        """Ask once and read the reply, which the memo keeps if nothing is wrong with it."""
-        if not is_in_time():
-            raise JudgeTimeout(OUT_OF_TIME)
-        prompt = ask.prompt(keys, problems).sealed(self._secret)
-        key, kept = memo_key(self.chat.name, getattr(self.chat, "memo_scope", ""), prompt), None
-        try:
-            async with asyncio.timeout_at(call_context().deadline):
-                if self.memo is not None:
-                    kept = await self.memo.recall(key)
-                text = await self._completed(prompt) if kept is None else kept
-        except TimeoutError:
-            raise JudgeTimeout(OUT_OF_TIME) from None
-        reading = ask.read(keys, text)
-        if self.memo is not None and kept is None and not reading.problems:
-            self.memo.keep(key, text)
-        return reading
-
-    async def _completed(self, prompt: Prompt) -> str:
-        if self.stagger is None:
-            return await self.chat.complete(prompt)
-        return await self.stagger.run(prompt.prefix, partial(self.chat.complete, prompt))

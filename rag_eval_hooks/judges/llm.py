@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, TypedDict
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.asking import Answers, ItemLoop, Stagger, gathered
+from rag_eval_hooks.judges.asking import Answers, Request, Stagger, gathered
+from rag_eval_hooks.judges.calls.context import (
+    OUT_OF_TIME,
+    Tally,
+    call_context,
+    in_call_context,
+    is_in_time,
+)
+from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.calls.limits import CallKeywords
 from rag_eval_hooks.judges.chat import Chat, OutputMode
-from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.verifying import verified
-from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, TEMPLATES, Ask, Call, Unit
+from rag_eval_hooks.prompts import (
+    PROMPTS_VERSION,
+    SPECS,
+    TEMPLATES,
+    Ask,
+    Call,
+    Prompt,
+    Reading,
+    ReplyError,
+    Unit,
+)
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.usage import Usage
@@ -82,13 +104,11 @@ class LLMJudge:
         self.name = chat.name
         self.host: str | None = getattr(chat, "host", None)
         self._chat = chat
-        self._loop = ItemLoop(
-            chat=chat,
-            attempts=attempts,
-            prices=prices or Prices(),
-            stagger=Stagger() if stagger else None,
-            memo=memo,
-        )
+        self._attempts = attempts
+        self._prices = prices or Prices()
+        self._stagger = Stagger() if stagger else None
+        self._memo = memo
+        self._secret = secrets.token_bytes(16)
         self._verify_tokens = verify_tokens
 
     def __repr__(self) -> str:
@@ -117,15 +137,73 @@ class LLMJudge:
 
     async def aclose(self) -> None:
         await self._chat.aclose()
-        if self._loop.memo is not None:
-            await self._loop.memo.aclose()
+        if self._memo is not None:
+            await self._memo.aclose()
 
     async def _asked(self, ask: Ask) -> Answers:
         if ask.spec.call is Call.VERIFY:
-            return await verified(ask, self._loop, self._verify_tokens)
+            return await verified(ask, self.ask_all, self._verify_tokens)
         keys = tuple(ask.items())
         parts = [(key,) for key in keys] if ask.spec.call is Call.GRADE else [keys]
-        return await self._loop.ask_all([(ask, part) for part in parts])
+        return await self.ask_all([(ask, part) for part in parts])
+
+    async def ask_all(self, calls: Iterable[Request]) -> Answers:
+        """Make all calls about one finding at the same time, and return their answers together.
+
+        An item is asked for again if its content was not valid. A content with a flaw is asked for
+        once more, and kept if that does not mend it. After a reply that was cut off, the rest is
+        asked for in halves.
+        """
+        answers = Answers()
+        await gathered(self._ask(ask, keys, self._attempts, answers) for ask, keys in calls)
+        return answers
+
+    async def _ask(self, ask: Ask, keys: Sequence[str], left: int, answers: Answers) -> None:
+        problems: tuple[str, ...] = ()
+        while left and (still := answers.open(keys)):
+            left -= 1
+            tally = Tally()
+            try:
+                with in_call_context(tally=tally):
+                    reading = await self._turn(ask, still, problems)
+            except ReplyError as error:
+                reading = Reading({}, (str(error),))
+            except JudgeError as error:
+                answers.failure = NotScored(cause_of(error), str(error))
+                break
+            finally:
+                answers.usage += self._prices.priced(tally.usage, self._chat.name)
+            answers.take(reading.values)
+            still, problems = answers.open(keys), reading.problems
+            answers.problem = next(iter(problems), answers.problem)
+            if left and reading.cut and len(still) > 1:
+                middle = (len(still) + 1) // 2
+                halves = (still[:middle], still[middle:])
+                await asyncio.gather(*(self._ask(ask, half, left, answers) for half in halves))
+                break
+
+    async def _turn(self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]) -> Reading:
+        """Ask once and read the reply, which the memo keeps if nothing is wrong with it."""
+        if not is_in_time():
+            raise JudgeTimeout(OUT_OF_TIME)
+        prompt = ask.prompt(keys, problems).sealed(self._secret)
+        key, kept = memo_key(self._chat.name, getattr(self._chat, "memo_scope", ""), prompt), None
+        try:
+            async with asyncio.timeout_at(call_context().deadline):
+                if self._memo is not None:
+                    kept = await self._memo.recall(key)
+                text = await self._completed(prompt) if kept is None else kept
+        except TimeoutError:
+            raise JudgeTimeout(OUT_OF_TIME) from None
+        reading = ask.read(keys, text)
+        if self._memo is not None and kept is None and not reading.problems:
+            self._memo.keep(key, text)
+        return reading
+
+    async def _completed(self, prompt: Prompt) -> str:
+        if self._stagger is None:
+            return await self._chat.complete(prompt)
+        return await self._stagger.run(prompt.prefix, partial(self._chat.complete, prompt))
 
 
 def _findings_of(ask: Ask, answers: Answers) -> Findings:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, Verdict
-from rag_eval_hooks.judges.asking import Answers, ItemLoop, Request, gathered
+from rag_eval_hooks.judges.asking import Answers, Request, gathered
 from rag_eval_hooks.prompts import Ask, Unit
 from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.usage import tokens
 
+AskAll: TypeAlias = Callable[[Iterable[Request]], Coroutine[Any, Any, Answers]]
 _LITERALLY = "found literally"
 _MOST_CLAIMS = 10
 """Claims in one call."""
@@ -25,7 +26,7 @@ _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
 _RANK = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 
 
-async def verified(ask: Ask, loop: ItemLoop, budget: int) -> Answers:
+async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
     """Return the verdicts; an entity that a chunk holds literally is found without asking.
 
     Contexts longer than the budget are verified in parts at once. A claim can need chunks that lie
@@ -35,25 +36,24 @@ async def verified(ask: Ask, loop: ItemLoop, budget: int) -> Answers:
 
     Args:
         ask: One finding.
-        loop: Asks the model.
+        ask_all: Asks the model for the items of several requests.
         budget: Tokens of contexts in one call.
     """
     known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
     keys = [key for key in ask.items() if key not in known]
     groups = _parts(ask, budget) if ask.has_contexts else []
     if len(groups) < 2:
-        answers = await loop.ask_all(_requests(ask, keys))
+        answers = await ask_all(_requests(ask, keys))
         answers.values |= known
         return answers
     parts = [replace(ask, shown=group, partial=True) for group in groups]
     by_part = await gathered(
-        loop.ask_all(_requests(part, [key for key in keys if key in part.items()]))
-        for part in parts
+        ask_all(_requests(part, [key for key in keys if key in part.items()])) for part in parts
     )
     found = _added_up(ask.kind, [answers.values for answers in by_part])
     scattered = {key: one for key, one in found.items() if _is_spread(one, groups)}
     answers = Answers()
-    joined = await loop.ask_all(
+    joined = await ask_all(
         (replace(ask, shown=tuple(sorted(one.partly))), (key,)) for key, one in scattered.items()
     )
     for part in (*by_part, joined):
