@@ -9,18 +9,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, create_model
 
-from rag_eval_hooks.findings import (
-    UNREAD,
-    ChunkRelevance,
-    ClaimVerdict,
-    Finding,
-    Findings,
-    Stance,
-    Support,
-    Verdict,
-)
+from rag_eval_hooks.findings import Finding, Findings, Stance
 from rag_eval_hooks.prompts.elements import (
-    RelevanceElement,
     ReplyElement,
     SpoiledGroupError,
     SupportElement,
@@ -190,7 +180,8 @@ class Ask:
             return tuple(dict.fromkeys(claims))
         if spec.unit is Unit.WHOLE:
             return values[_WHOLE]
-        return tuple(values.get(key, self._unread()) for key in self.items())
+        unread = spec.element.unread(len(self.sample.contexts or ()))
+        return tuple(values.get(key, unread) for key in self.items())
 
     def _group(self, group: Any, keys: Sequence[str]) -> _Group:
         """Read the finding's part of a reply.
@@ -230,14 +221,6 @@ class Ask:
     def _element(self, value: Any, view: View) -> Any:
         element = parse(self.spec.element, value)
         return element.content(view) if isinstance(element, ReplyElement) else element
-
-    def _unread(self) -> Support | Verdict | ChunkRelevance:
-        if self.spec.element is SupportElement:
-            none = (False,) * len(self.sample.contexts or ())
-            return Support(none, reason=UNREAD, verdict=ClaimVerdict.UNSURE)
-        if self.spec.element is RelevanceElement:
-            return ChunkRelevance(False, 0.0, UNREAD, sure=False)
-        return Verdict(False, UNREAD, sure=False)
 
     def _chunks(self) -> dict[str, str]:
         """Return the chunks to show, by number."""

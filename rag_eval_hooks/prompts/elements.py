@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from rag_eval_hooks.findings import (
+    UNREAD,
     ChunkRelevance,
     ClaimVerdict,
     GEval,
@@ -150,6 +151,11 @@ class ReplyElement(BaseModel):
         """
         raise NotImplementedError
 
+    @staticmethod
+    def unread(_chunks: int) -> Any:
+        """Return the content of an item whose element could not be read, given all chunks."""
+        return Verdict(False, UNREAD, sure=False)
+
 
 class SentenceElement(ReplyElement):
     """The claims of one sentence."""
@@ -253,6 +259,10 @@ class SupportElement(AgreementElement):
             partly=frozenset(self.partly) - supporting,
         )
 
+    @staticmethod
+    def unread(chunks: int) -> Support:
+        return Support((False,) * chunks, reason=UNREAD, verdict=ClaimVerdict.UNSURE)
+
 
 class RelevanceElement(ReplyElement):
     """Usefulness of one chunk."""
@@ -264,6 +274,10 @@ class RelevanceElement(ReplyElement):
 
     def content(self, _view: View) -> ChunkRelevance:
         return ChunkRelevance(self.useful, self.rating, self.reason)
+
+    @staticmethod
+    def unread(_chunks: int) -> ChunkRelevance:
+        return ChunkRelevance(False, 0.0, UNREAD, sure=False)
 
 
 class EntityElement(ReplyElement):
