@@ -47,8 +47,8 @@ class Stats:
         refused: Metrics that a refusal left unscored, by reason: `budget`.
         failures: Scores that are missing through a failure, by metric and cause, such as
             `ragas.faithfulness: judge_failed`.
-        feedback: Calls of `feedback` by result: `joined`, `unknown`, `invalid`, or the reason of a
-            refusal.
+        feedback: Calls of `feedback` by result: `joined`; `passed_on` to other processes or
+            delivered `alone`; `unknown`, `invalid`, or the reason of a refusal.
     """
 
     offered: int = 0

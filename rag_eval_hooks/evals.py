@@ -228,9 +228,10 @@ class RagEval:
             reference: The right answer.
 
         Returns:
-            Whether it joined an interaction. False for an id that is unknown or forgotten (after
-            an hour, or after 1,000 others), for empty feedback or a wrong type, and
-            if the queue is full; each is counted in `stats().feedback`.
+            Whether it is on its way. False for empty feedback or a wrong type, a blank id, and if
+            the queue is full. `stats().feedback` counts what became of each: `joined`; for an id
+            that this process does not know (or forgot, after an hour or 1,000 other requests)
+            `passed_on` to the other processes of the spool, or without one delivered `alone`.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference

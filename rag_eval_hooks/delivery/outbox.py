@@ -140,6 +140,10 @@ class Outbox:
             self._change(job, End(is_released=True))
         return job.is_stored
 
+    def leave(self, job: Job) -> None:
+        """Let any process claim a job that was put, as soon as it is stored."""
+        self._change(job, End(released_at=time.time()))
+
     def counts(self) -> Mapping[str, int]:
         """Return how the samples of all processes ended and how many wait; empty if unreadable."""
         return self._read(outbox_file.read_counts, {})

@@ -18,12 +18,14 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 
 __all__ = [
-    *("EVALUATE", "LEASE_S", "NAME", "FileMovedError", "OutboxFile"),
+    *("EVALUATE", "FEEDBACK", "LEASE_S", "NAME", "FileMovedError", "OutboxFile"),
     *("check_spool", "read_counts", "read_results", "read_size"),
 ]
 
 EVALUATE: Final = "evaluate"
-"""Consumer of samples; all other consumers are sinks."""
+"""Consumer of samples; all but `FEEDBACK` of the other consumers are sinks."""
+FEEDBACK: Final = "feedback"
+"""Consumer of feedback on requests of other processes."""
 NAME: Final = "outbox.sqlite"
 LEASE_S: Final = 15.0
 """Seconds after which another process may claim the jobs of a process that stopped writing."""
@@ -56,6 +58,7 @@ _SIZE: Final = (
     "SELECT (page_count - freelist_count) * page_size"
     " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
 )
+_OF_SINKS: Final = f"NOT IN ('{EVALUATE}', '{FEEDBACK}')"
 _SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
@@ -269,8 +272,8 @@ def read_counts(path: Path) -> Mapping[str, int]:
         db.execute("BEGIN")
         ended = dict(db.execute("SELECT name, n FROM counts").fetchall())
         pending, undelivered = (
-            db.execute(f"{_SAMPLES} WHERE consumer {sign} ?", (EVALUATE,)).fetchone()[0]
-            for sign in ("=", "!=")
+            db.execute(f"{_SAMPLES} WHERE consumer {one}").fetchone()[0]
+            for one in (f"= '{EVALUATE}'", _OF_SINKS)
         )
     counts = {"accepted": sum(ended.values()) + pending, **ended, "pending": pending}
     return counts | ({"undelivered": undelivered} if undelivered else {})
@@ -285,7 +288,8 @@ def read_size(path: Path) -> tuple[int | None, int | None]:
     with _read(path) as db:
         if db is None:
             return 0, 0
-        samples, size = (db.execute(sql).fetchone()[0] for sql in (_SAMPLES, _SIZE))
+        of_samples = f"{_SAMPLES} WHERE consumer != '{FEEDBACK}'"
+        samples, size = (db.execute(sql).fetchone()[0] for sql in (of_samples, _SIZE))
         return int(samples), int(size)
 
 
@@ -295,9 +299,10 @@ def read_results(path: Path) -> Iterator[str]:
     Raises:
         sqlite3.Error: The file cannot be read.
     """
-    sql = "SELECT payload FROM jobs WHERE consumer != ? GROUP BY coalesce(origin, id) ORDER BY id"
+    chosen = f"SELECT payload FROM jobs WHERE consumer {_OF_SINKS}"
     with _read(path) as db:
-        rows = [] if db is None else db.execute(sql, (EVALUATE,)).fetchall()
+        sql = f"{chosen} GROUP BY coalesce(origin, id) ORDER BY id"
+        rows = [] if db is None else db.execute(sql).fetchall()
     for (payload,) in rows:
         yield payload
 

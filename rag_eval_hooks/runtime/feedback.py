@@ -13,6 +13,7 @@ from rag_eval_hooks.capture import Assembler
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery import Dispatch
+from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.evaluation.worker import Handler, Worker
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.request import Column, Ending, Observer, Request
@@ -20,6 +21,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.memory import Memory
 from rag_eval_hooks.runtime.process import Processor
+from rag_eval_hooks.runtime.stray_feedback import StrayFeedback
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes
 from rag_eval_hooks.suppress import suppressed
@@ -54,6 +56,7 @@ class FeedbackDesk(Observer):
         books: Books,
         worker: Worker,
         processor: Processor,
+        outbox: Outbox,
     ) -> None:
         self._parts = parts
         self._assembler = assembler
@@ -65,6 +68,7 @@ class FeedbackDesk(Observer):
         self._memory = Memory(
             limits.FEEDBACK_SAMPLES, limits.FEEDBACK_CHARS, limits.FEEDBACK_SECONDS
         )
+        self._strays = StrayFeedback(outbox, self.join, delivery.put_feedback, parts.incidents)
         self._lock = threading.Lock()
         # Requests that were accepted and are not settled, with the feedback that waits for them.
         self._pending: dict[Request, list[_Item]] = {}
@@ -82,14 +86,23 @@ class FeedbackDesk(Observer):
                 label=self._assembler.label(given["label"]),
                 reference=self._assembler.reference(given["reference"]),
             )
-            request = self._memory.find(id_of(name))
+            key = id_of(name)
+            joined = self.join(key, feedback, refusal)
         except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._books.note("feedback", "invalid")
             self._parts.incidents.report("feedback", error)
             return False
+        if joined is None:
+            outcome = refusal or self._strays.pass_on(key, feedback)
+            self._books.note("feedback", outcome)
+            return outcome in ("alone", "passed_on")
+        return joined
+
+    def join(self, key: str, feedback: Feedback, refusal: str | None = None) -> bool | None:
+        """Queue a feedback on the request of an id; return None if that is unknown."""
+        request = self._memory.find(key)
         if request is None:
-            self._books.note("feedback", "unknown")
-            return False
+            return None
         item = _Item(feedback, request)
         reason: str | None = "cancelled"
         try:

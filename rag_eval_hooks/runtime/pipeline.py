@@ -125,7 +125,13 @@ class Pipeline:
         self.outbox.consume(EVALUATE, Consumer(self._capacity, self._processor.recover))
         self._requests = Handler(self._processor.process, self._processor.end)
         self._desk = FeedbackDesk(
-            parts, self.assembler, self.delivery, self.books, self.worker, self._processor
+            parts,
+            self.assembler,
+            self.delivery,
+            self.books,
+            self.worker,
+            self._processor,
+            self.outbox,
         )
         # The books come last, because `flush` returns once they have settled everything.
         self._observers.follow((parts.telemetry, self._desk, self._processor, self.books))

@@ -160,12 +160,19 @@ class Requests(RuleBasedStateMachine):
     @rule(given=st.sampled_from(FEEDBACK), data=st.data())
     @precondition(lambda self: bool(self.ids))
     def give_feedback(self, given: dict[str, Any], data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(self.ids))
-        self.joined += self._evals().feedback(name, **given)
+        self._give(data.draw(st.sampled_from(self.ids)), **given)
 
     @rule(name=st.sampled_from(["unknown", "", None]), score=st.sampled_from([1, "x", None]))
-    def give_feedback_in_vain(self, name: Any, score: Any) -> None:
-        assert not self._evals().feedback(name, score=score)
+    def give_feedback_on_an_unknown_id(self, name: Any, score: Any) -> None:
+        self._give(name, score=score)
+
+    def _give(self, name: Any, **given: Any) -> None:
+        before = Counter(self._evals().stats().feedback)
+        is_on_its_way = self._evals().feedback(name, **given)
+        ((outcome, _),) = (Counter(self._evals().stats().feedback) - before).items()
+        assert is_on_its_way == (outcome in ("joined", "alone", "passed_on"))
+        assert outcome != "passed_on" or self.spool
+        self.joined += outcome in ("joined", "alone")
 
     @rule(data=st.data())
     @precondition(lambda self: bool(self.ids))
@@ -252,7 +259,7 @@ class Requests(RuleBasedStateMachine):
         assert self.submitted <= stats.offered <= most
         for status, count in self.not_ok.items():
             assert stats.dropped[status] == count
-        assert stats.feedback.get("joined", 0) == self.joined
+        assert sum(stats.feedback.get(name, 0) for name in ("joined", "alone")) == self.joined
 
     def teardown(self) -> None:
         if self.evals is not None:

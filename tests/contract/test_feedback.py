@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +65,72 @@ def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
     first, second = memory.feedbacks
     assert (first.score, first.label, first.sample_id) == (1.0, "thumbs_up", one.sample_id)
     assert (second.trace_id, second.span_id, second.reference) == ("ab" * 16, "cd" * 8, "a")
+
+
+@pytest.mark.parametrize("name", ["ab" * 16, "an-order-17"])
+def test_feedback_on_an_unknown_request_reaches_the_sinks_alone(make: Make, name: str) -> None:
+    """It names what it was given for: a trace by 32 hexadecimal digits, else a sample."""
+    memory = MemorySink()
+    evals = make(sinks=[memory])
+    assert evals.feedback(name, label="wrong")
+    assert not evals.feedback("  ", label="wrong")
+    evals.flush(300)
+    (alone,) = memory.feedbacks
+    assert name in (alone.trace_id, alone.sample_id)
+    assert evals.stats().feedback == {"alone": 1, "unknown": 1}
+
+
+WORKER = """
+import sys
+from rag_eval_hooks import RagEval, Sample
+
+class Kept:
+    def feedback(self, feedback):
+        print(feedback.sample_id, feedback.label, flush=True)
+    def close(self): ...
+
+number = sys.argv[1]
+sample = {"question": "q", "answer": "a", "contexts": ["a"], "sample_id": f"sample-{number}"}
+with RagEval("lexical", spool=sys.argv[2], sinks=[Kept()]) as evals:
+    evals.offer(sample)
+    evals.flush()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        evals.feedback(line.strip(), label=f"by {number}")
+    evals.flush()
+"""
+
+
+def test_feedback_finds_the_worker_that_has_its_request(tmp_path: Path) -> None:
+    """Each of three workers is told about the requests of all; none is joined twice."""
+    numbers = range(3)
+    workers = [
+        subprocess.Popen(
+            (sys.executable, "-c", WORKER, str(number), str(tmp_path)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in numbers
+    ]
+    told: list[list[str]] = [[] for _ in workers]
+    readers = [
+        threading.Thread(target=lambda one=one, lines=lines: lines.extend(one.stdout), daemon=True)
+        for one, lines in zip(workers, told, strict=True)
+    ]
+    for reader in readers:
+        reader.start()
+    until(lambda: all("ready\n" in lines for lines in told))
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("".join(f"sample-{number}\n" for number in numbers))
+        worker.stdin.flush()
+    until(lambda: sum(map(len, told)) >= 12)
+    for worker in workers:
+        worker.communicate(timeout=PATIENCE)
+    for number, lines in zip(numbers, told, strict=True):
+        expected = [f"sample-{number} by {other}\n" for other in numbers]
+        assert sorted(lines) == ["ready\n", *expected]
 
 
 @pytest.mark.parametrize(
