@@ -142,7 +142,7 @@ class Outbox:
 
     def leave(self, job: Job) -> None:
         """Let any process claim a job that was put, as soon as it is stored."""
-        self._change(job, End(released_at=time.time()))
+        self._change(job, End(is_released=True))
 
     def counts(self) -> Mapping[str, int]:
         """Return how the samples of all processes ended and how many wait; empty if unreadable."""

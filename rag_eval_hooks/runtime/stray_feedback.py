@@ -19,8 +19,8 @@ __all__ = ["StrayFeedback"]
 
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
-_PAUSE_S: Final = 0.2
-"""Seconds before the next process may look at a feedback."""
+_PAUSE_S: Final = 1.0
+"""Seconds in which the other processes may look at a feedback that this one has released."""
 _PATIENCE_S: Final = 60.0
 """Seconds in which the process that has the request may join it."""
 _MOST_WAITING: Final = 1000
@@ -52,7 +52,11 @@ class StrayFeedback:
         self._deliver = deliver
         self._incidents = incidents
         self._left: deque[float] = deque()
-        outbox.consume(FEEDBACK, Consumer(lambda: _CAPACITY, self.take))
+        self._look_at = 0.0
+        outbox.consume(FEEDBACK, Consumer(self._capacity, self.take))
+
+    def _capacity(self) -> int:
+        return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def pass_on(self, name: str, feedback: Feedback) -> str:
         """Leave a feedback to other processes, or deliver it alone.
@@ -76,7 +80,7 @@ class StrayFeedback:
         return "passed_on"
 
     def take(self, job: Job) -> bool:
-        """Join a feedback of the spool, or give it back; deliver an old one alone."""
+        """Join a feedback of the spool, or deliver an old one alone; return False for another's."""
         try:
             stored: dict[str, Any] = json.loads(job.payload)
             name, feedback = stored["name"], Feedback(**stored["feedback"])
@@ -86,8 +90,8 @@ class StrayFeedback:
             return True
         if (joined := self._join(name, feedback)) is None:
             if time.time() - job.accepted < _PATIENCE_S:
-                self._outbox.retry(job, _PAUSE_S)
-                return True
+                self._look_at = time.monotonic() + _PAUSE_S
+                return False
             self._deliver(_named(feedback, name))
         elif not joined:
             self._incidents.count("feedback: lost")
