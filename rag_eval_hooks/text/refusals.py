@@ -37,8 +37,8 @@ _SOURCES = (
     rf"retrieved|available|above|supplied) ){{0,5}}{_SOURCE}(?: (?:given|provided|above))?"
 )
 _LACKED = (
-    r"(?:address|answer|contain|cover|describe|disclose|explain|give|have|include|indicate|mention|offer|"
-    r"provide|say|specify|state|tell)"
+    r"(?:address|answer|contain|cover|describe|disclose|explain|give|have|include|indicate|mention"
+    r"|offer|provide|say|specify|state|tell)"
 )
 _FACTS = r"(?:answers?|context|data|details?|information|knowledge|mention|evidence(?! that))"
 _NOT_KNOWN = r"(?:not (?:clear|known|certain|stated|specified)|unclear|unknown|uncertain)"
@@ -47,49 +47,38 @@ _GIVEN = (
     r"covered|addressed|described|discussed)"
 )
 _SELF = r"(?:i|we)"
-_CANNOT = r"(?:cannot|can not|can't|couldn't|could not)"
-
+_BE = r"(?:am|'m|is|'s|are|'re|was|were)"
 _REFUSES = re.compile(
     "|".join(
         (
-            rf"(?:(?:{_SELF}|it)(?: am|'m| are|'re| is| was| were)? )?(?:unable|not able) to "
-            rf"{_TELL}\b",
-            rf"{_SELF} (?:wasn't|weren't) able to {_TELL}\b",
-            rf"(?:(?:{_SELF}|it) )?{_CANNOT} (?:\w+ly )?{_TELL}\b",
-            rf"(?:it|this|(?:the|that|this|your) (?:answer|question)\b[^,;]{{0,200}}) {_CANNOT} be "
-            rf"{_TOLD}\b",
-            rf"{_SELF} (?:do not|don't) (?:\w+ly )?know\b",
-            rf"{_SELF} (?:do not|don't) have (?:enough|sufficient|any|the|that|this) "
+            rf"(?:(?:{_SELF}|it) ?{_BE}? )?(?:unable|not able) to {_TELL}\b",
+            rf"(?:(?:{_SELF}|it) )?(?:can|could) not (?:\w+ly )?{_TELL}\b",
+            rf"(?:it|this|(?:the|that|this|your) (?:answer|question)\b[^,;]{{0,200}}) (?:can|could)"
+            rf" not be {_TOLD}\b",
+            rf"{_SELF} do not (?:\w+ly )?know\b",
+            rf"{_SELF} do not have (?:access to )?(?:enough|sufficient|any|the|that|this|such) "
             rf"(?:\w+ )?{_FACTS}\b",
             rf"{_SELF} (?:have (?:no|insufficient)|lack) (?:(?!no )\w+ ){{0,2}}"
             rf"(?:{_FACTS}|idea|clue)\b",
-            rf"{_SELF} (?:do not|don't) have access to (?:any|that|this|such) {_FACTS}\b",
-            rf"{_SELF} (?:do not|don't|did not|didn't|{_CANNOT}) (?:see|find) (?:\w+ ){{0,4}}"
-            rf"(?:in|among) {_SOURCES}\b",
-            rf"nothing in {_SOURCES} (?:\w+ly )?{_LACKED}s?\b",
-            rf"[^,;]{{1,80}} (?:is not|isn't|are not|aren't|was not|wasn't|were not) (?:\w+ly )?"
-            rf"{_GIVEN} (?:\w+ )?(?:in|by) (?=(?:any|the|these|those|this|my|your) ){_SOURCES}\b",
-            rf"(?:this|that|it) (?:is not|isn't) something (?:that )?{_SOURCES} {_LACKED}\b",
-            rf"no (?:\w+ ){{0,2}}{_SOURCE} (?:was|were|could be) found\b",
-            rf"{_SELF} {_CANNOT} help (?:you )?with (?:that|this)\b",
-            rf"(?:this|that|such|the) (?:information|answer|data) (?:is not|isn't) {_GIVEN}\b",
-            rf"(?:this|that|it) (?:is not|isn't) (?:\w+ly )?{_GIVEN} (?:in|by) {_SOURCES}\b",
+            rf"{_SELF} (?:do|did|can|could) not (?:see|find) (?:\w+ ){{0,4}}(?:in|among) "
+            rf"{_SOURCES}\b",
+            rf"{_SELF} (?:can|could) not help (?:you )?with (?:that|this)\b",
+            rf"[^,;]{{1,80}} (?:is|are|was|were) not (?:\w+ly )?{_GIVEN} (?:\w+ )?(?:in|by) "
+            rf"(?=(?:any|the|these|those|this|my|your) ){_SOURCES}\b",
+            rf"(?:this|that|such|the) (?:information|answer|data) is not {_GIVEN}\b",
+            rf"(?:nothing|none|neither) (?:in|of) {_SOURCES} (?:\w+ly )?{_LACKED}s?\b",
             r"there(?: is|'s) nothing (?:\w+ )?(?:about|on|regarding) (?:this|that|it)\b",
-            rf"(?:{_SELF}(?: am|'m| are|'re) )?(?:unsure|not (?:\w+ly |quite )?"
-            r"(?:sure|certain|familiar))\b",
-            rf"(?:it is|it's|it remains) (?:{_NOT_KNOWN}|(?:not possible|impossible) to {_TELL})\b",
-            rf"the answer\b[^,;]{{0,200}} (?:is|remains) "
-            rf"(?:{_NOT_KNOWN}|not available|inconclusive)\b",
-            rf"(?:there (?:is|are|was|were) )?(?:no|not enough|insufficient) "
-            rf"(?:\w+ ){{0,2}}{_FACTS}\b",
-            rf"there (?:isn't|is not|aren't|are not) (?:any|enough|sufficient) "
-            rf"(?:\w+ ){{0,2}}{_FACTS}\b",
-            rf"{_SOURCES} (?:does not|doesn't|do not|don't|did not|didn't) (?:\w+ly )?{_LACKED}\b",
+            rf"(?:{_SELF} ?{_BE} )?(?:unsure|not (?:\w+ly |quite )?(?:sure|certain|familiar))\b",
+            rf"it(?: ?{_BE}| remains) (?:{_NOT_KNOWN}|(?:not possible|impossible) to {_TELL})\b",
+            rf"the answer\b[^,;]{{0,200}} (?:is|remains) (?:{_NOT_KNOWN}|not available)\b",
+            rf"(?:there {_BE} )?(?:no|(?:not )?insufficient|not enough) (?:\w+ ){{0,2}}{_FACTS}\b",
+            rf"there {_BE} not (?:any|enough|sufficient) (?:\w+ ){{0,2}}{_FACTS}\b",
+            rf"{_SOURCES} (?:do|does|did) not (?:\w+ly )?{_LACKED}\b",
             rf"{_SOURCES} (?:{_LACKED}s? (?:nothing|no {_FACTS})|(?:is|are) silent)\b",
-            rf"(?:none|neither) of {_SOURCES} (?:\w+ly )?{_LACKED}s?\b",
         )
     )
 )
+_NOT: Final = re.compile(r"\bcan(?:not|'t)\b|n't\b")
 _SHORT_REFUSAL = re.compile(
     r"(?:(?:the answer|it) is |it's |answer: )?(?:unknown|n/?a|none|null|nil|unclear|no idea|"
     r"no answer|not (?:available|known|sure)|(?:no|insufficient) (?:data|information))"
@@ -151,7 +140,7 @@ _LONG: Final = 5  # sentences; in an answer of so many, a refusal at the end tak
 
 @lru_cache(maxsize=64)  # several metrics ask about one answer
 def refusal(answer: str) -> str | None:
-    """Return the words by which an answer refuses, or None if it does not."""
+    """Return the folded sentence by which an answer refuses, or None if it does not."""
     written = sentences(answer)
     said = [fold(strip_marker(sentence)) for sentence in written]
     lists = any(strip_marker(sentence) != sentence for sentence in written)
@@ -159,26 +148,20 @@ def refusal(answer: str) -> str | None:
         del said[0]
     if not said:
         return None
-    opens = _refusing(said[0])
-    if opens is not None:
-        return None if _answers(said) else opens
+    if _refuses(said[0]):
+        return None if _answers(said) else said[0]
     concludes = 1 < len(said) < _LONG and not lists and _CONCLUSION.match(said[-1])
-    return _refusing(said[-1]) if concludes else None
+    return said[-1] if concludes and _refuses(said[-1]) else None
 
 
-def _refusing(sentence: str) -> str | None:
-    """Return the words by which one folded sentence refuses, or None."""
-    bare = _SHORT_REFUSAL.fullmatch(sentence.strip(" .!*_\"'"))
-    bare = bare or _WHOLE.fullmatch(sentence.strip(" .!。！*_\"'"))
-    if bare is not None:
-        return bare[0]
+def _refuses(sentence: str) -> bool:
+    bare = sentence.strip(" .!。！*_\"'")
+    if _SHORT_REFUSAL.fullmatch(bare) or _WHOLE.fullmatch(bare):
+        return True
     if len(sentence) < _LONGEST and any(_denies(sentence, kinds) for kinds in _KINDS):
-        return sentence
-    for clause in _SECOND_CLAUSE.split(sentence):
-        found = _REFUSES.match(_opened(clause))
-        if found is not None:
-            return found[0]
-    return None
+        return True
+    plain = _NOT.sub(lambda match: "can not" if match[0][0] == "c" else " not", sentence)
+    return any(_REFUSES.match(_opened(clause)) for clause in _SECOND_CLAUSE.split(plain))
 
 
 def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
@@ -223,4 +206,4 @@ def _answers(said: Sequence[str]) -> bool:
 
 def _tells(text: str) -> bool:
     """Return whether a folded sentence is about the matter: neither a refusal nor an aside."""
-    return _refusing(text) is None and _ASIDE.match(_opened(text)) is None
+    return not _refuses(text) and _ASIDE.match(_opened(text)) is None

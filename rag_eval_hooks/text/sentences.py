@@ -7,25 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.text.folding import STOP_WORDS, word_set
+from rag_eval_hooks.text.folding import STOP_WORDS, WORDS
 
 __all__ = ["is_question", "sentences", "strip_marker"]
 
-# A name follows these, so their full stop never ends a sentence.
-_OPEN = word_set(
-    "mr mrs ms mx dr prof st sen rep gen col capt lt sgt rev hon gov pres vs viz mt hr fr "
-    "bzw evtl inkl"
-)
-# A number follows these, or they are words.
-_COUNTED = word_set("no nos nr vol fig figs p pp eq sec ch art approx ca cf tel ed")
-# These can end a sentence; a following function word with a capital says that they do.
-_CLOSED = word_set(
-    "jr sr inc ltd co corp bros etc al e.g i.e a.m p.m u.s u.k u.n d.c jan feb mar apr jun jul aug "
-    "sep sept oct nov dec ave blvd rd dept est usw z.b d.h u.a ph.d b.c a.d"
-)
-# A German day of the month ends in a full stop, and its month has a capital.
-_MONTHS = word_set(
-    "januar februar märz april mai juni juli august september oktober november dezember"
+_OPEN, _COUNTED, _CLOSED, _MONTHS = (
+    WORDS["abbreviations"][kind] for kind in ("open", "counted", "closed", "months")
 )
 _MARKER = re.compile(r"^\s{0,20}(?:[-*+•‣▪–—●○◦]|\(?[0-9]{1,3}[.)]|\(?[a-zA-Z][)]|#{1,6})[ \t]+")
 _END = re.compile(  # begins with a set of characters, which makes the search fast

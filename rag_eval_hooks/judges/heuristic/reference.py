@@ -10,7 +10,8 @@ from rag_eval_hooks.findings import Verdict
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Passage, Vectors, closest
 from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Sentence, terms
-from rag_eval_hooks.text.folding import contains, fold, folded_tokens, is_content, tokens, word_set
+from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, tokens, word_set
+from rag_eval_hooks.text.key_terms import Searched
 from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
 from rag_eval_hooks.text.short_cache import cache_short
@@ -130,12 +131,15 @@ class _Answer(NamedTuple):
     passage: Passage
     claims: Sequence[Sentence]
     tokens: Sequence[str]
+    searched: Searched
     words: Sequence[str]
 
     @classmethod
     def of(cls, text: str) -> _Answer:
         claimed = [Sentence(claim) for claim in claims(text)]
-        return cls(Passage(text), claimed, tokens(text), _WORD.findall(text))
+        said = tokens(text)
+        searched = Searched(said, frozenset())
+        return cls(Passage(text), claimed, said, searched, _WORD.findall(text))
 
 
 def classification(question: str, answer: str, reference: str, vectors: Vectors) -> Verdict:
@@ -185,10 +189,10 @@ def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
     reference = _ASIDE.sub("", reference).strip(" .") or reference
     if len(reference.split()) > _LONGEST:
         return None
-    words, said = tokens(reference), answer.tokens
+    words = tokens(reference)
     # One without content words, such as "The Who", has to stand at the end.
-    stands = contains(said, words) if any(map(is_content, words)) else said[-len(words) :] == words
-    if words and stands:
+    ends = answer.tokens[-len(words) :] == words
+    if words and (answer.searched.holds_words(words) if any(map(is_content, words)) else ends):
         return Verdict(True, f"it says {reference!r}")
     if _names_person(_WORD.findall(reference), answer.words):
         return Verdict(True, f"the name {reference!r} stands there in another form")
