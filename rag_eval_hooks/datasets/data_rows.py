@@ -11,6 +11,7 @@ import csv
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ ROW_KEY: Final = "dataset_row"
 MAX_LINE_CHARS: Final = 2**24
 """Characters of the longest line or cell that is read, so that a row has a bounded size."""
 _TEXT_KEYS: Final = ("text", "page_content", "content", "page")
+_IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
 """Characters from which a value is a text and no metadata."""
 _BATCH: Final = 200
@@ -118,7 +120,7 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
         answer=_text("answer", found.get("answer")),
         reference=_text("reference", found.get("reference")),
         reference_ids=_ids(found.get("reference_ids")),
-        question_id=None if identity is None else str(identity),
+        question_id=None if identity in (None, "") else str(identity),
         metadata={**_metadata(values, used), ROW_KEY: key},
     )
 
@@ -161,7 +163,10 @@ def _contexts(value: Any) -> tuple[Context, ...] | None:
 
 
 def _ids(value: Any) -> tuple[str, ...] | None:
-    value = _listed(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        value = _listed(value) if value.lstrip().startswith("[") else _IDS.findall(value) or None
+    if value is not None and not isinstance(value, Iterable):
+        raise TypeError(f"reference_ids must be a list, not {type(value).__name__}.")
     return None if value is None else tuple(map(str, value))
 
 
@@ -204,7 +209,7 @@ def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
 
 def _read(path: Path) -> Iterator[Any]:
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    read = _of_folder if path.is_dir() else _READERS.get(kind)
+    read = _of_folder if path.is_dir() else _READERS.get(kind.lower())
     if read is None:
         wants = "a .jsonl, .csv or .parquet file, or a folder of `datasets`"
         raise ConfigError("data", str(path), wants)
@@ -237,7 +242,7 @@ def _of_lines(path: Path) -> Iterator[Any]:
             if line.strip():
                 try:
                     yield json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     yield None
 
 

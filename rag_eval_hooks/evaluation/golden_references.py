@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Sample
 
 MATCH: Final = "reference_match"
 """Key of a sample's metadata: `exact` where its reference is a golden question's."""
-# Beside a `ground_truth`, an `answer` is what some pipeline answered.
-_REFERENCE_KEYS: Final = ("reference", "ground_truth", "answer")
-_ROW: Final = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,63 +68,32 @@ def read_golden(path: str) -> tuple[Golden, ...]:
     """Return the golden questions of a file.
 
     Args:
-        path: A CSV file by its ending, with a header, else JSON lines. Keys: `question`,
-            `reference` (or `ground_truth`, or `answer`), and `question_id` (or `id`) and
-            `reference_ids` where they are known.
+        path: A data set as `rag-eval-hooks evaluate` reads it. Each row has a question and its
+            reference, by that name or a name of another library; without one, `answer` is the
+            reference. Ids of the question and of relevant chunks are optional.
 
     Raises:
-        ConfigError: The file cannot be read, or a line lacks a question or a reference.
+        ConfigError: The file cannot be read, or a row lacks a question or a reference.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        wants = f"a readable file in UTF-8 ({type(error).__name__})"
-        raise ConfigError("references", path, wants) from None
-    rows = _csv_rows(text, path) if path.lower().endswith(".csv") else _json_rows(text, path)
-    golden = tuple(_golden(row, f"{path}:{line}") for line, row in rows)
+        rows = list(data_rows(Path(path)))
+    except ConfigError as error:
+        raise ConfigError("references", path, error.wants) from None
+    golden = tuple(_golden(row, path) for row in rows)
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
     return golden
 
 
-def _csv_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    try:
-        if "question" not in (reader.fieldnames or ()):
-            wants = "a header with 'question' and 'reference', and commas between"
-            raise ConfigError("references", f"{path}:1", wants)
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        line = f"{path}:{reader.line_num}"
-        raise ConfigError("references", line, f"lines of CSV ({error})") from None
-
-
-def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                yield number, _ROW.validate_json(line)
-            except ValidationError:
-                wants = "a JSON object on each line"
-                raise ConfigError("references", f"{path}:{number}", wants) from None
-
-
-def _golden(row: Mapping[str, Any], line: str) -> Golden:
-    reference = next((row[key] for key in _REFERENCE_KEYS if row.get(key)), None)
-    texts = {"question": row.get("question"), "reference": reference}
-    for name, value in texts.items():
-        if not isinstance(value, str) or not value.strip():
-            raise ConfigError("references", line, f"a {name}, a text that is not blank")
-    given = row.get("question_id", row.get("id"))
-    question_id = None if given in (None, "") else str(given)
-    ids = row.get("reference_ids")
-    if isinstance(ids, str):
-        ids = ids.replace(",", " ").split()
-    if not isinstance(ids, list | None):
-        raise ConfigError("references", line, "reference_ids, a list or ids with spaces between")
-    reference_ids = tuple(map(str, ids)) if ids else None
-    return Golden(str(texts["question"]), str(texts["reference"]), question_id, reference_ids)
+def _golden(row: DataRow, path: str) -> Golden:
+    if (sample := row.sample) is None:
+        raise ConfigError("references", path, f"rows with a question and a reference; {row.error}")
+    # Beside a reference, an answer is what some pipeline answered.
+    reference = sample.reference or sample.answer or ""
+    if not reference.strip():
+        wants = f"rows with a reference that is not blank; row {row.number + 1} has none"
+        raise ConfigError("references", path, wants)
+    return Golden(sample.question, reference, sample.question_id, sample.reference_ids)
 
 
 def folded(question: str) -> str:
