@@ -247,6 +247,10 @@ class FeedbackSpanSink:
         """Write a span and an event."""
         about = recorded_span(feedback.trace_id, feedback.span_id)
         if about is None:
+            if feedback.sample_id is None and feedback.trace_id is not None:
+                # Nobody here knows the request: a span cannot be linked, an event has its trace.
+                trace_id = int(feedback.trace_id, 16)
+                self._events.emit_feedback(feedback, SpanContext(trace_id, 0, is_remote=True))
             return
         attributes: dict[str, str | float | None] = {
             semconv.GEN_AI_OPERATION_NAME: "evaluation",

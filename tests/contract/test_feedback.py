@@ -70,13 +70,17 @@ def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
 @pytest.mark.parametrize("name", ["ab" * 16, "an-order-17"])
 def test_feedback_on_an_unknown_request_reaches_the_sinks_alone(make: Make, name: str) -> None:
     """It names what it was given for: a trace by 32 hexadecimal digits, else a sample."""
-    memory = MemorySink()
-    evals = make(sinks=[memory])
+    memory, exporter = MemorySink(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    loggers = LoggerProvider()
+    loggers.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    evals = make(sinks=[memory], logger_provider=loggers)
     assert evals.feedback(name, label="wrong")
     assert not evals.feedback("  ", label="wrong")
     evals.flush(300)
     (alone,) = memory.feedbacks
     assert name in (alone.trace_id, alone.sample_id)
+    events = [one.log_record for one in exporter.get_finished_logs()]
+    assert [f"{event.trace_id:032x}" for event in events] == [alone.trace_id] * bool(alone.trace_id)
     assert evals.stats().feedback == {"alone": 1, "unknown": 1}
 
 
