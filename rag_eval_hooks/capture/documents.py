@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.copied import (
     PAIR,
@@ -66,9 +65,7 @@ def documents_in(
     if isinstance(value, str):
         # A formatter that lets no document pass gives a blank text.
         return [()] if not value.strip() and holds_documents(given) else []
-    search = _Search(keys, artifacts, resets)
-    search.look(value, given, _LEVELS)
-    return search.found
+    return list(_Search(keys, artifacts, resets).lists_in(value, given, _LEVELS))
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
@@ -76,12 +73,8 @@ def given_documents(value: Any, keys: Collection[str]) -> Lists:
     if found := documents_in(value, keys=keys, artifacts=False):
         return found
     tables = ((entries(value) or {}).get(key) for key in keys)
-    rows = (table for table in tables if isinstance(table, list) and _is_mapping(table[:1]))
-    return [found for table in rows for found in rows_in(table)]
-
-
-def _is_mapping(items: Sequence[Any]) -> bool:
-    return bool(items) and isinstance(items[0], dict)
+    rows = (table for table in tables if isinstance(table, list) and table)
+    return [found for table in rows if isinstance(table[0], dict) for found in rows_in(table)]
 
 
 def holds_documents(value: Any) -> bool:
@@ -118,59 +111,55 @@ def chosen_contexts(
     return contexts
 
 
-@dataclass(slots=True)
-class _Search:
-    """One search, bounded in depth and width."""
+class _Search(NamedTuple):
+    """Options of one search, which is bounded in depth and width."""
 
     keys: Collection[str]
     artifacts: bool
     resets: bool
-    found: Lists = field(default_factory=list)
 
-    def look(self, value: Any, given: Any, depth: int) -> None:
+    def lists_in(self, value: Any, given: Any, depth: int) -> Iterator[tuple[Context, ...]]:
         if depth == 0 or value is given:
             return
         if isinstance(value, list | tuple):
-            self._list(value, given, depth)
+            yield from self._in_list(value[:_MAX_ITEMS], given, depth)
         elif isinstance(value, Message):
-            if self.artifacts:
-                self._artifact(value.artifact, depth)
+            artifact = value.artifact if self.artifacts else None
+            if isinstance(artifact, list | tuple) and not artifact:
+                yield ()
+            elif artifact is not None:
+                yield from self.lists_in(artifact, None, depth - 1)
         elif (held := entries(state_update(value))) is not None:
             before = entries(given) or {}
             for key, item in list(held.items())[:_MAX_ITEMS]:
-                self._entry(key, item, before.get(key), depth)
+                yield from self._in_entry(key, item, before.get(key), depth)
 
-    def _entry(self, key: str, item: Any, before: Any, depth: int) -> None:
-        if key in self.keys and item is not before:
-            contexts = _under_key(item)
-            if contexts is not None:
-                is_reset = self.resets and not contexts
-                if not is_reset and not _is_handed_on(item, before):
-                    self.found.append(contexts)
-                return
-        self.look(item, before, depth - 1)
+    def _in_entry(
+        self, key: str, item: Any, before: Any, depth: int
+    ) -> Iterator[tuple[Context, ...]]:
+        is_named = key in self.keys and item is not before
+        contexts = _under_key(item) if is_named else None
+        if contexts is None:
+            yield from self.lists_in(item, before, depth - 1)
+        elif not (self.resets and not contexts) and not _is_handed_on(item, before):
+            yield contexts
 
-    def _list(self, items: Sequence[Any], given: Any, depth: int) -> None:
-        items = items[:_MAX_ITEMS]
+    def _in_list(
+        self, items: Sequence[Any], given: Any, depth: int
+    ) -> Iterator[tuple[Context, ...]]:
         first = next((item for item in items if item is not None), None)
         if first is None and holds_documents(given):
             # A step that was given documents lets none of them pass.
-            self.found.append(())
+            yield ()
         elif _document(first) is not None:
             if not _are_same(items, given):
-                self.found.append(tuple(filter(None, map(_document, items))))
+                yield tuple(filter(None, map(_document, items)))
         elif not (isinstance(first, Message) and depth == _LEVELS):
             # A bare list of messages is a prompt, with artifacts of earlier turns in it.
             known = {id(item) for item in given} if isinstance(given, list | tuple) else ()
             for item in items:
                 if id(item) not in known:
-                    self.look(item, None, depth - 1)
-
-    def _artifact(self, artifact: Any, depth: int) -> None:
-        if isinstance(artifact, list | tuple) and not artifact:
-            self.found.append(())
-        elif artifact is not None:
-            self.look(artifact, None, depth - 1)
+                    yield from self.lists_in(item, None, depth - 1)
 
 
 def _document(item: Any) -> Context | None:
@@ -194,28 +183,23 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
     if not isinstance(value, list | tuple):
         return None
     items = [item for item in value if item is not None]
+    are_known = all(isinstance(item, str | dict) or _document(item) is not None for item in items)
     is_reset = bool(value) and not items
-    return None if is_reset or not all(map(_may_be_document, items)) else _contexts(items)
-
-
-def _may_be_document(item: Any) -> bool:
-    return isinstance(item, str | dict) or _document(item) is not None
+    return _contexts(items) if are_known and not is_reset else None
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
     """Return the contexts of documents, texts and mappings; None if one of them is neither."""
-    try:
-        return tuple(context for item in items for context in _contexts_of(item))
-    except TypeError:
-        return None
-
-
-def _contexts_of(item: Any) -> tuple[Context, ...]:
-    if (document := _document(item)) is not None:
-        return (document,)
-    if isinstance(item, dict) and is_message(item):
-        raise TypeError
-    return contexts_of(item)
+    found: list[Context] = []
+    for item in items:
+        document = _document(item)
+        if document is None and isinstance(item, dict) and is_message(item):
+            return None
+        try:
+            found += contexts_of(item) if document is None else (document,)
+        except TypeError:
+            return None
+    return tuple(found)
 
 
 def _is_handed_on(items: Any, before: Any) -> bool:

@@ -61,7 +61,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 
 
 def question_of(value: Any, keys: Sequence[str] = QUESTION_KEYS) -> str | None:
-    """Return the question: a text, a known key, the last user message, the only text.
+    """Return the question in an input: a text, a known key, the last user message, the only text.
 
     Args:
         value: The input of a root run.
@@ -82,13 +82,15 @@ def question_of(value: Any, keys: Sequence[str] = QUESTION_KEYS) -> str | None:
 
 def _user_text(item: Any) -> str | None:
     """Return the text of a user's message: an object, a mapping, or a role and its content."""
+    role, content = None, None
     if isinstance(item, Message):
-        return typed_text(item.content) if item.role in _USER else None
-    if isinstance(item, dict):
-        is_user = (item.get("role") or item.get("type")) in _USER
-        return typed_text(item.get("content")) if is_user else None
-    if isinstance(item, tuple | list) and len(item) == PAIR and item[0] in _USER:
-        return typed_text(item[1])
+        role, content = item.role, item.content
+    elif isinstance(item, dict):
+        role, content = item.get("role") or item.get("type"), item.get("content")
+    elif isinstance(item, tuple | list) and len(item) == PAIR:
+        role, content = item
+    if isinstance(role, str) and role in _USER:
+        return typed_text(content)
     return item if isinstance(item, str) else None
 
 
@@ -106,15 +108,10 @@ def question_in_state(state: Any) -> str | None:
 
 def texts_in_state(state: Any) -> list[str]:
     """Return texts of a state one of which may be the question; of lists, only messages."""
-    values = (entries(state) or {}).values()
-    texts = [
-        value
-        if isinstance(value, str)
-        else question_of(value)
-        if isinstance(value, list) and any(isinstance(item, Message) for item in value)
-        else None
-        for value in values
-    ]
+    texts: list[str | None] = []
+    for value in (entries(state) or {}).values():
+        is_conversation = isinstance(value, list) and any(isinstance(v, Message) for v in value)
+        texts.append(question_of(value) if isinstance(value, str) or is_conversation else None)
     return [text for text in texts if text]
 
 
@@ -143,7 +140,7 @@ def texts_in_input(value: Any, depth: int = _INPUT_LEVELS) -> Iterator[str]:
 def answer_of(
     value: Any, given: Any = None, said: Callable[[str], bool] = lambda _: False
 ) -> str | None:
-    """Return the answer: a text, a message, a known key, the last message of a model.
+    """Return the answer in an output: a text, a message, a known key, a model's last message.
 
     Args:
         value: The output of a root run.
@@ -160,12 +157,11 @@ def answer_of(
     if held.keys() == _PARSED:
         return named_answer(held["parsed"]) or answer_of(held["raw"])
     values = fresh(held, given)
-    reads: tuple[tuple[Sequence[str], Read], ...] = (
-        (_SURE_KEYS, named_answer),
-        (_OTHER_KEYS, _answer_text),
-        (("messages",), partial(answer_of, said=said)),
+    texts = (
+        _first(values, _SURE_KEYS, named_answer),
+        _first(values, _OTHER_KEYS, _answer_text),
+        _first(values, ("messages",), partial(answer_of, said=said)),
     )
-    texts = (_first(values, keys, read) for keys, read in reads)
     found = next((text for text in texts if text and text.strip()), None)
     return found or _first(values, _ANSWER_KEYS, named_answer)
 
@@ -211,10 +207,7 @@ def other_answers(value: Any, given: Any, answer: str | None) -> tuple[str, ...]
     Without an answer, any text may be. Beside an answer under an unsure name, texts under further
     names may be.
     """
-    held = entries(value)
-    if not held:
-        return ()
-    values = fresh(held, given)
+    values = fresh(entries(value) or {}, given)
     if not answer:
         return tuple(_texts_in(values, _ANSWER_LEVELS))
     if _first(values, _SURE_KEYS, named_answer):
@@ -239,12 +232,9 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
     held = entries(final) or {}
     if not values or _first(held, _SURE_KEYS, named_answer):
         return ()
-    texts = ((lone_text(value), held.get(key)) for key, value in values.items())
-    return tuple(
-        text
-        for text, last in texts
-        if text.strip() and (last == text or (isinstance(last, list) and text in last))
-    )
+    last = {key: one if isinstance(one, list) else [one] for key, one in held.items()}
+    texts = {key: lone_text(value) for key, value in values.items()}
+    return tuple(t for key, t in texts.items() if t.strip() and t in last.get(key, ()))
 
 
 def lone_text(value: Any) -> str:
@@ -255,30 +245,26 @@ def lone_text(value: Any) -> str:
 
 
 def structured_answer(value: Any, given: Any = None, *, is_state: bool = False) -> str | None:
-    """Return a structured answer as JSON, or None without one.
+    """Return the structured output of a root run as JSON, or None without one.
 
-    Args:
-        value: The output of a root run.
-        given: Its input.
-        is_state: Whether the output is a graph's state, whose only new structured entry may be
-            the answer. So it is where documents or messages stand beside it.
+    Of a graph's state, and where documents or messages stand beside it, the only new structured
+    entry may be the answer.
     """
     held = entries(value)
     if held is None or not (is_state or any(map(_holds_framework, held.values()))):
         return as_json(value)
-    found = [one for one in fresh(held, given).values() if entries(one)]
-    found = [one for one in found if not _holds_framework(one)]
+    new = fresh(held, given).values()
+    found = [one for one in new if entries(one) and not _holds_framework(one)]
     return as_json(found[0]) if len(found) == 1 else None
 
 
 def as_json(value: Any) -> str | None:
     """Return a value that is not a text as JSON; None for nothing, documents and messages."""
-    if value is None or isinstance(value, str | bytes) or _holds_framework(value):
+    if isinstance(value, str | bytes) or _holds_framework(value):
         return None
-    if isinstance(value, list | tuple | frozenset | dict | Record):
-        if not (entries(value) if isinstance(value, Record) else value):
-            return None
-    elif not isinstance(value, Number | date | time | Enum):
+    held = entries(value) if isinstance(value, Record) else value
+    is_container = isinstance(held, list | tuple | frozenset | dict)
+    if not (held if is_container else isinstance(held, Number | date | time | Enum)):
         return None
     try:
         return json.dumps(_plain(value), ensure_ascii=False)
