@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from rag_eval_hooks.capture.copied import Message, block_text, entries, is_message
@@ -35,7 +35,8 @@ _DEEP = 50
 _MAX_ITEMS = 1000
 _MAX_VALUES = 50
 """Items of a list that is a value of a row or record."""
-Rows = Iterator[tuple[Context, ...]]
+Rows: TypeAlias = Iterator[tuple[Context, ...]]
+Write: TypeAlias = Callable[[Any], str]
 
 
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
@@ -86,14 +87,13 @@ def _in_text(text: str) -> Rows:
         yield (Context(text=text),)
 
 
-def _in_list(items: Sequence[Any], depth: int, write: Callable[[Any], str] = repr) -> Rows:
+def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
     items = items[:_MAX_ITEMS]
     if items and isinstance(items[0], int | float):
         return
     rows = list(map(_row, items))
     found = tuple(row for row in rows if row is not None and is_distinctive_text(row.text))
-    is_table = 2 * len(found) < len(items) and not isinstance(items[0], Message | Context)
-    table = _table(items, write) if is_table else None
+    table = _table(items, write) if 2 * len(found) < len(items) else None
     if table or found:
         yield table or found
     for item, row in zip(items, rows, strict=True):
@@ -146,41 +146,21 @@ def _written_width(value: Any, depth: int = 3) -> int:
     return _MARKS
 
 
-def _table(items: Sequence[Any], write: Callable[[Any], str]) -> tuple[Context, ...] | None:
+def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
     """Return the rows of a table with short values as they are written, or None for other lists.
 
     Rows too short to be recognized are written as one text.
     """
-    values = [row for item in items if (row := _short_values(item)) is not None]
-    if not values or len(values) < len(items):
+    written = [_written(item, write, is_row=True) for item in items]
+    texts = [text for text in written if text is not None]
+    if len(texts) < len(items):
         return None
-    try:
-        written = [write(item) for item in items]
-    except (TypeError, ValueError):
-        # A row holds an object that was not read, or a number too long to be written.
-        return None
-    longest = (max((len(v) for v in row if isinstance(v, str)), default=0) for row in values)
-    if 2 * sum(longest) >= sum(map(len, written)):
-        return None
-    if not all(map(is_distinctive, written)):
+    if not all(map(is_distinctive, texts)):
         return (Context(text=write(items)),)
     return tuple(
         Context(text=text, metadata=scalars(_fields(item)))
-        for text, item in zip(written, items, strict=True)
+        for text, item in zip(texts, items, strict=True)
     )
-
-
-def _short_values(item: Any) -> Sequence[Any] | None:
-    held = _fields(item)
-    if isinstance(held, dict):
-        values = list(held.values())
-        return None if is_message(held) or any(map(_is_long, values)) else values
-    texts = [value for value in held or () if isinstance(value, str)]
-    return held if texts and not any(map(is_distinctive_text, texts[:_MAX_VALUES])) else None
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, list | tuple) and (len(value) > _MAX_VALUES or _holds_rows(value))
 
 
 def is_record(item: Any) -> bool:
@@ -193,42 +173,46 @@ def _record(item: Any) -> Context | None:
     held = _fields(item)
     if not isinstance(held, dict) or _row(held) is not None:
         return None
-    apart = _chars_apart(item, set(), _RECORD_LEVELS)
+    text = _written(item, repr)
+    return Context(text=text, metadata=scalars(held)) if text and is_distinctive(text) else None
+
+
+def _written(item: Any, write: Write, *, is_row: bool = False) -> str | None:
+    """Return a row or record as it is written, if less than half of it is long texts."""
+    apart = _chars_apart(item, set(), _RECORD_LEVELS, is_row=is_row)
     try:
-        written = repr(item) if apart < inf else ""
-    except ValueError:
-        # It holds a number too long to be written.
+        text = write(item) if apart < inf else ""
+    except (TypeError, ValueError):
+        # It holds an object that was not read, or a number too long to be written.
         return None
-    is_main = is_distinctive(written) and 2 * apart < len(written)
-    return Context(text=written, metadata=scalars(held)) if is_main else None
+    return text if 2 * apart < len(text) else None
 
 
-def _chars_apart(value: Any, seen: set[int], levels: int, *, in_list: bool = False) -> float:
+def _chars_apart(value: Any, seen: set[int], levels: int, *, is_row: bool = False) -> float:
     """Return how many characters of a record are texts by themselves; infinity for no record."""
-    if isinstance(value, str):
-        is_apart = is_distinctive_text(value) if in_list else len(value) >= _LONG_TEXT
-        return len(value) if is_apart else 0
     if isinstance(value, _SCALARS):
-        return 0
+        if is_row:
+            return inf
+        return len(value) if isinstance(value, str) and len(value) >= _LONG_TEXT else 0
     held = _fields(value)
     # Nothing in a record refers to what was seen before.
-    if held is None or not levels or id(value) in seen or _holds_texts(held):
+    if held is None or not levels or id(value) in seen or _holds_texts(held, is_row=is_row):
         return inf
     if held:
         seen.add(id(value))
-    parts, is_list = (held.values(), False) if isinstance(held, dict) else (held, True)
-    return sum(_chars_apart(part, seen, levels - 1, in_list=is_list) for part in parts)
+    parts = held.values() if isinstance(held, dict) else held
+    return sum(_chars_apart(part, seen, levels - 1) for part in parts)
 
 
-def _holds_texts(held: Mapping[str, Any] | Sequence[Any]) -> bool:
+def _holds_texts(held: Mapping[str, Any] | Sequence[Any], *, is_row: bool) -> bool:
     """Return whether a mapping is a message, or a list has long texts, hits or too many items."""
     if isinstance(held, dict):
         return is_message(held) or len(held) > _MAX_ITEMS
-    if len(held) > _MAX_VALUES:
-        return True
-    texts = (item for item in held if isinstance(item, str))
+    texts = [item for item in held[: _MAX_VALUES + 1] if isinstance(item, str)]
+    if is_row:
+        return not texts or any(map(is_distinctive_text, texts))
     hits = (item for item in held if isinstance(item, dict))
-    return any(len(text) >= _LONG_TEXT for text in texts) or any(map(_row, hits))
+    return len(held) > _MAX_VALUES or any(map(is_distinctive_text, texts)) or any(map(_row, hits))
 
 
 def _fields(item: Any) -> Any:
