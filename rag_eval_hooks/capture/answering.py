@@ -37,11 +37,7 @@ def answering_calls(
 ) -> AnsweringCalls:
     """Return the calls that made the answer and those that fed them, in order.
 
-    Args:
-        interaction: An ended one.
-        answer: What the user got.
-        retrieved: Folded texts that were retrieved.
-        documents: Those of them that are documents.
+    Retrieved texts are folded; some of them are documents.
     """
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and r.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]

@@ -71,12 +71,7 @@ class Found(NamedTuple):
 
 
 def find_contexts(interaction: Interaction, answer: str | None) -> Found:
-    """Return the contexts of an ended interaction.
-
-    Args:
-        interaction: An ended one.
-        answer: What the user got.
-    """
+    """Return the contexts of an ended interaction, whose user got this answer."""
     if interaction.chosen is not None:
         return Found(_once(interaction.chosen), ContextSource.CHOSEN)
     return _Search(interaction, answer or "").found()

@@ -192,13 +192,7 @@ def chosen_text(
 ) -> str | None:
     """Return the text that the application chose, or None; failures are counted.
 
-    Args:
-        name: Of the option.
-        choice: The option.
-        value: Holds the text under the name of a key.
-        result: Of the option's function, see `called`.
-        read: Reads the value under the key.
-        incidents: Counts functions that raised or gave no text.
+    It stands in `value` under the name of a key, or is the `result` of a function, see `called`.
     """
     if isinstance(choice, str):
         found = named(value, choice)

@@ -15,13 +15,7 @@ __all__ = ["Copies"]
 
 
 class Copies:
-    """Copies values for one integration.
-
-    Args:
-        recorder: Limits the characters that wait to be read.
-        options: Of all interactions that have no options of their own.
-        form_of: Returns how an object of a framework's class is copied; None for other classes.
-    """
+    """Copies values for one integration."""
 
     def __init__(
         self, recorder: Recorder, options: CaptureOptions, form_of: Callable[[type], Form | None]
@@ -32,13 +26,9 @@ class Copies:
         self._forms: dict[type, Form] = {}
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
-        """Copy what an event shows, and leave the copies to be read later.
+        """Copy what an event shows, and call `read` with the run and the copies later.
 
-        Args:
-            run: The run that the event is about.
-            event: The name under which a failure is counted.
-            read: Called with the run and the copies.
-            shown: Values that may change.
+        A failure is counted under the name of the event.
         """
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 

@@ -96,11 +96,8 @@ def chosen_contexts(
 ) -> tuple[Context, ...] | None:
     """Return the contexts that the application chose in a value; None without a choice.
 
-    Args:
-        choice: The option.
-        value: Holds the contexts under the name of a key.
-        result: A copy of the result of the option's function, see `called`.
-        incidents: Counts a function that raised; None where it need not fit the value.
+    They stand there under the name of a key, or are the `result` of a function, see `called`.
+    `incidents` is None where the function need not fit the value.
     """
     if isinstance(choice, str):
         result = (entries(value) or {}).get(choice)

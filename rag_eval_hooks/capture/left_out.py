@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from opentelemetry import trace
@@ -36,7 +36,7 @@ class LeftOut:
     metadata: Mapping[str, Any]
     opened: int
     # Ids of its runs.
-    runs: list[Hashable] = field(default_factory=list)
+    runs: list[Hashable]
     attempted: bool = False
     status: Status = Status.OK
 
@@ -61,12 +61,7 @@ class LeftOutRequests:
         self._roots: dict[Hashable, LeftOut] = {}
 
     def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
-        """Decide about requests when they start.
-
-        Args:
-            decide: The decision.
-            on_end: Called with each that ends and in which a retriever was asked.
-        """
+        """Decide about requests when they start; report those that end after a retrieval."""
         self._decide, self._on_end = decide, on_end
 
     def __bool__(self) -> bool:

@@ -18,24 +18,17 @@ _REPEATED_SHARE = 8
 
 
 class Notes:
-    """Writes question, answer, prompts and documents on runs.
+    """Writes question, answer, prompts and documents on runs."""
 
-    Args:
-        max_chars: Characters that all texts of one interaction may hold together.
-        max_text_chars: Characters of one text that are of use later.
-
-    Attributes:
-        longest: Maximum length kept per text: one more than the sample uses, so that truncation
-            can be detected.
-        most_waiting: Characters that deferred events of one interaction may hold.
-        span_content: Whether content of spans alone is wanted.
-    """
-
+    # Whether content of spans alone is wanted.
     span_content = False
 
     def __init__(self, max_chars: int, max_text_chars: int) -> None:
+        # Of all texts of one interaction together.
         self._max_chars = max_chars
+        # Of its deferred events.
         self.most_waiting = _WAITING * max_chars
+        # One more than the sample uses, so that truncation can be detected.
         self.longest = max_text_chars + 1
 
     def text(self, run: Run, text: str | None) -> str | None:
@@ -71,13 +64,9 @@ class Notes:
     def alternatives(
         self, run: Run, texts: Sequence[str], structured: str | None, last: Sequence[str] = ()
     ) -> None:
-        """Note what else a root gave out that may be the answer.
+        """Note further texts of a root that may be the answer, those of its last step, and JSON.
 
-        Args:
-            run: A run; one that is not the root of its interaction is ignored.
-            texts: Texts one of which may be the answer.
-            structured: The output as JSON, if nothing in it is known as the answer.
-            last: Texts that its last step wrote.
+        A run that is not the root of its interaction is ignored.
         """
         if run.parent is None:
             interaction = run.interaction
@@ -114,14 +103,7 @@ class Notes:
     ) -> None:
         """Note documents that a run gave out, or that the application states it uses.
 
-        Args:
-            run: The run.
-            contexts: The documents.
-            origin: How sure it is that they were retrieved.
-            shown: By index, the form in which the framework shows a text to a model, if it
-                differs.
-            named: Whether the application named the tool that gave them.
-            given: Texts of the documents that the run was given, by id.
+        The other arguments are the fields of `DocumentList`.
         """
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
@@ -153,10 +135,8 @@ class Notes:
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
         """Keep an interaction open until a stream that a run gave out is over, too.
 
-        Args:
-            run: Any run of the interaction.
-            over: Returns how the stream's reading ended, or None while it may go on; called
-                when the root returns, on events of the stream, and a few times a second.
+        `over` returns how the stream's reading ended, or None while it may go on. It is called
+        when the root returns, on events of the stream, and a few times a second.
         """
         run.interaction.streams.append(over)
 

@@ -45,14 +45,7 @@ def content_words(text: str) -> set[str]:
 
 
 class Provenance:
-    """Who wrote the texts of an interaction, and from which of them an answer takes facts.
-
-    Args:
-        interaction: An ended one.
-        answer: What the user got.
-        question: The user's question.
-        documents: Passages that were surely retrieved.
-    """
+    """Who wrote the texts of an interaction, and from which of them an answer takes facts."""
 
     def __init__(
         self, interaction: Interaction, answer: str, question: str, documents: Sequence[Passage]
@@ -87,9 +80,7 @@ class Provenance:
     def step_texts(self, origin: Origin, *, beside: bool) -> list[Passage]:
         """Return the texts of steps that neither a model nor the user wrote.
 
-        Args:
-            origin: STEP or EARLIER.
-            beside: Whether something was retrieved: there turns of a conversation do not count.
+        Beside something that was retrieved, turns of a conversation do not count.
         """
         texts = [p for p in self._found(origin) if not self._was_asked(p)]
         if not beside:

@@ -208,7 +208,7 @@ def _holds_texts(held: Mapping[str, Any] | Sequence[Any], *, is_row: bool) -> bo
     """Return whether a mapping is a message, or a list has long texts, hits or too many items."""
     if isinstance(held, dict):
         return is_message(held) or len(held) > _MAX_ITEMS
-    texts = [item for item in held[: _MAX_VALUES + 1] if isinstance(item, str)]
+    texts = [item for item in list(held)[: _MAX_VALUES + 1] if isinstance(item, str)]
     if is_row:
         return not texts or any(map(is_distinctive_text, texts))
     hits = (item for item in held if isinstance(item, dict))

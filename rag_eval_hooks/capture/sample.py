@@ -156,19 +156,7 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 class Assembler:
-    """Makes redacted samples of ended interactions, within the content limits.
-
-    Args:
-        config: The settings.
-        redactor: Redacts samples, feedback and attributes.
-        incidents: Where span attributes that could not be redacted are counted.
-        with_golden: Gives a sample the reference of an equal golden question, to be redacted with
-            it; None without golden questions.
-
-    Attributes:
-        redacts: Whether anything is redacted.
-        text_chars: Characters read of each text: more than are kept, where they are redacted.
-    """
+    """Makes redacted samples of ended interactions, within the content limits."""
 
     def __init__(
         self,
@@ -183,6 +171,7 @@ class Assembler:
         # A reference must be redacted with its sample; without redaction it is added later.
         self._with_golden = with_golden if redactor.active else None
         self.redacts = redactor.active
+        # Read of each text: more than is kept, where it is redacted.
         self.text_chars = config.max_text_chars + (MARGIN if redactor.active else 0)
 
     def session(self) -> Session:
@@ -196,11 +185,7 @@ class Assembler:
         trace_id: str | None,
         span_id: str | None,
     ) -> Sample:
-        """Return the sample of an interaction. Off the request path.
-
-        Raises:
-            RedactionError: It could not be redacted, and must not be used.
-        """
+        """Return the sample of an interaction; see `assemble`. Off the request path."""
         return assemble(
             interaction,
             trace_id=trace_id,

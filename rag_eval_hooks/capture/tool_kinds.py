@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["ToolKind", "acknowledges", "reports_nothing", "tool_kind"]
+__all__ = ["ToolKind", "reports_nothing", "tool_kind"]
 
 
 class ToolKind(Enum):
@@ -54,21 +54,19 @@ def tool_kind(name: str, description: str) -> ToolKind:
 def _kind_of(words: list[str]) -> ToolKind:
     for place, word in enumerate(words):
         behind = words[place + 1 :]
-        if _is_lookup(word):
+        if _is_of(word, "lookup"):
             return ToolKind.ACTION if _is_time(behind) else ToolKind.LOOKUP
         if _is_one_of(word, _listed("action", "noun")) or word in _listed("time"):
-            return ToolKind.LOOKUP if any(map(_is_lookup, behind)) else ToolKind.ACTION
-        if _is_one_of(word, _listed("action")) or _holds_part(word, "action"):
+            is_lookup = any(_is_of(one, "lookup") for one in behind)
+            return ToolKind.LOOKUP if is_lookup else ToolKind.ACTION
+        if _is_of(word, "action"):
             return ToolKind.ACTION
     return ToolKind.UNKNOWN
 
 
-def _is_lookup(word: str) -> bool:
-    return _is_one_of(word, _listed("lookup")) or _holds_part(word, "lookup")
-
-
-def _holds_part(word: str, group: str) -> bool:
-    return any(part in word for part in _listed(group, "parts"))
+def _is_of(word: str, group: str) -> bool:
+    parts = _listed(group, "parts")
+    return _is_one_of(word, _listed(group)) or any(part in word for part in parts)
 
 
 def _is_time(words: list[str]) -> bool:
@@ -84,12 +82,6 @@ def _is_one_of(word: str, words: frozenset[str]) -> bool:
         for stem in stems
         if len(stem) > 2
     )
-
-
-def acknowledges(word: str) -> bool:
-    """Return whether a word says that an action was done, such as "noted"."""
-    groups = (_listed("action"), _listed("action", "noun"), _listed("nothing", "about"))
-    return any(_is_one_of(word, group) for group in groups)
 
 
 _FAILURE: Final = re.compile(
