@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.matrix.langchain import (
     agents,
     application,
-    beside,
     classic,
     conversations,
     evidence,
@@ -35,7 +34,6 @@ SHAPES = (
     *teams.SHAPES,
     *team_graphs.SHAPES,
     *tutorials.SHAPES,
-    *beside.SHAPES,
     *evidence.SHAPES,
     *trouble.SHAPES,
 )

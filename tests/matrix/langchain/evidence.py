@@ -19,6 +19,7 @@ from tests.matrix.langchain.agents import asks, none_expected, pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.tutorials import graph_of
 from tests.matrix.shape import Shape
+from tests.support.step_texts import FORMS, StepText, step_text
 from tests.support.variation import Variation, run_seed
 
 GROUP = "evidence"
@@ -213,6 +214,22 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         [TEXT],
     ),
 }
+
+
+def beside(one: StepText, said: str) -> Callable[[], Any]:
+    """A step finds something beside the documents, and the model is shown both."""
+
+    def tell_both(state: Any) -> dict[str, Any]:
+        prompt = f"{kit.joined(state[kit.FOUND])}\n\n{one.written}\n-- {state[kit.ASKED]}"
+        return {kit.SAID: kit.message_text(says(said).invoke(prompt))}
+
+    return steps(put(kit.FOUND, documents(TEXT)), put(kit.SHOWN, one.value), tell_both)
+
+
+for _form in DRAWN.chance.sample(list(FORMS), 4):
+    _one = step_text(DRAWN, _form)
+    _said = _one.answer(DRAWN)
+    RETRIEVED[f"{_form} beside a document"] = beside(_one, _said), _said, [TEXT, *_one.shown]
 
 
 def made() -> Iterator[Shape]:
