@@ -128,4 +128,6 @@ def _number(value: Any) -> float | None:
 
 
 def _refusal(value: Any) -> TypeError:
-    return TypeError(f"contexts must be texts or documents, not {type(value).__name__}.")
+    got = ", ".join(map(str, value)) if isinstance(value, Mapping) else ""
+    got = got or type(value).__name__
+    return TypeError(f"contexts must be texts or objects with a text, not {got}.")

@@ -40,7 +40,6 @@ ROW_KEY: Final = "dataset_row"
 """Key of the metadata that holds number and digest of a sample's row."""
 MAX_LINE_CHARS: Final = 2**24
 """Characters of the longest line or cell that is read, so that a row has a bounded size."""
-_TEXT_KEYS: Final = ("text", "page_content", "content", "page")
 _IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
 """Characters from which a value is a text and no metadata."""
@@ -180,20 +179,9 @@ def _listed(text: str) -> list[Any]:
 
 
 def _context(value: Any) -> Context:
-    if isinstance(value, str):
-        return Context(text=value)
-    inner = value.get("node", value) if isinstance(value, Mapping) else {}
-    text = next((inner[key] for key in _TEXT_KEYS if isinstance(inner.get(key), str)), None)
-    if text is None:
-        got = ", ".join(map(str, inner)) or type(value).__name__
-        raise TypeError(f"contexts must be texts or objects with a text, not {got}.")
-    identity, score = inner.get("id") or inner.get("id_"), value.get("score")
-    return Context(
-        text=text,
-        id=None if identity is None else str(identity),
-        score=score if isinstance(score, int | float) else None,
-        metadata=inner.get("metadata") or {},
-    )
+    if isinstance(value, Mapping) and isinstance(node := value.get("node"), Mapping):
+        value = {"id": node.get("id_"), **node, "score": value.get("score")}
+    return Context.of(value)
 
 
 def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
