@@ -19,19 +19,9 @@ Place: TypeAlias = tuple[Any, Any]
 _NUMBER_KEYS = ("n", "count", "sentence", "chunk", "score", "value", "rating")
 _ID_KEYS = ("id", "n", "chunk", "sentence")
 _MOST = {"rating": 100, "score": 100, "value": 6}
-_EXAMPLE = {"id": "a1", "quote": "Some ferries", "reason": "some, not all", "verdict": "not_stated"}
 _ECHO = {bool: "<true or false>", int: "<whole number>", float: "<number>"}
 _FIRST = "\ue000"
 """Marks a key that is written without it: the only way to write a key twice."""
-_PROSE = (
-    "Here are my verdicts.",
-    "I rate it 85 of 100, all 3 claims are supported.",
-    "```json",
-    "```",
-    "As said in [2]:",
-    "Tell me if you need more {detail}.",
-    "<think>the first claim looks wrong</think>",
-)
 
 
 def corrupted(kind: str, reply: dict[str, Any], draw: random.Random) -> str:
@@ -58,10 +48,6 @@ def _number(make: Callable[[Any], Any]) -> Form:
     return _each(lambda _key, v: make(v) if type(v) in (int, float) else v)
 
 
-def _string(make: Callable[[str, str], Any]) -> Form:
-    return _each(lambda key, v: make(key, v) if isinstance(v, str) else v)
-
-
 def _objects(change: Callable[[dict[str, Any]], Any]) -> Form:
 
     def rows(_key: str, part: Any) -> Any:
@@ -74,19 +60,6 @@ def _objects(change: Callable[[dict[str, Any]], Any]) -> Form:
 
 def _set(key: str, make: Callable[[Any], Any]) -> Form:
     return _objects(lambda row: row | ({key: make(row[key])} if key in row else {}))
-
-
-def _groups(change: Callable[[str, Any], tuple[str, Any]]) -> Form:
-    return lambda tree, _draw: _text(dict(change(name, part) for name, part in tree.items()))
-
-
-def _keys(tree: Any, rename: Callable[[str], str]) -> Any:
-    return _changed(
-        tree,
-        lambda _key, part: (
-            {rename(k): v for k, v in part.items()} if isinstance(part, dict) else part
-        ),
-    )
 
 
 def _opposite(tree: Any) -> Any:
@@ -249,11 +222,6 @@ def _extra_item(tree: Any, draw: random.Random) -> None:
 # The text of the reply is changed
 
 
-def _around(tree: Any, draw: random.Random) -> str:
-    before, after, text = draw.choice(_PROSE), draw.choice(_PROSE), _text(tree)
-    return draw.choice((f"{before}\n{text}", f"{text}\n{after}", f"{before}\n{text}\n{after}"))
-
-
 def _second_json(tree: Any, draw: random.Random) -> str:
     text = _text(tree)
     other = draw.choice((_text(_opposite(tree)), text, "{}", "[]", '{"answer_support": []}'))
@@ -264,12 +232,6 @@ def _begun(tree: Any, draw: random.Random) -> str:
     text = _text(_opposite(tree))
     places = [match.end() for match in re.finditer(r"[:,\[] ?", text)]
     return text[: draw.choice(places) if draw.random() < 0.7 else draw.randrange(len(text))]
-
-
-def _parts(tree: Any, draw: random.Random) -> tuple[str, str]:
-    text = _text(tree)
-    at = draw.randrange(1, len(text))
-    return text[:at], text[at:]
 
 
 def _after(start: str, between: str = "", end: str = "") -> Form:
@@ -283,12 +245,6 @@ def _begun_twice(tree: Any, draw: random.Random) -> str:
     return _begun(tree, draw) + text[: draw.randrange(text.index(":") + 1, len(text))]
 
 
-def _overlapping(tree: Any, draw: random.Random) -> str:
-    """The rest is begun with the last object once more."""
-    before, rest = _parts(tree, draw)
-    return before + before[before.rindex("{") :] + rest
-
-
 def _closed(tree: Any, draw: random.Random) -> str:
     text = _text(tree)
     text = text[: draw.choice([match.end() for match in re.finditer("}", text)] or [len(text)])]
@@ -296,30 +252,6 @@ def _closed(tree: Any, draw: random.Random) -> str:
     for mark in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
         unclosed = ("]" if mark == "[" else "}") + unclosed if mark in "[{" else unclosed[1:]
     return text + unclosed
-
-
-def _merged(tree: Any, draw: random.Random) -> str:
-    """Two streams, the second the contrary, arrive in pieces by turns."""
-    streams, text = [_text(tree), _text(_opposite(tree))], ""
-    most = min(40, len(streams[0]) // 3)
-    while any(streams):
-        for at, stream in enumerate(streams):
-            size = draw.randrange(1, most)
-            text, streams[at] = text + stream[:size], stream[size:]
-    return text
-
-
-def _stuttered(tree: Any, draw: random.Random) -> str:
-    text = _text(tree)
-    at = draw.choice([match.start() for match in re.finditer(r"\{", text)])
-    return text[: at + 12] + text[at:]
-
-
-def _twice(tree: Any, draw: random.Random) -> str:
-    """A key stands in one object twice, in two cases or in one, the second with the contrary."""
-    name = draw.choice(list(tree))
-    second = draw.choice((name, name, name.upper(), name.title()))
-    return f"{_text(tree)[:-1]}, {_text({second: _opposite(tree)[name]})[1:]}"
 
 
 # The values of the reply are changed
@@ -338,16 +270,9 @@ def _without_options(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _verdict_turned(row: dict[str, Any]) -> dict[str, Any]:
-    if "chunks" not in row:
-        return row
-    return row | {"verdict": "contradicted" if row["chunks"] else "supported"}
-
-
 HARMLESS: Mapping[str, Form] = {
     "reorder": _in_place(_reorder),
     "thought": lambda t, _d: f"<think>Is it so {{maybe}}? [1]</think>\n{_text(t)}",
-    "thought with a draft": lambda t, _d: f"<think>{_text(_changed(t, _echo))}</think>{_text(t)}",
     "numbers as texts": _number(str),
     "floats": _each(lambda _k, v: float(v) if type(v) is int else v),
     "null reasons": _each(lambda k, v: None if k == "reason" else v),
@@ -355,12 +280,8 @@ HARMLESS: Mapping[str, Form] = {
     "verdicts in capitals": _set("verdict", lambda v: v.upper().replace("_", " ")),
     "forged quotes": _set("quote", lambda _v: "words that stand nowhere at all"),
     "quotes in capitals": _set("quote", lambda v: v.upper()),
-    "prose": _around,
     "fence": lambda t, _d: f"Here you are:\n```json\n{_text(t)}\n```\nDone [1].",
     "flags as texts": _each(lambda _k, v: str(v) if isinstance(v, bool) else v),
-    "schema before": lambda t, _d: (
-        f"{_text({'type': 'object', 'properties': _opposite(t)})}\n{_text(t)}"
-    ),
 }
 """Corruptions that cost nothing, however often they come."""
 KINDS: Mapping[str, Form] = {
@@ -377,39 +298,24 @@ KINDS: Mapping[str, Form] = {
     "duplicate keys": _in_place(_duplicate_key),
     "thought without an end": lambda t, _d: f"<think>{_text(t)}",
     "echoed shape": _each(_echo),
-    "unknown verdicts": _set("verdict", lambda _v: "partially supported"),
     "unknown chunks": _set("chunks", lambda v: [*v, 99]),
     "one id": _set("id", lambda v: v[0] + "1"),
-    "lists as objects": _groups(lambda n, p: (n, {"items": p} if isinstance(p, list) else [p])),
     "nested": lambda t, _d: _text({"result": t}),
     "endless number": lambda t, _d: re.sub(r": [0-9.]+", ": " + "9" * 5000, _text(t), count=1),
     "contrary begun, then whole": _after(""),
     "contrary begun, then an apology": _after("", "\nSorry, from the start:\n"),
-    "contrary begun in a fence": _after("```json\n", "\n```json\n", "\n```"),
     "contrary begun, then begun": _begun_twice,
-    "contrary begun, thought, whole": _after("", "<think>No.</think>"),
-    "contrary begun after the whole": lambda t, d: f"{_text(t)}\n{_begun(t, d)}",
     "contrary as the next turn": lambda t, _d: (
         f"{_text(t)}\nUser: and now?\nAssistant: {_text(_opposite(t))}"
     ),
     "contrary in a thought that ends twice": lambda t, _d: (
         f"<think>{_text(_opposite(t))}</think> so </think>{_text(t)}"
     ),
-    "begun again whole": lambda t, d: _parts(t, d)[0] + _text(t),
-    "continued with an overlap": _overlapping,
     "closed after an element": _closed,
-    "merged streams": _merged,
-    "stuttered": _stuttered,
     "deeply nested": lambda t, _d: _text(t)[:-1] + ', "x": ' + "[" * 100_000,
-    "group twice": _twice,
-    "yes and no": _each(lambda _k, v: ("no", "yes")[v] if isinstance(v, bool) else v),
-    "numbers as shares": _number(lambda v: f"{v}/100"),
     "ratings up to one": _each(
         lambda k, v: v / 100 if k in ("rating", "score") and 0 < v < 100 else v
     ),
-    "ids without a letter": _set("id", lambda v: v[1:] if re.match(r"\w\d", v) else v),
     "item that nobody asked for": _in_place(_extra_item),
-    "verdict against its chunks": _objects(_verdict_turned),
-    "worked example before": lambda t, _d: f"{_text({name: [_EXAMPLE] for name in t})}\n{_text(t)}",
 }
 """A form by its name: makes the text of a reply."""
