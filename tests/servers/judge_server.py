@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import uvicorn
@@ -37,10 +37,8 @@ class Recorded:
 
     number: int
     path: str
-    query: str
     headers: Mapping[str, str]
     body: dict[str, Any]
-    at: float = field(default_factory=time.monotonic)
     fault: FaultKind | None = None
     cached: int = 0
 
@@ -144,13 +142,8 @@ class JudgeServer:
         routes = [
             Route(CHAT, self._chat, methods=["POST"]),
             Route(EMBEDDINGS, self._embeddings, methods=["POST"]),
-            Route("/v1/models", self._list_models),
         ]
         return Starlette(routes=routes)
-
-    async def _list_models(self, _request: Request) -> Response:
-        rows = [{"id": name, "object": "model"} for name in self._models or ("test-model",)]
-        return JSONResponse({"object": "list", "data": rows})
 
     async def _chat(self, request: Request) -> Response:
         return await self._handle(request, self._completion)
@@ -160,27 +153,22 @@ class JudgeServer:
 
     async def _handle(self, request: Request, answer: Callable[[Recorded], object]) -> Response:
         recorded = await self._record(request)
-        response = await self._response(recorded, answer)
+        response = self._refusal(recorded)
+        if response is None:
+            fault = self._fault(recorded)
+            is_http = fault is not None and fault.kind in HTTP_FAULTS
+            response = await self._http_fault(fault) if fault and is_http else None
+            response = response or JSONResponse(answer(recorded))
         async with self._slots:
             await asyncio.sleep(self.latency)
         if self._cache is not None:
             self._cache.replied(recorded.body)
         return response
 
-    async def _response(self, recorded: Recorded, answer: Callable[[Recorded], object]) -> Response:
-        refusal = self._refusal(recorded)
-        if refusal is not None:
-            return refusal
-        fault = self._fault(recorded)
-        if fault is not None and fault.kind in HTTP_FAULTS:
-            return await self._http_fault(fault)
-        return JSONResponse(answer(recorded))
-
     async def _record(self, request: Request) -> Recorded:
         body = json.loads(await request.body())
-        url = request.url
         self._came += 1
-        recorded = Recorded(self._came, url.path, url.query, dict(request.headers), body)
+        recorded = Recorded(self._came, request.url.path, dict(request.headers), body)
         recorded.cached = 0 if self._cache is None else self._cache.served(body)
         if self._keep:
             self.requests.append(recorded)
@@ -272,12 +260,7 @@ async def _broken_off() -> AsyncIterator[bytes]:
 
 
 def _error(
-    status: int,
-    message: str,
-    *,
-    param: str | None = None,
-    code: str | None = None,
-    headers: Mapping[str, str] | None = None,
+    status: int, message: str, headers: Mapping[str, str] | None = None, **fields: str
 ) -> Response:
-    body = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
-    return JSONResponse({"error": body}, status_code=status, headers=headers)
+    body = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return JSONResponse({"error": body | fields}, status_code=status, headers=headers)
