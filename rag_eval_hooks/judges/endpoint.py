@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from dataclasses import field as option
@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from rag_eval_hooks import own_requests
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import DescribedError
@@ -30,8 +31,6 @@ __all__ = ["ClientOptions", "Endpoint", "EndpointKeywords", "field"]
 _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
 """Placeholder: the client insists on a key, and endpoints without keys ignore it."""
-_LONGEST_REPLY: Final = 4_000_000
-"""Bytes of one reply."""
 _LONGEST_PAUSE: Final = 60.0
 """Seconds that the client waits at most between two tries."""
 _FIRST_FAILURE: Final = 300
@@ -117,14 +116,15 @@ class Endpoint:
             TimeoutError: There was no reply in time, retries included.
             BudgetError: The budget does not admit a try.
             ConnectionError: The connection could not be made, or broke.
-            ValueError: The reply is no JSON, or longer than 4 MB.
+            ValueError: The reply is no JSON, or longer than 4 MB when decoded.
         """
         client = self._client()
         token = _post.set((json.dumps(document, ensure_ascii=False).encode(), meter))
         try:
             async with asyncio.timeout(self._longest):
                 # The typed methods spend more on checking the schema than on the call.
-                return await client.post(path, body={}, cast_to=object)
+                with own_requests.quiet():
+                    return await client.post(path, body={}, cast_to=object)
         except _StoppedError as error:
             raise error.args[0] from None
         except openai.APIConnectionError as error:
@@ -151,7 +151,7 @@ class Endpoint:
         return openai.AsyncOpenAI(
             base_url=options.base_url or _OPENAI,
             api_key=options.api_key or _NO_KEY,
-            default_headers=dict(options.headers),
+            default_headers={"accept-encoding": own_requests.ENCODINGS, **options.headers},
             timeout=options.timeout,
             max_retries=options.retries,
             http_client=openai.DefaultAsyncHttpxClient(
@@ -190,25 +190,18 @@ async def _before_try(request: Any) -> None:
 
 
 async def _limit_reply(response: Any) -> None:
-    """Read a reply up to a limit: one without an end would take all memory."""
     if (post := _post.get()) is None:
         return
     if response.status_code >= _FIRST_FAILURE:
         post[1].fail()
-    response.stream = type(response)(200, content=_limited(response.stream)).stream
-
-
-async def _limited(stream: Any) -> AsyncIterator[bytes]:
-    size = 0
+    body = bytearray()
     try:
-        async for chunk in stream:
-            size += len(chunk)
-            if size > _LONGEST_REPLY:
-                error = _UnreadableError(f"the reply is longer than {_LONGEST_REPLY:,} bytes")
-                raise _StoppedError(error)
-            yield chunk
-    finally:
-        await stream.aclose()
+        own_requests.check_encoding(response)
+        async for piece in response.aiter_bytes():
+            own_requests.taken(body, piece)
+    except own_requests.ReplyTooLongError as error:
+        raise _StoppedError(_UnreadableError(str(error))) from None
+    own_requests.replace_body(response, bytes(body))
 
 
 def field(value: object, key: str) -> object:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.delivery.platforms.base import HttpSink
+from rag_eval_hooks.delivery.sink import Rejected
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget
@@ -65,6 +70,15 @@ async def posted(url: str, document: Any, **options: Any) -> Any:
         await endpoint.aclose()
 
 
+def sent(url: str) -> Any:
+    sink = HttpSink("platform", url, False)
+    sink.open(5)
+    try:
+        return sink.call("POST", "/scores", json={})
+    finally:
+        sink.close()
+
+
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())))
 async def test_post_of_any_document_sends_and_returns_it(document: dict[str, Any]) -> None:
@@ -94,6 +108,41 @@ async def test_reply_without_an_end_is_refused() -> None:
         await posted(url, {}, retries=1)
     # Clients before 3.0 try any failure again.
     assert len(bodies) <= 2
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (gzip.compress(b" " * 50_000_000), "gzip"),
+        (gzip.compress(gzip.compress(b" " * 50_000_000)), "gzip, gzip"),
+        (b"{}", "zstd"),
+        (b"{}", "br"),
+    ],
+)
+async def test_reply_that_unpacks_to_any_size_is_refused(body: bytes, encoding: str) -> None:
+    with serving(replying(200, body, **{"content-encoding": encoding})) as (url, _):
+        with pytest.raises(ValueError, match=r"longer than|not asked for"):
+            await posted(url, {}, retries=0)
+        with pytest.raises(Rejected, match=r"longer than|not asked for"):
+            sent(url)
+
+
+async def test_compressed_reply_is_read() -> None:
+    with serving(replying(200, gzip.compress(b'{"a": 1}'), **{"content-encoding": "gzip"})) as (
+        url,
+        _,
+    ):
+        assert await posted(url, {}) == sent(url) == {"a": 1}
+
+
+async def test_calls_of_ours_alone_log_no_line_for_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with serving(replying(200, b"{}")) as (url, _):
+        await posted(url, {})
+        sent(url)
+        assert caplog.messages == []
+        httpx.post(url, json={})
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])

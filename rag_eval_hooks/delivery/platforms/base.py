@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from rag_eval_hooks import semconv
+from rag_eval_hooks import own_requests, semconv
 from rag_eval_hooks.delivery.sink import (
     Destination,
     Rejected,
@@ -220,7 +220,8 @@ class HttpSink(PlatformSink):
             base_url=url.copy_with(username="", password=""),
             auth=self._auth or in_url,
             timeout=timeout,
-            headers=self._headers,
+            headers={"accept-encoding": own_requests.ENCODINGS, **self._headers},
+            event_hooks={"response": [_limit_reply]},
             # A new connection takes longer than most requests.
             limits=httpx.Limits(max_keepalive_connections=_CONNECTIONS),
         )
@@ -236,7 +237,10 @@ class HttpSink(PlatformSink):
         import httpx
 
         try:
-            response = self._client.request(method, path, **request)
+            with own_requests.quiet():
+                response = self._client.request(method, path, **request)
+        except own_requests.ReplyTooLongError as error:
+            raise Rejected(str(error)) from None
         except httpx.TransportError as error:
             raise RetryLater(type(error).__name__) from None
         status = response.status_code
@@ -255,6 +259,14 @@ class HttpSink(PlatformSink):
         """Close the connections."""
         if self._client is not None:
             self._client.close()
+
+
+def _limit_reply(response: Any) -> None:
+    body = bytearray()
+    own_requests.check_encoding(response)
+    for piece in response.iter_bytes():
+        own_requests.taken(body, piece)
+    own_requests.replace_body(response, bytes(body))
 
 
 def _seconds(text: str | None) -> float | None:
