@@ -106,7 +106,7 @@ class RagEval:
         **given: Unpack[SettingKeywords],
     ) -> None:
         # The runtime, its judges and its sinks load with the first object, not with the package.
-        from rag_eval_hooks.runtime.build import Providers, parts_of
+        from rag_eval_hooks.runtime.build import parts_of
         from rag_eval_hooks.runtime.lifecycle import close_abandoned
         from rag_eval_hooks.runtime.models import Models, settings_of
         from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -122,9 +122,9 @@ class RagEval:
             sinks=sinks,
             evaluator=evaluator,
             redact=redact,
-            providers=Providers(
-                tracer=tracer_provider, meter=meter_provider, logger=logger_provider
-            ),
+            tracer=tracer_provider,
+            meter=meter_provider,
+            logger=logger_provider,
         )
         self.config = self._parts.config
         self._pipeline = Pipeline(self._parts)

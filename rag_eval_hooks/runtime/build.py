@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
-from opentelemetry import _logs, metrics, trace
+from opentelemetry import _logs, trace
+from opentelemetry import metrics as metrics_api
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
@@ -45,7 +46,7 @@ from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
-__all__ = ["MetricSpec", "Parts", "Providers", "parts_of"]
+__all__ = ["MetricSpec", "Parts", "parts_of"]
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
@@ -102,32 +103,6 @@ class Parts:
                 self.incidents.report(f"close {judge.name}", error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Providers:
-    """Providers of OpenTelemetry; None stands for the global one, even if it is set later."""
-
-    tracer: TracerProvider | None = None
-    meter: MeterProvider | None = None
-    logger: LoggerProvider | None = None
-
-    def usable(self, incidents: Incidents) -> Providers:
-        """Return the providers; a broken one is reported, and replaced by one that does nothing."""
-
-        def tried(ask: Callable[..., object], own: T, silent: T) -> T:
-            try:
-                ask(semconv.TRACER_NAME, __version__, own, semconv.SCHEMA_URL)
-            except Exception as error:  # noqa: BLE001 - the host's edge: providers are the user's
-                incidents.report(f"{ask.__name__} of the provider", error)
-                return silent
-            return own
-
-        return Providers(
-            tracer=tried(trace.get_tracer, self.tracer, trace.NoOpTracerProvider()),
-            meter=tried(metrics.get_meter, self.meter, metrics.NoOpMeterProvider()),
-            logger=tried(_logs.get_logger, self.logger, _logs.NoOpLoggerProvider()),
-        )
-
-
 def parts_of(
     config: RagEvalConfig,
     models: Models,
@@ -136,7 +111,9 @@ def parts_of(
     sinks: Iterable[SinkSpec] | SinkSpec | None,
     evaluator: object,
     redact: RedactSpec | None,
-    providers: Providers,
+    tracer: TracerProvider | None,
+    meter: MeterProvider | None,
+    logger: LoggerProvider | None,
 ) -> Parts:
     """Return the parts that settings and arguments ask for.
 
@@ -160,7 +137,9 @@ def parts_of(
     # Sinks in the settings are the workers' in a fleet.
     all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
     measured = chosen_by_default(available) if chosen is None else chosen
-    providers = providers.usable(incidents)
+    tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
+    meter = _usable(metrics_api.get_meter, meter, metrics_api.NoOpMeterProvider(), incidents)
+    logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
     return Parts(
         config=config,
         incidents=incidents,
@@ -174,15 +153,25 @@ def parts_of(
             Thresholds(config.thresholds, measured),
             incidents,
             judge=sources.judge.name,
-            tracer=providers.tracer,
-            meter=providers.meter,
-            logger=providers.logger,
+            tracer=tracer,
+            meter=meter,
+            logger=logger,
         ),
-        sinks=[*all_sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
-        tracer_provider=providers.tracer,
+        sinks=[*all_sinks, FeedbackSpanSink(tracer, logger)],
+        tracer_provider=tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
         fleet=fleet,
     )
+
+
+def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
+    """Return a provider; a broken one is reported, and replaced by one that does nothing."""
+    try:
+        ask(semconv.TRACER_NAME, __version__, own, semconv.SCHEMA_URL)
+    except Exception as error:  # noqa: BLE001 - the host's edge: providers are the user's
+        incidents.report(f"{ask.__name__} of the provider", error)
+        return silent
+    return own
 
 
 def _chosen_metrics(

@@ -15,6 +15,7 @@ from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.sink import RetryLater
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import AnnotatorKind, Score
@@ -175,6 +176,22 @@ def test_hanging_platform_bounds_memory_and_counts_every_loss(make: Make) -> Non
         f"sink {one.sink.name}, shutdown: Lost": books["waiting"],
         f"sink {one.sink.name}, closed: Lost": 1,
     }
+
+
+WAITS = {"7": 7.0, "0.5": 0.5, "-3": 0.0, "Wed, 21 Oct 2026 07:28:00 GMT": None, "soon": None}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("header", [None, *WAITS])
+def test_pause_that_a_platform_asks_for_is_read(header: str | None, status: int) -> None:
+    headers = () if header is None else (("Retry-After", header),)
+    with PlatformServer(lambda _: Answer(status, {}, headers)) as server:
+        sink = PhoenixSink(server.url)
+        sink.open(60.0)
+        with pytest.raises(RetryLater) as caught:
+            sink.call("GET", "")
+        sink.close()
+    assert caught.value.wait == WAITS.get(header or "")
 
 
 @pytest.mark.parametrize("kind", ["phoenix", "mlflow"])
