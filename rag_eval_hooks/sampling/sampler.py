@@ -13,7 +13,7 @@ from rag_eval_hooks.decision import Decision, Rates, Share, Traits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric
 
-__all__ = ["MetricNames", "RequestRule", "Sampler", "position", "sampler_of"]
+__all__ = ["MetricNames", "Sampler", "matches", "position", "sampler_of"]
 
 _SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
@@ -57,69 +57,39 @@ class MetricNames:
         )
 
 
-class RequestRule:
-    """Conditions of one rule."""
-
-    def __init__(self, settings: RuleSettings) -> None:
-        self._settings = settings
-        self._tags = frozenset(settings.tags)
-        self._question = _compiled(settings.question)
-        self._answer = _compiled(settings.answer)
-        error = settings.error
-        self._error = _compiled("" if error is True else error)
-        self._metadata = {
-            key: frozenset(map(str, value if isinstance(value, list) else [value]))
-            for key, value in settings.metadata.items()
-        }
-
-    @property
-    def about_errors(self) -> bool:
-        """True if it is about requests that ended with an exception."""
-        return self._error is not None
-
-    @property
-    def needs_end(self) -> bool:
-        """True if it compares what is not known when a request starts."""
-        one = self._settings
-        late = (one.question, one.answer, one.latency_above, one.latency_below)
-        return self.about_errors or any(value is not None for value in late)
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """Keys of metadata that it compares."""
-        return frozenset(self._metadata)
-
-    def matches(self, traits: Traits) -> bool:
-        """Return whether a request meets all conditions."""
-        return (
-            self._tags.issubset(traits.tags)
-            and all(
-                key in traits.metadata and str(traits.metadata[key]) in accepted
-                for key, accepted in self._metadata.items()
-            )
-            and self._matches_latency(traits.latency)
-            and _matches(self._question, traits.question)
-            and _matches(self._error, traits.error_type or "")
-            and (self._answer is None or _matches(self._answer, traits.answer()))
-        )
-
-    def _matches_latency(self, latency: float | None) -> bool:
-        above, below = self._settings.latency_above, self._settings.latency_below
-        if above is None and below is None:
-            return True
-        if latency is None:
-            return False
-        return (above is None or latency >= above) and (below is None or latency < below)
+def matches(rule: RuleSettings, traits: Traits) -> bool:
+    """Return whether a request meets all conditions of a rule."""
+    return (
+        all(tag in traits.tags for tag in rule.tags)
+        and all(_has(traits.metadata, key, value) for key, value in rule.metadata.items())
+        and _is_within(traits.latency, rule.latency_above, rule.latency_below)
+        and _finds(rule.question, traits.question)
+        and _finds("" if rule.error is True else rule.error, traits.error_type or "")
+        and (rule.answer is None or _finds(rule.answer, traits.answer()))
+    )
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
-    return None if pattern is None else re.compile(pattern)
+def _has(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
+    accepted = value if isinstance(value, list) else [value]
+    return key in metadata and str(metadata[key]) in map(str, accepted)
 
 
-def _matches(pattern: re.Pattern[str] | None, text: str | None) -> bool:
+def _is_within(latency: float | None, above: float | None, below: float | None) -> bool:
+    if latency is None:
+        return above is None and below is None
+    return (above is None or latency >= above) and (below is None or latency < below)
+
+
+def _finds(pattern: str | None, text: str | None) -> bool:
     if pattern is None:
         return True
-    return text is not None and pattern.search(text[:_SEARCHED]) is not None
+    return text is not None and re.search(pattern, text[:_SEARCHED]) is not None
+
+
+def _needs_end(rule: RuleSettings) -> bool:
+    """Return whether a rule compares what is not known when a request starts."""
+    late = (rule.question, rule.answer, rule.latency_above, rule.latency_below, rule.error)
+    return any(value is not None for value in late)
 
 
 class Sampler:
@@ -132,10 +102,10 @@ class Sampler:
         rules: Rules with their rates; the first that matches counts.
     """
 
-    def __init__(self, rates: Rates, rules: Sequence[tuple[RequestRule, Rates]] = ()) -> None:
+    def __init__(self, rates: Rates, rules: Sequence[tuple[RuleSettings, Rates]] = ()) -> None:
         self._rates = rates
-        self._rules = [(rule, own) for rule, own in rules if not rule.about_errors]
-        self._error_rules = [(rule, own) for rule, own in rules if rule.about_errors]
+        self._rules = [(rule, own) for rule, own in rules if rule.error is None]
+        self._error_rules = [(rule, own) for rule, own in rules if rule.error is not None]
 
     def decide(self, key: str, traits: Callable[[], Traits]) -> Decision:
         """Decide about a request without an exception; `traits` is called only for rules."""
@@ -157,21 +127,21 @@ class Sampler:
         can_leave_out = any(
             max((share.rate for share in one.shares.values()), default=1.0) < 1.0 for one in rates
         )
-        return can_leave_out and not any(rule.needs_end for rule, _ in rules)
+        return can_leave_out and not any(_needs_end(rule) for rule, _ in rules)
 
     def leaves_out(self, key: str, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
         """Return whether a request that starts will not be sampled, whatever comes.
 
         False where a rule compares metadata that the request does not have yet.
         """
-        if not all(rule.keys <= metadata.keys() for rule, _ in self._rules):
+        if not all(rule.metadata.keys() <= metadata.keys() for rule, _ in self._rules):
             return False
         traits = Traits(tags=tuple(tags), metadata=metadata)
         return not self.decide(key, lambda: traits).sampled
 
 
-def _first(rules: Sequence[tuple[RequestRule, Rates]], traits: Traits) -> Rates | None:
-    return next((rates for rule, rates in rules if rule.matches(traits)), None)
+def _first(rules: Sequence[tuple[RuleSettings, Rates]], traits: Traits) -> Rates | None:
+    return next((rates for rule, rates in rules if matches(rule, traits)), None)
 
 
 def sampler_of(config: RagEvalConfig, names: MetricNames) -> Sampler:
@@ -187,7 +157,7 @@ def sampler_of(config: RagEvalConfig, names: MetricNames) -> Sampler:
         share = Share(settings.rate, f"rule:{settings.name or number}")
         # A failed request has no default rate: only metrics that the rule names are evaluated.
         others = Rates(dict.fromkeys(names.ids, Share(0.0))) if settings.error else default
-        rules.append((RequestRule(settings), others.set(ids, share)))
+        rules.append((settings, others.set(ids, share)))
     return Sampler(default, rules)
 
 

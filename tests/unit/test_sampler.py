@@ -12,7 +12,7 @@ from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.decision import Decision, Rates, Share, Traits
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.sampling.sampler import MetricNames, RequestRule, Sampler, position, sampler_of
+from rag_eval_hooks.sampling.sampler import MetricNames, Sampler, matches, position, sampler_of
 
 keys = st.text(min_size=1)
 rates = st.floats(0, 1)
@@ -76,7 +76,7 @@ def test_the_most_specific_rate_wins() -> None:
 def test_a_rule_fits_when_all_its_conditions_do(
     rule: dict[str, Any], traits: Traits, fits: bool
 ) -> None:
-    assert RequestRule(RuleSettings(rate=1.0, **rule)).matches(traits) is fits
+    assert matches(RuleSettings(rate=1.0, **rule), traits) is fits
 
 
 def test_the_first_rule_that_fits_counts() -> None:
