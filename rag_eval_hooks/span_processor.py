@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Link
@@ -17,8 +18,7 @@ except ImportError as error:
 from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval, checked
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.other_span import Addition, SpanBuffer
-from rag_eval_hooks.threads import at_fork
+from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
 
 __all__ = ["RagEvalSpanProcessor", "wrap_processors"]
 
@@ -50,10 +50,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._others = evals.others
         self._incidents = evals.incidents
         self._wait = evals.config.hold_timeout
-        self._buffer = SpanBuffer(lambda span, addition: inner.on_end(_with(span, addition)))
         self._others.attach()
-        # The parent has passed on the spans that it kept, before it forked.
-        at_fork(in_child=self._buffer.forked)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Pass on the start of a span."""
@@ -67,16 +64,19 @@ class RagEvalSpanProcessor(SpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         """Keep a RAG span that waits for scores; pass on any other."""
         try:
-            addition = self._others.ended(span, self._buffer)
+            addition = self._others.ended(span, self._export)
         except Exception as error:  # noqa: BLE001 - the host's edge: the span must get through
             self._incidents.report("span processor", error)
             addition = {}, ()
         if addition is not None:
-            self._inner.on_end(_with(span, addition))
+            self._export(span, addition)
+
+    def _export(self, span: ReadableSpan, addition: Addition) -> None:
+        self._inner.on_end(_ScoredSpan(span, addition) if any(addition) else span)
 
     def shutdown(self) -> None:
         """Pass on what is kept, then shut down the inner processor."""
-        self._release(EvalStatus.SHUTDOWN)
+        self._release(self._others.kept(), EvalStatus.SHUTDOWN)
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
@@ -86,13 +86,13 @@ class RagEvalSpanProcessor(SpanProcessor):
         is passed on as `timeout`.
         """
         began = time.monotonic()
-        self._buffer.wait(min(self._wait, timeout_millis / 1000))
-        self._release(EvalStatus.TIMEOUT)
+        kept = self._others.kept(min(self._wait, timeout_millis / 1000))
+        self._release(kept, EvalStatus.TIMEOUT)
         spent = int((time.monotonic() - began) * 1000)
         return self._inner.force_flush(max(0, timeout_millis - spent))
 
-    def _release(self, status: EvalStatus) -> None:
-        for other in self._buffer.kept():
+    def _release(self, kept: Iterable[OtherSpan], status: EvalStatus) -> None:
+        for other in kept:
             try:
                 other.set_attributes({semconv.EVAL_STATUS: status.value})
                 other.end()
@@ -154,7 +154,3 @@ class _ScoredSpan(ReadableSpan):
     def dropped_links(self) -> int:
         """Links that the original lost."""
         return self._original.dropped_links
-
-
-def _with(span: ReadableSpan, addition: Addition) -> ReadableSpan:
-    return _ScoredSpan(span, addition) if any(addition) else span

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.trace import Span, SpanContext
@@ -15,47 +16,12 @@ from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete, fitt
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["Addition", "OtherSpan", "OtherSpans", "SpanBuffer"]
+__all__ = ["Addition", "OtherSpan", "OtherSpans"]
 
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
 """Attributes and links that a span gets on its way to the exporter."""
-
-
-class SpanBuffer:
-    """Ended spans that one processor keeps until their scores are there. Thread-safe."""
-
-    def __init__(self, export: Callable[[ReadableSpan, Addition], None]) -> None:
-        self._export = export
-        self.forked()
-
-    def forked(self) -> None:
-        """Forget all: in a forked child, where the parent passes them on."""
-        self._changed = threading.Condition()
-        self._kept: dict[OtherSpan, None] = {}
-
-    def note(self, other: OtherSpan) -> None:
-        """Keep a span from now on."""
-        with self._changed:
-            self._kept[other] = None
-
-    def pass_on(self, other: OtherSpan, span: ReadableSpan, addition: Addition) -> None:
-        """Pass a span on to the exporter."""
-        try:
-            self._export(span, addition)
-        finally:
-            with self._changed:
-                self._kept.pop(other, None)
-                self._changed.notify_all()
-
-    def kept(self) -> list[OtherSpan]:
-        """Return the spans that are kept at this moment."""
-        with self._changed:
-            return list(self._kept)
-
-    def wait(self, timeout: float) -> None:
-        """Wait until nothing is kept, `timeout` seconds at most."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._kept, timeout)
+Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
+"""Passes an ended span on to the exporter."""
 
 
 class OtherSpan:
@@ -66,14 +32,17 @@ class OtherSpan:
     scores are only set while it is still open.
     """
 
-    def __init__(self, span: Span, waits: Callable[[], bool], *, processed: bool) -> None:
+    def __init__(
+        self, span: Span, waits: Callable[[], bool], spans: OtherSpans, *, processed: bool
+    ) -> None:
         self.context = span.get_span_context()
+        self._spans = spans
         self.held = HeldSpan(self, 0)
         self._span: Span | None = span
         self._waits = waits
         self._processed = processed
         self._lock = threading.Lock()
-        self._kept: list[tuple[ReadableSpan, SpanBuffer]] = []
+        self._kept: list[tuple[ReadableSpan, Export]] = []
         self._done = False
         self._attributes: Attributes = {}
         self._links: list[SpanContext] = []
@@ -102,7 +71,7 @@ class OtherSpan:
     ) -> None:
         """Do nothing: events are on spans of ours."""
 
-    def keep(self, span: ReadableSpan, buffer: SpanBuffer) -> Addition | None:
+    def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
         """Note that the owner ended the span.
 
         Returns:
@@ -114,8 +83,8 @@ class OtherSpan:
             if not self._waits():
                 self._span = None
                 return {}, ()
-            buffer.note(self)
-            self._kept.append((span, buffer))
+            self._spans.note(self)
+            self._kept.append((span, export))
             return None
 
     def end(self, end_time: int | None = None) -> None:
@@ -129,16 +98,11 @@ class OtherSpan:
             self._waits = _never
         if not self._processed and span is not None and span.is_recording():
             complete(span, self._attributes, self._links)
-        self._pass_on(kept)
-
-    def _pass_on(self, kept: Sequence[tuple[ReadableSpan, SpanBuffer]]) -> None:
-        """Pass all on, also after one for which a processor raised."""
-        if kept:
-            (ended, buffer), *rest = kept
-            try:
-                buffer.pass_on(self, ended, (self._attributes, self._links))
-            finally:
-                self._pass_on(rest)
+        # All are passed on, also after one for which a processor raised.
+        with ExitStack() as calls:
+            calls.callback(self._spans.passed_on, self)
+            for ended, export in reversed(kept):
+                calls.callback(export, ended, (self._attributes, self._links))
 
 
 def _never() -> bool:
@@ -163,6 +127,8 @@ class OtherSpans:
         """Forget all: the parent of a forked process ends them."""
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
+        self._changed = threading.Condition()
+        self._kept: dict[OtherSpan, None] = {}
 
     def attach(self) -> None:
         """Count one more processor that sees spans end."""
@@ -172,10 +138,10 @@ class OtherSpans:
         """Add a span that is to carry scores.
 
         Args:
-            span: It, open.
+            span: The span; it must not have ended.
             waits: Whether its end is to wait for scores, asked when it ends.
         """
-        other = OtherSpan(span, waits, processed=self._processors > 0)
+        other = OtherSpan(span, waits, self, processed=self._processors > 0)
         if not self._processors:
             return other
         given_up = None
@@ -187,8 +153,8 @@ class OtherSpans:
             given_up.end()
         return other
 
-    def ended(self, span: ReadableSpan, buffer: SpanBuffer) -> Addition | None:
-        """Note that a processor saw the end of a span.
+    def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
+        """Note that a processor saw the end of a span, which `export` may pass on later.
 
         Returns:
             What to pass it on with now, or None where it is kept.
@@ -196,10 +162,27 @@ class OtherSpans:
         other = self._take(span.get_span_context())
         if other is None:
             return {}, ()
-        addition = other.keep(span, buffer)
+        addition = other.keep(span, export)
         if addition is None:
             self._hold(other.held)
         return addition
+
+    def note(self, other: OtherSpan) -> None:
+        """Note that a processor keeps a span."""
+        with self._changed:
+            self._kept[other] = None
+
+    def passed_on(self, other: OtherSpan) -> None:
+        """Note that all processors have passed a span on."""
+        with self._changed:
+            self._kept.pop(other, None)
+            self._changed.notify_all()
+
+    def kept(self, wait: float = 0.0) -> list[OtherSpan]:
+        """Return the spans that are kept, once there are none or after so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._kept, wait)
+            return list(self._kept)
 
     def _take(self, context: SpanContext | None) -> OtherSpan | None:
         """Return the span; it is forgotten when the last of the processors asks."""
