@@ -1,5 +1,7 @@
 """Laws of the heuristic judge, on drawn names, values and passages."""
 
+# ruff: noqa: RUF001 - it is about such characters
+
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, made
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Stance, Support, made
 from rag_eval_hooks.judges.base import Embedder, Judge
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.heuristic.claims import claims
@@ -216,7 +218,13 @@ def test_claims_of_any_text_are_distinct_and_not_blank(answer: str) -> None:
         ("According to passage 2, heath is pink (Passage 1).", ("heath is pink.",)),
         ("## Rates\nThe rate is 5% [2].", ("The rate is 5%.",)),
         ("The passages do not mention the price.", ()),
-        ("北京是首都。上海很大。", ("北京是首都。", "上海很大。")),
+        ("1. 北京是首都。\n2. 上海很大。你去过吗？", ("北京是首都。", "上海很大。")),
+        ("東京は首都です。大阪は商業の都市です。", ("東京は首都です。", "大阪は商業の都市です。")),
+        ("النيل طويل. أين تقع؟ القاهرة كبيرة.", ("النيل طويل.", "القاهرة كبيرة.")),
+        (
+            "Der Turm ist 368 m hoch; er steht seit 1969 am Alexanderplatz.",
+            ("Der Turm ist 368 m hoch", "er steht seit 1969 am Alexanderplatz."),
+        ),
     ],
 )
 def test_claims_are_statements_without_markers_and_talk(
@@ -237,12 +245,38 @@ def test_claims_are_statements_without_markers_and_talk(
         ("No idea.", "/", False),
         ("No idea.", "|", False),
         ("It was J. Austen.", "Jane Austen", True),
+        ("中国的首都是北京。", "北京", True),
+        ("中国的首都是上海。", "北京", False),
+        ("中国的首都不是北京。", "北京", False),
+        ("首都は東京です。", "東京", True),
+        ("首都は大阪です。", "東京", False),
+        ("عاصمة مصر هي القاهرة.", "القاهرة", True),
+        ("عاصمة مصر هي أسوان.", "القاهرة", False),
+        ("Der Turm ist 368 m hoch.", "368 m", True),
+        ("Der Turm ist 300 m hoch.", "368 m", False),
     ],
 )
 def test_classification_compares_answer_and_reference(
     answer: str, reference: str, correct: bool
 ) -> None:
     assert classification("What is it?", answer, reference, NO_VECTORS).holds is correct
+
+
+@pytest.mark.parametrize(
+    ("answer", "empty"),
+    [
+        ("我不知道。", True),
+        ("北京是首都。", False),
+        ("申し訳ありませんが、わかりません。", True),
+        ("لا أعرف الجواب.", True),
+        ("القاهرة عاصمة مصر.", False),
+        ("Das weiß ich leider nicht.", True),
+        ("It might be something else.", True),
+        ("It might be Breck.", False),
+    ],
+)
+def test_stance_of_an_answer_that_states_nothing_is_indistinct(answer: str, empty: bool) -> None:
+    assert find(Finding.STANCE, answer=answer, reference=answer) == Stance(empty, empty)
 
 
 @given(facts())

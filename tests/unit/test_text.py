@@ -183,6 +183,20 @@ class TestEntities:
         text = "Territory 118 rose 5% on March 5, 1988 in Colorado. Colorado agreed."
         assert entities(text) == ["Territory 118", "Colorado", "March 5, 1988", "5%"]
 
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("中华人民共和国成立于1949年10月1日。", ["1949年10月1日"]),
+            ("東京タワーは1958年12月23日に完成した。", ["1958年12月23日"]),
+            ("تأسست القاهرة عام 969.", ["969"]),
+            ("Am 17. Juli 1954 kam Angela Merkel an.", ["Angela Merkel", "17. Juli 1954"]),
+            ("北京", ["北京"]),
+        ],
+    )
+    def test_entities_of_any_script(self, text: str, expected: list[str]) -> None:
+        """Dates and numbers are entities in any script, names where it has capitals."""
+        assert entities(text) == expected
+
     def test_a_word_also_written_small_is_no_name(self) -> None:
         assert entities("Symptoms vary. Most symptoms of Lyme pass.") == ["Lyme"]
 

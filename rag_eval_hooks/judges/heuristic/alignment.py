@@ -47,7 +47,6 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     path = _path(*_tokens(said, stated))
     if not path or not _same_prepositions(claimed, stated, dict(zip(said, path, strict=True))):
         return None
-    stated, path = _without_conjuncts(stated, path)
     close = _is_close(stated, path, len(said) if code else 0)
     if not close or _is_limited(stated, path, words):
         return None
@@ -186,18 +185,6 @@ def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int])
         if (place := places.get(item))
     ]
     return all(one == two for one, two in beside if is_small(one) and is_small(two))
-
-
-def _without_conjuncts(stated: _Items, path: _Path) -> tuple[_Items, _Path]:
-    """Return a sentence without what it joins to the path's words: "was built and [it] opened"."""
-    drop = {
-        at
-        for before, after in pairwise(path)
-        if stated[after - 1] == "&" and not {",", ";"} & set(stated[before + 1 : after])
-        for at in range(before + 1, after)
-    }
-    kept = [at for at in range(len(stated)) if at not in drop]
-    return [stated[at] for at in kept], [kept.index(at) for at in path]
 
 
 def _is_close(stated: _Items, path: _Path, most: int) -> bool:

@@ -36,16 +36,14 @@ _OPENINGS = (
     rf"{_SOURCES}{_SS}(?:also{_SS})?(?:states?|says?|mentions?|suggests?|notes?|explains?"
     r"|recommends?|describes?|indicates?|provides?|discuss(?:es)?|clarif(?:y|ies))"
     rf"(?:{_SS}that)?{_SS}",
-    rf"{_CITED}{_S}:{_S}",
     r"it(?:'s|’s| is) (?:also )?(?:important|worth|essential|mentioned|stated|noted)"
     rf"(?: (?:to note|to remember|to mention|noting|mentioning))? that{_SS}",
-    rf"(?:step|tip|option|method|part|section){_SS}{_NUMBER}{_S}[:.)–-]{_S}",
 )
 _OPENING = re.compile(f"^(?:{'|'.join(_OPENINGS)})", re.IGNORECASE)
 _TALK = re.compile(
     r"^(?:(?:i'?m )?(?:sorry|sure|certainly|of course|absolutely|great question)\b[^.]{0,60}"
     r"|i (?:hope|can help|would be happy|am happy|apologi[sz]e|do not know|don't know)\b.*"
-    r"|here (?:is|are) .{0,80}|let me know .*|(?:hope )?this helps.*)$",
+    r"|let me know .*|(?:hope )?this helps.*)$",
     re.IGNORECASE,
 )
 _NO_ANSWER = re.compile(
@@ -55,7 +53,6 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _CITING = re.compile(r"[\[(]|passage|excerpt", re.IGNORECASE)
-_MARKS = frozenset("*_`")
 _JOINTS = frozenset(";；,")
 _HEADING = re.compile(r"^(?:#{1,6}\s.*|[*_]{2}[^*_]+[*_]{2}:?|.*[:：][*_\s]*)$")
 _CLAUSE = re.compile(
@@ -63,8 +60,6 @@ _CLAUSE = re.compile(
     rf"|and{_SS}(?=(?:he|she|it|they|this|these|the|there)\s)))",
     re.IGNORECASE,
 )
-# An underscore within a word, as in `max_tokens`, is no emphasis.
-_EMPHASIS = re.compile(r"(?!(?<=[^\W_])_+[^\W_])(?:[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3})")
 _MIN_CLAUSE = 3  # content words; a shorter clause does not stand for itself
 
 
@@ -72,8 +67,8 @@ def claims(text: str) -> tuple[str, ...]:
     """Return distinct statements of a text, one per sentence or clause, in order.
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences on what the
-    passages fail to say are no claims. List markers, citations ("[2]", "(Passage 1)"), emphasis
-    and openings such as "Based on the passages," are cut off. A text of which nothing would be
+    passages fail to say are no claims. List markers, citations ("[2]", "(Passage 1)") and
+    openings such as "Based on the passages," are cut off. A text of which nothing would be
     left by the heading rule alone is kept whole: "Cornish heath" is one claim.
     """
     return tuple(_distinct(text, headings=False) or _distinct(text, headings=True))
@@ -104,10 +99,8 @@ def _denies(lower: str) -> bool:
 
 
 def _bare(sentence: str) -> str:
-    """Return the sentence without markers, citations, emphasis and openings."""
+    """Return the sentence without markers, citations and openings."""
     body = strip_marker(sentence)
-    if not _MARKS.isdisjoint(body):
-        body = _EMPHASIS.sub("", body)
     if _CITING.search(body):
         body = _CITATION.sub("", body)
     while (shorter := _OPENING.sub("", body, count=1)) != body and shorter.strip(" .!"):

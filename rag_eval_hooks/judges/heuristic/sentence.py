@@ -62,10 +62,6 @@ VALUE: Final = "#"
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
-_COUNT_WORDS: Final = {
-    "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
-    "nine": "9", "ten": "10", "eleven": "11", "twelve": "12",
-}  # fmt: skip
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
 PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")
 """What redaction leaves of a value: `<EMAIL_1>`."""
@@ -83,9 +79,7 @@ def terms(text: str) -> list[str]:
 def _term_of(word: str) -> str:
     if not is_content(word):
         return ""
-    if word[0].isdigit():
-        return word.replace(",", "")
-    return _COUNT_WORDS.get(word) or stem(word)
+    return word.replace(",", "") if word[0].isdigit() else stem(word)
 
 
 def is_small(item: Item) -> bool:
