@@ -10,7 +10,7 @@ from typing import Any
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcome, Score, outcome_from_dict, outcome_to_dict
+from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
 __all__ = ["evaluation_to_text", "from_text", "sample_to_text"]
 
@@ -79,9 +79,5 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     if redactor is None or not redactor.active or data["redaction"] == redactor.mark:
         return stored
     # Explanations quote the texts as they were.
-    plain = {name: _without_quotes(one) for name, one in stored.outcomes.items()}
+    plain = {name: replace(one, explanation={}) for name, one in stored.outcomes.items()}
     return replace(stored, sample=redactor.again(stored.sample), outcomes=plain)
-
-
-def _without_quotes(outcome: Outcome) -> Outcome:
-    return replace(outcome, explanation={}) if isinstance(outcome, Score) else outcome

@@ -30,7 +30,6 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.score import Score
 from rag_eval_hooks.sink_providers import SINKS, keys_wanted, sink_named, sinks_wanted
 from rag_eval_hooks.telemetry.tracing import flush_providers
 
@@ -213,7 +212,7 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
 def _chars_of(evaluation: Evaluation) -> int:
     """Return the characters that an evaluation keeps in memory, roughly."""
     outcomes = evaluation.outcomes.values()
-    explained = sum(len(str(one.explanation)) for one in outcomes if isinstance(one, Score))
+    explained = sum(len(str(one.explanation)) for one in outcomes)
     return evaluation.sample.chars + _OUTCOME_CHARS * len(outcomes) + explained
 
 

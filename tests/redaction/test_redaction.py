@@ -6,13 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rag_eval_hooks import ConfigError, Context, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks import ConfigError, Context, NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.delivery.codec import evaluation_to_text, from_text
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.redaction import Match, Redactor, choose_redactor
 from rag_eval_hooks.redaction.patterns import Patterns
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.score import UNIT, Cause, Outcome
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.servers.judge_server import JudgeServer
 from tests.support.otel import Spans
@@ -204,6 +209,23 @@ def test_an_address_is_supported_as_a_whole_only(named: str, redact: str) -> Non
     score = outcomes["ragas.faithfulness"]
     assert isinstance(score, Score)
     assert score.value == float(named == "ada@varne.example")
+
+
+@given(secret=st.from_regex(r"[A-Za-z]{4,9}", fullmatch=True))
+def test_results_read_under_other_settings_quote_nothing(secret: str) -> None:
+    """Explanations quote texts as they were, of scores and of outcomes without one."""
+    rows = {"claims": [{"claim": secret, "quote": secret}]}
+    outcomes: dict[str, Outcome] = {
+        "a.score": UNIT.score(0.5, explanation=rows),
+        "a.undecided": NotScored(Cause.UNDEFINED, "too few", undecided=True, explanation=rows),
+    }
+    done = Evaluation(
+        sample=Sample(question=secret), outcomes=outcomes, probability=1.0, start=0, end=1
+    )
+    text = evaluation_to_text(done, mark="before")
+    redactor = Redactor(functions=[lambda _field, text: text.replace(secret, "#")], mark="now")
+    assert from_text(text).outcomes == outcomes
+    assert not any(one.explanation for one in from_text(text, redactor).outcomes.values())
 
 
 def test_patterns_of_ones_own() -> None:
