@@ -43,18 +43,18 @@ class Answers:
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the items that have no content yet, or one with a flaw that may be mended."""
+        """Return the items without a content, or with a flaw that asking again may repair."""
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Take over valid contents; the flaw of one is mended or stays when it comes again."""
+        """Take over valid contents; a second content for an item is final, flawed or not."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)
             self.values[key] = content
 
     def absorb(self, other: Answers) -> None:
-        """Take over what a further request gave, but for its contents."""
+        """Add the failure, problem and usage of a further request."""
         self.failure = other.failure or self.failure
         self.problem = other.problem or self.problem
         self.usage += other.usage

@@ -47,7 +47,7 @@ class CallableChat(ChatAdapter):
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
-                raise JudgeError(f"{self.name}: it returned {type(text).__name__}, wants a str")
+                raise JudgeError(f"{self.name}: it returned {type(text).__name__}, not a str")
         meter.replied(None)
         return only_text(text)
 

@@ -177,7 +177,7 @@ class ChatAdapter(ABC):
 def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
     """Refuse a reply that a filter ended, or one cut off whose arguments the client has parsed.
 
-    Of a text that was cut off, the reader takes what is complete; parsing hides where the cut is.
+    The reader takes the complete items of a text that was cut off. Parsing hides where the cut is.
 
     Raises:
         ReplyError: The reply cannot be used.

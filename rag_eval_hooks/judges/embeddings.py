@@ -22,7 +22,7 @@ Vector: TypeAlias = "array[float]"
 
 
 class VectorCache:
-    """Vectors by a hash of their text, and the making of those that lack."""
+    """Vectors by a hash of their text; missing ones are made."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name

@@ -151,7 +151,7 @@ class LLMJudge:
         """Make all calls about one finding at the same time, and return their answers together.
 
         An item is asked for again if its content was not valid. A content with a flaw is asked for
-        once more, and kept if that does not mend it. After a reply that was cut off, the rest is
+        once more, and then kept. After a reply that was cut off, the rest is
         asked for in halves.
         """
         answers = Answers()

@@ -110,7 +110,7 @@ def _text(reply: Any) -> str:
 
 
 def _written(part: Any) -> str:
-    """Return the text of one part of a content; what a model thinks is none."""
+    """Return the text of one part of a content; thoughts have none."""
     text = field(part, "text") if field(part, "type") == "text" else None
     return text if isinstance(text, str) else ""
 

@@ -29,7 +29,6 @@ from pydantic import Field
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.matrix.llama_index.scripted import Scripted
 from tests.servers.brain import truthful_reply
@@ -70,7 +69,6 @@ class Caller(Scripted):
     reply: Any = None
     form: str = FORMS[0]
     calls_functions: bool = True
-    error: Any = None
     pause: float = 0.0
     limit: int | None = None
     raw: dict[str, Any] = Field(default_factory=dict)
@@ -85,10 +83,8 @@ class Caller(Scripted):
         )
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        self.asked.append((kwargs, is_suppressed()))
+        self.asked.append(kwargs)
         await asyncio.sleep(self.pause)
-        if self.error is not None:
-            raise self.error
         text = reply_to(messages[-1].content or "")[: self.limit]
         message = self._called(text) if kwargs.get("tools") else ChatMessage(content=text)
         message.role = MessageRole.ASSISTANT
@@ -99,9 +95,8 @@ class Caller(Scripted):
         if self.form == "block_text":
             return ChatMessage(blocks=[types.ToolCallBlock(tool_name=name, tool_kwargs=text)])
         if self.form == "block_dict":
-            return ChatMessage(
-                blocks=[types.ToolCallBlock(tool_name=name, tool_kwargs=json.loads(text))]
-            )
+            block = types.ToolCallBlock(tool_name=name, tool_kwargs=json.loads(text))
+            return ChatMessage(blocks=[block])
         if self.form == "selection":
             return ChatMessage(additional_kwargs={"called": json.loads(text)})
         return ChatMessage(content=text)
@@ -119,8 +114,6 @@ class Caller(Scripted):
         tools: Sequence[Any],
         user_msg: Any = None,
         chat_history: Any = None,
-        verbose: bool = False,
-        allow_parallel_tool_calls: bool = False,
         tool_required: bool = False,
         **_: Any,
     ) -> dict[str, Any]:
@@ -142,7 +135,7 @@ async def test_a_model_that_calls_functions_is_asked_by_one(form: str) -> None:
     judge = LlamaIndexJudge(llm)
     assert found(await ONE.by(judge)) == TRUTH
     assert (await DECOMPOSE.by(judge)).reference_claims == ONE.reference_claims
-    asked, _quiet = llm.asked[0]
+    asked = llm.asked[0]
     parameters = asked["tools"][0]["function"]["parameters"]
     element = parameters["$defs"]["SupportElement"]
     assert element["required"] == list(element["properties"])
@@ -164,7 +157,7 @@ async def test_a_refused_function_is_learned_once() -> None:
     class Refusing(Caller):
         async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
             if kwargs.get("tools"):
-                self.asked.append((kwargs, None))
+                self.asked.append(kwargs)
                 raise ValueError("this model does not support tools")
             return await super().achat(messages, **kwargs)
 
@@ -172,7 +165,7 @@ async def test_a_refused_function_is_learned_once() -> None:
     judge = LlamaIndexJudge(llm)
     first = await ONE.by(judge)
     assert found(first) == found(await ONE.by(judge)) == TRUTH
-    assert [bool(kwargs.get("tools")) for kwargs, _ in llm.asked] == [True, False, False]
+    assert [bool(kwargs.get("tools")) for kwargs in llm.asked] == [True, False, False]
     assert spent(first).calls == pytest.approx(2)
 
 
