@@ -114,6 +114,8 @@ class Caller(Scripted):
         tools: Sequence[Any],
         user_msg: Any = None,
         chat_history: Any = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
         tool_required: bool = False,
         **_: Any,
     ) -> dict[str, Any]:
