@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from rag_eval_hooks.score import Cause, NotScored
 
 __all__ = ["Books", "Stats"]
 
-_PER_TRACE: Final = 8
-"""Requests of one trace that `explain` remembers."""
+_PER_ID: Final = 8
+"""Requests with one id, such as those of a trace, that `explain` returns."""
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 
@@ -81,6 +81,7 @@ def _in_words(count: int | Mapping[str, int]) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
+    key: str
     names: set[str]
     outcome: str = "pending"
     reason: str = ""
@@ -90,7 +91,7 @@ class _Entry:
 
 
 class Books(Observer):
-    """Counts requests by their ends, and remembers so many traces for `explain`. Thread-safe.
+    """Counts requests by their ends, and remembers so many of them for `explain`. Thread-safe.
 
     The lock is a plain one that C code takes and releases: a signal handler of the application may
     raise at any moment, and must leave no lock taken.
@@ -108,8 +109,9 @@ class Books(Observer):
         # By column and reason.
         self._counts: dict[tuple[str, str], int] = {}
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
-        self._traces: OrderedDict[str, OrderedDict[int, _Entry]] = OrderedDict()
-        self._keys: dict[str, str] = {}
+        # Remembered requests by number, and their numbers by each of their ids.
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._named: dict[str, dict[int, None]] = {}
 
     def note(self, column: str, reason: str) -> None:
         """Count an event that is not the end of a request: `decisions` or `feedback`."""
@@ -125,11 +127,10 @@ class Books(Observer):
         """Remember the id of a request's sample, by which `explain` finds it."""
         sample_id = request.sample().sample_id
         with self._lock:
-            trace = self._traces.get(request.key)
-            entry = None if trace is None else trace.get(self._pending[request])
-            if entry is not None:
+            number = self._pending[request]
+            if (entry := self._entries.get(number)) is not None:
                 entry.sample_id = sample_id
-                self._name(entry, request.key, id_of(sample_id))
+                self._name(number, entry, id_of(sample_id))
 
     def settled(self, request: Request, ending: Ending) -> None:
         """Enter the end of a request, accepted or not."""
@@ -167,22 +168,19 @@ class Books(Observer):
             self._feedback.discard(feedback)
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
-        """Return the explanation of a sample's id, or those of all samples of a trace, in order."""
+        """Explain the latest requests with an id, such as that of a trace, in order."""
         with self._lock:
-            key = self._keys.get(name, name)
-            trace = self._traces.get(key)
-            entries = [] if trace is None else list(trace.values())
-        own = [one for one in entries if one.sample_id and id_of(one.sample_id) == name]
+            entries = [self._entries[number] for number in self._named.get(name, ())]
         return tuple(
             Explanation(
-                key=key,
+                key=one.key,
                 outcome=one.outcome,
                 reason=one.reason,
                 absent={metric: absent.line for metric, absent in one.missing.items()},
                 sample_id=one.sample_id,
                 probability=one.probability,
             )
-            for one in own or entries
+            for one in entries[-_PER_ID:]
         )
 
     def wait(self, timeout: float | None) -> bool:
@@ -246,29 +244,20 @@ class Books(Observer):
     def _enter(self, number: int, request: Request) -> _Entry:
         """Return the entry of a request; one without a key is not remembered."""
         if not request.key:
-            return _Entry(set())
-        trace = self._traces.get(request.key)
-        if trace is None:
-            trace = self._traces[request.key] = OrderedDict()
-            if len(self._traces) > self._explained:
-                key, oldest = self._traces.popitem(last=False)
-                self._forget(key, oldest.values(), {})
-        entry = trace.get(number)
+            return _Entry("", set())
+        entry = self._entries.get(number)
         if entry is None:
-            entry = trace[number] = _Entry(set())
-            for name in request.ids:
-                self._name(entry, request.key, name)
-            if len(trace) > _PER_TRACE:
-                self._forget(request.key, [trace.popitem(last=False)[1]], trace)
+            entry = self._entries[number] = _Entry(request.key, set())
+            for name in (request.key, *request.ids):
+                self._name(number, entry, name)
+            if len(self._entries) > self._explained:
+                oldest, gone = self._entries.popitem(last=False)
+                for name in gone.names:
+                    self._named[name].pop(oldest, None)
+                    if not self._named[name]:
+                        del self._named[name]
         return entry
 
-    def _name(self, entry: _Entry, key: str, name: str) -> None:
-        if name != key:
-            self._keys[name] = key
-            entry.names.add(name)
-
-    def _forget(self, key: str, entries: Iterable[_Entry], left: Mapping[int, _Entry]) -> None:
-        names = {name for entry in entries for name in entry.names}
-        for name in names.difference(*(entry.names for entry in left.values())):
-            if self._keys.get(name) == key:
-                del self._keys[name]
+    def _name(self, number: int, entry: _Entry, name: str) -> None:
+        entry.names.add(name)
+        self._named.setdefault(name, {})[number] = None

@@ -308,8 +308,8 @@ class RagEval:
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
         """Explain the recent samples of a trace, or one sample; `str` puts it in words.
 
-        The last 10,000 traces of this process are remembered, and as many in which a request was
-        answered without retrieved text. Takes the ids that `feedback` takes.
+        The last 10,000 requests of this process are remembered, and as many that were answered
+        without retrieved text; of one trace the last eight. Takes the ids that `feedback` takes.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 

@@ -17,7 +17,7 @@ CONTEXTS = 50  # contexts of one sample: more than prompts hold
 # Telemetry. Some back ends cut attribute values at 4 KiB.
 EXPLANATION_CHARS = 4000  # characters of one metric's explanation
 CONTENT_CHARS = 20_000  # characters of one attribute with content; longer texts end in `[...]`
-EXPLAINED_TRACES = 10_000  # recent traces that `RagEval.explain` can explain
+EXPLAINED_REQUESTS = 10_000  # recent requests that `RagEval.explain` can explain
 
 # Feedback. Users who answer do so while they read; their texts should not stay for longer.
 FEEDBACK_CHARS = 10_000_000  # characters of all requests that feedback can join, oldest first out

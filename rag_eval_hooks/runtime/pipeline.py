@@ -102,7 +102,7 @@ class Pipeline:
         self._queued = AdmittedShare()
         self._exit = ExitHook(self, config.exit_timeout)
         self.clock = Clock(self._tick, incidents)
-        self.books = Books(limits.EXPLAINED_TRACES)
+        self.books = Books(limits.EXPLAINED_REQUESTS)
         self.remote = None if parts.fleet is None else parts.fleet(incidents, parts.redactor.mark)
         self.worker = Worker(
             on_close=parts.close,

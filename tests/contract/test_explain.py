@@ -119,7 +119,7 @@ def test_an_id_may_be_written_in_any_way(written: Any) -> None:
 
 
 def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "EXPLAINED_TRACES", 1)
+    monkeypatch.setattr(limits, "EXPLAINED_REQUESTS", 1)
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         evals.offer(sample(trace_id=TRACE, sample_id="Order-7"))
         evals.flush(300)
