@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.delivery.jsonl import open_private
 from rag_eval_hooks.results import Cuts, FailCondition, Results, read
 from rag_eval_hooks.results.select import time_of
 
@@ -121,10 +122,10 @@ def results_of(paths: Iterable[str]) -> Results:
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Write to a file, which only its owner may read where it is new, or to the terminal."""
+    """Write to a file, which only its owner may read from then on, or to the terminal."""
     if path is None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     else:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)

@@ -26,7 +26,7 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["SCHEMA", "JsonlSink", "result_line", "rotated_files"]
+__all__ = ["SCHEMA", "JsonlSink", "open_private", "result_line", "rotated_files"]
 
 SCHEMA: Final = 1
 """Version of the lines; a reader knows those up to its own."""
@@ -102,7 +102,10 @@ class JsonlSink:
         # A lone surrogate, which some models emit, must not cost the line.
         data = line.encode("utf-8", errors="replace") + b"\n"
         while True:
-            with open(self._path, "ab+", buffering=0, opener=_private) as file, _exclusive(file):
+            with (
+                open(self._path, "ab+", buffering=0, opener=open_private) as file,
+                _exclusive(file),
+            ):
                 if self._is_rotated(file) or self._rotates(file, len(data)):
                     continue
                 _append(file, data)
@@ -194,7 +197,7 @@ def _literal(pattern: str, path: Path) -> str:
     return name + pattern[len(path.stem) :]
 
 
-def _private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Open a file that nobody but its owner can read.
 
     Raises:

@@ -204,7 +204,8 @@ class Worker:
             return True
         try:
             threading.Thread(target=self._run, name="rag-eval-hooks", daemon=True).start()
-        except RuntimeError:
+        except RuntimeError as error:
+            self._incidents.report("worker", error)
             return False
         return True
 

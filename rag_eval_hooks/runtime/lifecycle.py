@@ -50,7 +50,8 @@ class Clock:
             return True
         try:
             threading.Thread(target=self._run, name="rag-eval-hooks-clock", daemon=True).start()
-        except RuntimeError:
+        except RuntimeError as error:
+            self._incidents.report("clock", error)
             return False
         return True
 

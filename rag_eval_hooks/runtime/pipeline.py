@@ -265,9 +265,11 @@ class Pipeline:
         if self.is_closed:
             return "shutdown"
         self._exit.arm()
-        with suppress(RuntimeError):
+        try:
             self.outbox.start()
             self._has_threads = self.clock.start()
+        except RuntimeError as error:
+            self.parts.incidents.report("spool", error)
         return None if self._has_threads else "no_thread"
 
     def _hold(self, held: HeldSpan) -> None:

@@ -119,16 +119,21 @@ def test_a_crashing_sink_harms_nothing_else(make: Make, caplog: pytest.LogCaptur
 
 
 def test_a_thread_that_cannot_start_loses_nothing_uncounted(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     evals = make()
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert not evals.offer(sample())
-    assert evals.stats() == Stats(offered=1, dropped={"no_thread": 1})
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(3):
+            assert not evals.offer(sample())
+    incidents = {"clock: RuntimeError": 3}
+    assert evals.stats() == Stats(offered=3, dropped={"no_thread": 3}, incidents=incidents)
+    assert len(caplog.records) == 1
+    assert evals.offer(sample())
 
 
 def _exiting(part: str, error: type[BaseException]) -> dict[str, Any]:
