@@ -94,11 +94,13 @@ class AskedMetric(Metric):
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
     """Return the metrics that lack a field of the sample, by id, with the reason."""
-    lacking = {metric.id: metric.missing(sample) for metric in metrics}
+    lacking = Field.lacking(sample)
     return {
-        name: NotScored(Cause.MISSING_INPUT, f"the sample has no {', '.join(fields)}")
-        for name, fields in lacking.items()
-        if fields
+        metric.id: NotScored(
+            Cause.MISSING_INPUT, "the sample has no " + ", ".join(sorted(metric.needs & lacking))
+        )
+        for metric in metrics
+        if not metric.needs.isdisjoint(lacking)
     }
 
 
