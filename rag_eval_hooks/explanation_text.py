@@ -146,13 +146,15 @@ def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
         if not isinstance(items, list | tuple) or not items:
             continue
         if all(isinstance(item, Mapping) and _subject(item) is not None for item in items):
-            names = (name for name in items[0] if _is_verdict([one.get(name, "") for one in items]))
+            names = (name for name in items[0] if _is_verdict(name, items))
             if (name := next(names, None)) is not None:
                 yield _Verdicts(key, str(name), items)
 
 
-def _is_verdict(values: Sequence[Any]) -> bool:
-    is_known = any(value is not None for value in values)
+def _is_verdict(name: str, items: Sequence[Mapping[str, Any]]) -> bool:
+    values = [item.get(name, "") for item in items]
+    # A word tells verdicts that are all unsure from other values that are all absent.
+    is_known = any(value is not None for value in values) or "verdict" in items[0]
     return is_known and all(value is None or isinstance(value, bool) for value in values)
 
 

@@ -70,7 +70,8 @@ def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
         value = f"{outcome.value:.2f}"
         words = [outcome.label, "screening" if outcome.screening else None]
     else:
-        value, reason = "-", outcome.detail
+        items = failed_items(outcome.explanation)
+        value, reason = "-", "\n".join([outcome.detail, *items])[:_REASON_CHARS]
         words = ["undecided" if outcome.undecided else outcome.cause.value]
     if outcome.risk is not None:
         words.append(f"risk {outcome.risk:.2f}")

@@ -106,9 +106,13 @@ def test_a_refusal_is_shown_as_one(answer: str) -> None:
 
 
 @given(UNIT, UNIT)
-def test_an_undecided_score_stands_before_a_perfect_one(risk: float, other: float) -> None:
-    undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=risk)
+def test_an_undecided_score_stands_before_a_perfect_one_and_shows_its_items(
+    risk: float, other: float
+) -> None:
+    rows = {"claims": [{"claim": "It is red.", "supported": None, "verdict": "unsure"}]}
+    undecided = NotScored(Cause.UNDEFINED, "cannot tell", risk=risk, explanation=rows)
     perfect = Score(value=1.0, normalised=1.0, risk=other)
     lines = [text for text, _ in outcome_lines({"a": perfect, "b": undecided})]
     assert "undefined" in lines[0]
     assert f"risk {risk:.2f}" in lines[0]
+    assert "cannot tell\n          - unsure: It is red." in lines[0]
