@@ -1,6 +1,6 @@
 """Errors of intervals, gates and alerts, by simulation of results with a known truth.
 
-    python -m benchmarks.statistics [--runs 400] [--days 14] [--json FILE]
+    python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
 
 Every figure is made by the functions that the command line calls. A coverage is the share of 95 %
 intervals that hold the true mean; `plain` is that of the mean without weights and sessions. With
