@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -13,12 +12,6 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 
 __all__ = ["Find", "OtherInstrumentors"]
-
-_logger = logging.getLogger("rag_eval_hooks")
-_CHOICES = {
-    True: "another instrumentor writes spans: the scores go on its RAG span",
-    False: "another instrumentor's spans cannot wait: the scores go on a RAG span of ours",
-}
 
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 """Maps a run to whether another instrumentor is active, and its open span of that run."""
@@ -40,7 +33,6 @@ class OtherInstrumentors:
         self._wanted = mode in ("auto", "sampled", "none")
         self._spans = spans
         self._incidents = incidents
-        self._noticed = False
 
     def note(self, run: Run, find: Find) -> None:
         """Look for other instrumentors when a run below the framework's own root begins.
@@ -48,37 +40,28 @@ class OtherInstrumentors:
         By then the root's start has reached every handler, whichever comes first. Looks again at
         every retrieval while no span is found: frameworks do not show all handlers everywhere.
         """
-        interaction = run.interaction
-        if not self._wanted or not _to_be_looked_at(run, interaction.others):
+        if not self._wanted:
             return
-        top = _framework_root(run)
-        if top is run:
+        interaction, top = run.interaction, _framework_root(run)
+        others = interaction.others
+        looks_again = others is None or (others.span is None and run.kind is RunKind.RETRIEVER)
+        if top is run or not looks_again:
             return
         try:
-            interaction.others = self._found(interaction, find(top), top)
+            active, span = find(top)
+            was_active = others is not None and others.active
+            interaction.others = self._found(interaction, active or was_active, span, top)
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads others' objects
             self._incidents.report("other instrumentors", error)
-            interaction.others = interaction.others or Others()
+            interaction.others = others or Others()
 
-    def _found(self, interaction: Interaction, found: tuple[bool, Span | None], top: Run) -> Others:
-        active, span = found
-        before = interaction.others
-        active = active or (before is not None and before.active)
+    def _found(self, interaction: Interaction, active: bool, span: Span | None, top: Run) -> Others:
         # In an interaction that was opened by hand their span covers a part of it only.
-        if active and not self._noticed:
-            self._noticed = True
-            _logger.info(_CHOICES[self.can_wait])
         if span is None or top is not interaction.root or not self.can_wait:
             return Others(active)
         if not span.is_recording():
             return Others(active, unrecorded=span.get_span_context())
         return Others(active, self._spans.add(span, lambda: _has_retrieved(interaction)))
-
-
-def _to_be_looked_at(run: Run, others: Others | None) -> bool:
-    if others is None:
-        return run.parent is not None
-    return others.span is None and run.kind is RunKind.RETRIEVER
 
 
 def _framework_root(run: Run) -> Run:
