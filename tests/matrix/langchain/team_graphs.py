@@ -32,7 +32,7 @@ from tests.matrix.langchain.graphs import (
     searched,
     state,
 )
-from tests.matrix.langchain.teams import GROUP
+from tests.matrix.langchain.teams import GROUP, told
 from tests.matrix.shape import Shape
 
 OTHER = kit.QUESTIONS[1]
@@ -67,6 +67,13 @@ def side_by_side(_: str) -> list[str]:
 
 def one_text(question: str) -> list[str]:
     return ["\n\n".join(kit.top(question))]
+
+
+def joined() -> Any:
+    """A node searches, and joins what it found to one text under a name of documents."""
+    found = {"find": lambda s: {"context": kit.joined(searched(s)[kit.FOUND])}}
+    tell = {"tell": lambda s: {kit.SAID: told().invoke({**s, kit.SHOWN: s["context"]})}}
+    return line({**found, **tell}, context=str).compile()
 
 
 def with_fields() -> Any:
@@ -159,6 +166,12 @@ NO_RUNTIME = MIDDLEWARE_MISSING or (None if has("langchain.tools") else "no runt
 SHAPES = (
     graphs("graphs in graphs in graphs", deep),
     graphs("parallel nodes and an output schema", narrow, contexts=side_by_side, **FIXED),
+    graphs(
+        "a joined text under a name of documents",
+        joined,
+        contexts=one_text,
+        answer=lambda q: kit.answer_to(q, kit.top(q)),
+    ),
     graphs("a state of pydantic", with_fields),
     agents("handed over to an agent", handed_over),
     agents(
