@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import findings
 from rag_eval_hooks.cli.main import main
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.findings import ClaimVerdict, Finding
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Support
 from rag_eval_hooks.judges.calibration import (
     LEAST_AUROC,
     Calibration,
@@ -107,38 +107,40 @@ def test_the_command_writes_what_the_judge_reads(
     assert not LocalJudge(calibration=tmp_path / "made.json").screening
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_judge_reads_its_calibration(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
-    path = tmp_path / "made.json"
-    slope, shift, cut = rng.uniform(0.3, 2), rng.uniform(-2, 2), rng.uniform(0.2, 0.8)
-    made = Calibration(slope=slope, intercept=shift, cut=cut, labels=50)
-    made.write(path)
-    plain, calibrated = LocalJudge(), LocalJudge(calibration=path)
-    number = rng.randint(10, 99)
+UNIT = st.floats(0, 1)
+
+
+@given(UNIT, UNIT, st.sampled_from(ClaimVerdict), st.floats(0.3, 2), st.floats(-2, 2))
+def test_calibrated_verdict_follows_the_cut_unless_contradicted(
+    probability: float, cut: float, verdict: ClaimVerdict, slope: float, shift: float
+) -> None:
+    made = Calibration(slope=slope, intercept=shift, cut=cut)
+    supported = verdict is ClaimVerdict.SUPPORTED
+    found = made.judged(Support((supported,), verdict=verdict, probability=probability))
+    assert found.probability == made.apply(probability)
+    if verdict is ClaimVerdict.CONTRADICTED:
+        assert found.verdict is ClaimVerdict.CONTRADICTED
+    else:
+        assert found.sure
+        assert found.supported is (made.apply(probability) >= cut)
+
+
+def test_judge_with_a_calibration_screens_no_more(tmp_path: Path) -> None:
+    made = Calibration(slope=0.5, intercept=1.0, labels=50)
+    made.write(tmp_path / "made.json")
+    plain, calibrated = LocalJudge(), LocalJudge(calibration=tmp_path / "made.json")
     task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="What does the tank hold?",
-        chunks=(f"The tank holds {number} litres of clean water. It was painted in spring.",),
-        answer_claims=(
-            f"The tank holds {number} litres of clean water.",
-            f"The tank holds {number + 1} litres of clean water.",
-            "The tank holds fresh milk of clean cows.",
-            "Neighbours often complain about noise.",
-        ),
+        chunks=("The tank holds 40 litres of clean water.",),
+        answer_claims=("The tank holds 40 litres of clean water.",),
     )
     before, after = (
-        findings.made(asyncio.run(task.by(judge)).answer_support) for judge in (plain, calibrated)
+        findings.made(asyncio.run(task.by(judge)).answer_support)[0].probability
+        for judge in (plain, calibrated)
     )
-    assert {one.verdict for one in before} >= {ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED}
-    for one, other in zip(before, after, strict=True):
-        assert one.probability is not None
-        assert other.probability == pytest.approx(made.apply(one.probability))
-        if one.verdict is ClaimVerdict.CONTRADICTED:
-            assert other.verdict is ClaimVerdict.CONTRADICTED
-        else:
-            assert other.sure
-            assert other.supported is (made.apply(one.probability) >= cut)
+    assert before is not None
+    assert after == pytest.approx(made.apply(before))
     assert plain.screening
     assert not calibrated.screening
     assert calibrated.version != plain.version
