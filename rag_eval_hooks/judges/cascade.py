@@ -14,7 +14,7 @@ from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, made
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.failures import cause_of
-from rag_eval_hooks.judges.calls.metered_judge import metered
+from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.prompts import ABOUT
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored

@@ -8,15 +8,18 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, TypedDict
 
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.asking import Answers, Request, Stagger, gathered
+from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.context import (
     OUT_OF_TIME,
     Tally,
     call_context,
     in_call_context,
     is_in_time,
+    observed_call,
 )
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.calls.limits import CallKeywords
@@ -25,6 +28,7 @@ from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.verifying import verified
 from rag_eval_hooks.prompts import (
+    ABOUT,
     PROMPTS_VERSION,
     SPECS,
     TEMPLATES,
@@ -39,7 +43,7 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["LLMJudge", "LLMOptions", "ModelOptions"]
+__all__ = ["LLMJudge", "LLMOptions", "MeteredJudge", "ModelOptions", "metered"]
 
 _NO_TEXT = NotScored(Cause.MISSING_INPUT, "a text is missing")
 _MADE_ELSEWHERE = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
@@ -241,3 +245,45 @@ def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
 def _check_count(field: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(field, value, "a whole number, 1 or more")
+
+
+class MeteredJudge:
+    """Judge of a user's, within the budget and observed; the judge itself is not changed.
+
+    A call of `make` counts as one call, as the calls inside are not visible. Tokens are those that
+    the findings report as their usage.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self.name = judge.name
+        self.annotator_kind = judge.annotator_kind
+        self.version = judge.version
+        # What a judge may have beside the protocol, such as a model to load before a sample's time.
+        for name in ("host", "screening", "warm_up"):
+            if hasattr(judge, name):
+                setattr(self, name, getattr(judge, name))
+
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
+        with observed_call(Caller(self.name), is_request=False) as meter:
+            async with meter.sending():
+                findings = await self._judge.make(sample, wanted, known)
+            used = sum(findings.usage.values(), start=Usage())
+            meter.replied(round(used.input_tokens), round(used.output_tokens))
+            return findings
+
+    def expected_calls(self, wanted: frozenset[Finding]) -> int:
+        """Return one call for items, and one for verdicts about them."""
+        judged = wanted & SPECS.keys()
+        return len({kind in ABOUT for kind in judged})
+
+    async def aclose(self) -> None:
+        await self._judge.aclose()
+
+
+def metered(judge: Judge) -> Judge:
+    """Wrap a judge over a language model whose requests are not visible, and no other."""
+    counts = (
+        isinstance(judge, LLMJudge | MeteredJudge) or judge.annotator_kind is not AnnotatorKind.LLM
+    )
+    return judge if counts else MeteredJudge(judge)

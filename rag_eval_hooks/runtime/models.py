@@ -18,8 +18,8 @@ from rag_eval_hooks.judges import (
     choose_token_scorer,
 )
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Function
-from rag_eval_hooks.judges.calls.metered_judge import metered
 from rag_eval_hooks.judges.cascade import Cascade
+from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
 __all__ = ["Models", "settings_of"]

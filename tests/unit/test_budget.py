@@ -25,6 +25,7 @@ from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import ScriptedJudge
@@ -191,6 +192,14 @@ def test_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) 
     with pytest.raises(ConfigError) as caught:
         budget_of(RagEvalConfig(**settings), Own(), None, Incidents())
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", ["host", "screening", "warm_up"])
+def test_metered_judge_has_what_its_judge_may_have(name: str) -> None:
+    judge = Own()
+    assert not hasattr(metered(judge), name)
+    setattr(judge, name, value := object())
+    assert getattr(metered(judge), name) is value
 
 
 class Paid:
