@@ -69,19 +69,17 @@ def _may_differ(stream: Any) -> bool:
     return not own or is_begun or _EMPTY in frame.f_code.co_name
 
 
-# Which stream a call belongs to.
-
-
 class Stream:
-    """One streamed answer."""
+    """One streamed answer, which refers weakly to its generator and its run.
 
-    def __init__(self, generator: weakref.ref[Any], run: Run) -> None:
-        self.generator = generator
+    Who keeps an answer and does not read it shall not keep all that was captured with it.
+    """
+
+    def __init__(self, generator: Any, run: Run, forget: Callable[[Any], None]) -> None:
+        self.generator, self._run = weakref.ref(generator, forget), weakref.ref(run)
         # When it was given out; nanoseconds since the epoch.
         self.made = time.time_ns()
-        self.foreign = _may_differ(generator())
-        # Who keeps an answer and does not read it shall not keep all that was captured with it.
-        self._run = weakref.ref(run)
+        self.foreign = _may_differ(generator)
 
     @property
     def run(self) -> Run | None:
@@ -95,7 +93,7 @@ class Stream:
 
 
 class Streams:
-    """The streams that may still be read.
+    """The streams that may still be read, by the identities of their frames.
 
     Attributes:
         foreign: Keys of those that may call anything, and not only their model.
@@ -111,16 +109,13 @@ class Streams:
         None for what is no generator or has ended.
         """
         frame = _frame_of(generator)
-        if frame is None:
-            return None
-        known = self._by_frame.get(id(frame))
-        if known is not None and known.frame is frame:
-            return known
-        forget = functools.partial(self._forget, id(frame))
-        stream = Stream(weakref.ref(generator, forget), run)
-        self._by_frame[id(frame)] = stream
+        stream = None if frame is None else self._of(frame)
+        if frame is None or stream is not None:
+            return stream
+        key = id(frame)
+        stream = self._by_frame[key] = Stream(generator, run, functools.partial(self._forget, key))
         if stream.foreign:
-            self.foreign.add(id(frame))
+            self.foreign.add(key)
         return stream
 
     def around(self) -> Run | None:
@@ -129,8 +124,7 @@ class Streams:
         for _ in range(_MAX_FRAMES):
             if frame is None:
                 return None
-            stream = self._by_frame.get(id(frame))
-            if stream is not None and stream.frame is frame:
+            if (stream := self._of(frame)) is not None:
                 return stream.run
             frame = frame.f_back
         return None
@@ -138,6 +132,10 @@ class Streams:
     def __len__(self) -> int:
         """Return the number of streams whose generator is alive."""
         return len(self._by_frame)
+
+    def _of(self, frame: FrameType) -> Stream | None:
+        stream = self._by_frame.get(id(frame))
+        return stream if stream is not None and stream.frame is frame else None
 
     def _forget(self, key: int, generator: weakref.ref[Any]) -> None:
         stream = self._by_frame.get(key)
@@ -147,11 +145,8 @@ class Streams:
             self.foreign.discard(key)
 
 
-# What is read of a stream that is not LlamaIndex's own.
-
-
 class StreamReading:
-    """Text that was read of one stream, at most so many characters."""
+    """Text that was read of a stream that is not LlamaIndex's own, at most so many characters."""
 
     def __init__(self, most: int) -> None:
         # How it ended, or None while it may go on, and when; nanoseconds since the epoch.
@@ -159,27 +154,26 @@ class StreamReading:
         self.ended = 0
         self.error_type: str | None = None
         # Weak reference to the generator that it is read through.
-        self.generator: weakref.ref[Any] | None = None
+        self.generator: Callable[[], Any] = lambda: None
         self._parts: list[str] = []
         self._left = most
-        self._legible = True
+        self._is_text = True
 
     @property
     def text(self) -> str | None:
         """Text that came out; None if there was anything else, or nothing before it was closed."""
         is_known = self._parts or self.status is Status.OK
-        return "".join(self._parts) if self._legible and is_known else None
+        return "".join(self._parts) if self._is_text and is_known else None
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """True once the stream is over, or nobody can read it any more."""
-        generator = None if self.generator is None else self.generator()
-        return self.status is not None or _frame_of(generator) is None
+        return self.status is not None or _frame_of(self.generator()) is None
 
     def note(self, part: Any) -> None:
         """Note a part that came out."""
         if not isinstance(part, str):
-            self._legible = False
+            self._is_text = False
         elif part and self._left > 0:
             # Also of a class of the application's own this is a plain text.
             kept = "".join((part,))[: self._left]
@@ -188,11 +182,9 @@ class StreamReading:
 
     def end(self, error: BaseException) -> None:
         """Note the end, by what the generator raised."""
+        is_whole = isinstance(error, StopIteration | StopAsyncIteration)
         self.ended = time.time_ns()
-        if isinstance(error, StopIteration | StopAsyncIteration):
-            self.status = Status.OK
-            return
-        self.status = status_after(type(error))
+        self.status = Status.OK if is_whole else status_after(type(error))
         if self.status is Status.ERROR:
             self.error_type = type(error).__qualname__
 
@@ -260,9 +252,6 @@ def _watch(response: Any, most: int) -> StreamReading | None:
     return reading if response.response_gen is made else None
 
 
-# How a stream ended.
-
-
 class StreamedAnswers:
     """Keeps interactions open until their streamed answers are read.
 
@@ -270,9 +259,6 @@ class StreamedAnswers:
         recorder: Of the interactions.
         watch_streams: Whether streams that are not LlamaIndex's own are read through an object
             of ours; otherwise their answers are not known.
-
-    Attributes:
-        streams: Which of them a call belongs to.
     """
 
     def __init__(self, recorder: Recorder, *, watch_streams: bool) -> None:
@@ -281,27 +267,25 @@ class StreamedAnswers:
         self._watches = watch_streams
 
     def note(self, run: Run, given: Any) -> bool:
-        """Note a streamed answer; the interaction of an outermost one then waits for it.
+        """Note what a run gave out; return whether it is a stream.
 
-        Returns:
-            Whether it is a stream.
+        The interaction of an outermost run waits for the end of its stream.
         """
         if not _is_subclass(given.__class__, _STREAMED):
             return False
         if isinstance(given, StreamingAgentChatResponse):
             source = self.streams.add(given.chat_stream or given.achat_stream, run)
-            if run.outermost:
-                self._follow(run, functools.partial(_chat_ending, run, source))
+            self._follow(run, functools.partial(_chat_ending, run, source))
             return True
         reading = self._reading(run, given)
         generator = given.response_gen if isinstance(given, STREAMING) else given
         stream = self.streams.add(generator, run)
         if reading is not None:
             self._follow(run, functools.partial(self._reading_ending, run, reading))
-        elif stream is not None and run.outermost:
+        elif stream is not None:
             is_model = run.kind is RunKind.MODEL
-            ending = _model_ending(run, stream) if is_model else None
-            self._follow(run, ending or functools.partial(_stream_ending, run, stream))
+            ending = functools.partial(_stream_ending, run, stream)
+            self._follow(run, _model_ending(run, stream) if is_model else ending)
         return stream is not None or reading is not None
 
     def _follow(self, run: Run, ending: Callable[[], Status | None]) -> None:
@@ -309,10 +293,11 @@ class StreamedAnswers:
 
         def over() -> Status | None:
             # Where the application states the answer, it need not be read.
-            stated = run is not root and root.text is not None
-            return Status.OK if stated else ending()
+            is_stated = run is not root and root.text is not None
+            return Status.OK if is_stated else ending()
 
-        self._recorder.follow(run, over)
+        if run.outermost:
+            self._recorder.follow(run, over)
 
     def _reading(self, run: Run, given: Any) -> StreamReading | None:
         """Watch a response whose stream is not LlamaIndex's own."""
@@ -323,7 +308,7 @@ class StreamedAnswers:
         return _watch(given, self._recorder.longest + 1)
 
     def _reading_ending(self, run: Run, reading: StreamReading) -> Status | None:
-        if not reading.over:
+        if not reading.is_over:
             return None
         run.text = self._recorder.text(run, reading.text)
         run.text_unknown = run.text is None

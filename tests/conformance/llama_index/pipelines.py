@@ -12,12 +12,9 @@ from inspect import BoundArguments
 from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
-from llama_index.core.query_engine import RetrieverQueryEngine
 
 from tests.conformance.llama_index.third_party import Notes, OtherEvents, OtherSpans, installed
 from tests.matrix.llama_index.kit import Scripted, index_of, says
@@ -165,33 +162,6 @@ def own_events(drawn: Drawn) -> Any:
     return notes.all(), [event.tags for event in made]
 
 
-def raising_handlers(drawn: Drawn) -> Any:
-
-    class Raising(OtherSpans):
-        def new_span(self, *args: Any, **kwargs: Any) -> Any:
-            raise RuntimeError(drawn.answer)
-
-        def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> Any:
-            raise RuntimeError(drawn.answer)
-
-    class RaisingEvents(OtherEvents):
-        def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-            raise RuntimeError(drawn.answer)
-
-    with installed(Raising(), RaisingEvents()):
-        return str(drawn.engine().query(drawn.questions[0]))
-
-
-def trees_of_spans(drawn: Drawn) -> Any:
-    """LlamaIndex's own span handler holds the same trees, and nothing open."""
-    spans = SimpleSpanHandler()
-    with installed(spans, None):
-        answers = [str(drawn.engine().query(question)) for question in drawn.questions]
-        failed = outcome(lambda: drawn.engine(drawn.broken()).query(drawn.questions[0]))
-    shapes = [[s.id_, s.parent_id] for s in spans.completed_spans + spans.dropped_spans]
-    return answers, failed, shapes, len(spans.open_spans), spans.current_span_ids
-
-
 def handlers_with_context(drawn: Drawn) -> Any:
     """A handler that sets a context variable at the start of a span reads it at its end."""
     variable: ContextVar[str] = ContextVar(drawn.text.name(), default="none")
@@ -258,27 +228,11 @@ def handed_to_another_process(drawn: Drawn) -> Any:
     return carried, restored, closed, after
 
 
-def older_callbacks(drawn: Drawn) -> Any:
-    """Handlers of the older callback manager get their pairs of events."""
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    manager = CallbackManager([debug])
-    retriever = index_of(drawn.passages).as_retriever()
-    retriever.callback_manager = manager
-
-    engine = RetrieverQueryEngine.from_args(retriever, llm=drawn.model(), callback_manager=manager)
-    answers = [str(engine.query(question)) for question in drawn.questions]
-    pairs = [[event.event_type for event in pair] for pair in debug.get_event_pairs()]
-    return answers, pairs, debug.event_starts_to_ignore
-
-
 BEHAVIOURS: Final[tuple[Behaviour, ...]] = (
     spanned_methods,
     spanned_generators,
     own_events,
-    raising_handlers,
-    trees_of_spans,
     handlers_with_context,
     handlers_that_change,
     handed_to_another_process,
-    older_callbacks,
 )

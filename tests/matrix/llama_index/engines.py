@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from llama_index.core import SQLDatabase, VectorStoreIndex
+from llama_index.core import SQLDatabase
 from llama_index.core.base.base_selector import BaseSelector, MultiSelection, SingleSelection
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
@@ -20,17 +20,14 @@ from llama_index.core.indices.query.query_transform import (
     StepDecomposeQueryTransform,
 )
 from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.objects import ObjectIndex
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     CustomQueryEngine,
-    FLAREInstructQueryEngine,
     MultiStepQueryEngine,
     NLSQLTableQueryEngine,
     RetryQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
-    ToolRetrieverRouterQueryEngine,
     TransformQueryEngine,
 )
 from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
@@ -256,20 +253,6 @@ router_to_all("sync", None)
 router_to_all("async", NO_ASYNC)
 
 
-@shape(GROUP, "query")
-def tool_retriever(draw: Draw) -> Asked:
-    """The engines are retrieved themselves."""
-    _, tools, shown = corpora_with_tools(draw, 2)
-    question, answer = draw.question(), draw.answer()
-    objects = ObjectIndex.from_objects(tools, index_cls=VectorStoreIndex, embed_model=Bags())
-    engine = ToolRetrieverRouterQueryEngine(
-        objects.as_retriever(similarity_top_k=2),
-        llm=says(answer),
-        summarizer=TreeSummarize(llm=says(answer)),
-    )
-    return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
-
-
 def divided(draw: Draw, tools: Sequence[Any], corpora: Sequence[Corpus], llm: Any) -> Any:
     asked = [
         SubQuestion(sub_question=corpus.question, tool_name=tool.metadata.name)
@@ -331,17 +314,6 @@ def two_steps(draw: Draw) -> Asked:
         num_steps=3,
     )
     return corpus.asked(engine, answer, any_order=True)
-
-
-@shape(GROUP, "query")
-def look_ups_while_it_writes(draw: Draw) -> Asked:
-    corpus, answer, asked = Corpus(draw), draw.sentence(), draw.question()
-    engine = FLAREInstructQueryEngine(
-        corpus.engine(says(draw.sentence())),
-        llm=says(f"{draw.sentence()} [Search({asked})]", f"{answer} done", "done"),
-        max_iterations=2,
-    )
-    return corpus.asked(engine, f"{answer} done ")
 
 
 # Engines and functions of the user's own.

@@ -10,10 +10,10 @@ from typing import Any
 
 from llama_index.core import SummaryIndex
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.response_synthesizers import CompactAndRefine
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import (
     Context,
@@ -33,8 +33,6 @@ from tests.matrix.llama_index.kit import (
     Corpus,
     Draw,
     Scripted,
-    in_turn,
-    pick,
     prompt_text,
     read,
     renamed,
@@ -367,28 +365,6 @@ def corrective(draw: Draw) -> Asked:
 
 
 @shape(GROUP, "run")
-def numbered_sources(draw: Draw) -> Asked:
-    """Passages become numbered sources in one step, an answer with citations in the next."""
-    made, heading = Flow(draw), draw.name()
-    made.answer, numbered = f"{draw.sentence()} [1]", made.event()
-
-    async def number(ctx: Any, ev: Any) -> Any:
-        nodes = [
-            NodeWithScore(node=TextNode(text=f"{heading} {n}:\n{one.get_content()}"))
-            for n, one in enumerate(getattr(ev, made.nodes), 1)
-        ]
-        return numbered(**{made.nodes: nodes})
-
-    run = made.run(
-        (made.retrieve, StartEvent, made.found),
-        (number, made.found, numbered),
-        (made.write, numbered, StopEvent),
-    )
-    shown = made.corpus.shown()
-    return made.due(run, contexts=[f"{heading} {n}:\n{text}" for n, text in enumerate(shown, 1)])
-
-
-@shape(GROUP, "run")
 def divided_question(draw: Draw) -> Asked:
     """A model divides the question; each part goes to an engine, and another model combines."""
     made, count = Flow(draw), draw.chance.randint(2, 3)
@@ -511,37 +487,6 @@ class Tools:
     def questions(self) -> list[tuple[str, str]]:
         """Return the name of each tool, and what it is asked."""
         return [(name, c.question) for name, c in zip(self.by_name, self.corpora, strict=True)]
-
-
-@shape(GROUP, "run")
-def agent_of_steps(draw: Draw) -> Asked:
-    made, tools = Flow(draw), Tools(draw, 2)
-    calls = [pick(name, input=question) for name, question in tools.questions()]
-    model = in_turn(made.answer, *calls)
-    history_at = draw.name()
-    begun, picked = event(draw, history_at), event(draw, history_at)
-
-    async def prepare(ctx: Any, ev: Any) -> Any:
-        return begun(**{history_at: [ChatMessage(role="user", content=ev.get(made.asked))]})
-
-    async def think(ctx: Any, ev: Any) -> Any:
-        history = getattr(ev, history_at)
-        said = await model.achat_with_tools(list(tools.by_name.values()), chat_history=history)
-        if model.get_tool_calls_from_response(said, error_on_no_tool_call=False):
-            return picked(**{history_at: [*history, said.message]})
-        return StopEvent(result={draw.name(): said.message.content, draw.name(): len(history)})
-
-    async def act(ctx: Any, ev: Any) -> Any:
-        history = list(getattr(ev, history_at))
-        for call in history[-1].additional_kwargs["tool_calls"]:
-            output = tools.by_name[call["tool_name"]](**call["tool_kwargs"])
-            history.append(ChatMessage(role=MessageRole.TOOL, content=str(output)))
-        return begun(**{history_at: history})
-
-    run = made.run(
-        (prepare, StartEvent, begun), (think, begun, picked | StopEvent), (act, picked, begun)
-    )
-    return made.due(run, contexts=tools.shown, any_order=True)
 
 
 @shape(GROUP, "run")

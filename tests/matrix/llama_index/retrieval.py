@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,19 +12,13 @@ from typing import Any
 from llama_index.core import (
     Document,
     DocumentSummaryIndex,
-    KeywordTableIndex,
-    PropertyGraphIndex,
     StorageContext,
-    SummaryIndex,
-    TreeIndex,
     VectorStoreIndex,
 )
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
-from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.indices.prompt_helper import PromptHelper
-from llama_index.core.indices.property_graph import VectorContextRetriever
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import (
     LLMRerank,
@@ -41,7 +34,6 @@ from llama_index.core.retrievers import (
     AutoMergingRetriever,
     QueryFusionRetriever,
     RecursiveRetriever,
-    RouterRetriever,
 )
 from llama_index.core.schema import (
     ImageNode,
@@ -51,9 +43,7 @@ from llama_index.core.schema import (
     QueryBundle,
     RelatedNodeInfo,
     TextNode,
-    TransformComponent,
 )
-from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from tests.matrix.llama_index.kit import (
@@ -294,18 +284,6 @@ def recursive_retriever(draw: Draw) -> Asked:
 
 
 @shape(GROUP, *WAYS)
-def router_of_retrievers(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw), draw.answer()
-    choice = says(json.dumps([{"choice": 1, "reason": draw.word()}]))
-    retriever = RouterRetriever(
-        selector=LLMSingleSelector.from_defaults(llm=choice),
-        retriever_tools=[corpus.tool(), Corpus(draw).tool()],
-        llm=says(answer),
-    )
-    return corpus.asked(over(retriever, answer, draw), answer)
-
-
-@shape(GROUP, *WAYS)
 def parts_merged_to_their_parent(draw: Draw) -> Asked:
     corpus, answer = Corpus(draw, 3), draw.answer()
     parent = TextNode(text=" ".join(node.text for node in corpus.nodes), id_=draw.name())
@@ -345,24 +323,8 @@ def neighbours_from_the_store(draw: Draw) -> Asked:
 
 
 @shape(GROUP, *WAYS)
-def summary_index(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw, 3), draw.answer()
-    engine = SummaryIndex(corpus.nodes).as_query_engine(llm=says(answer))
-    return corpus.asked(engine, answer, contexts=[node.text for node in corpus.nodes])
-
-
-@shape(GROUP, *WAYS)
-def keyword_table(draw: Draw) -> Asked:
-    """Words one by one: of those that hold several, LlamaIndex looks for nltk's stop words."""
-    corpus, answer, shared = Corpus(draw, 3), draw.answer(), draw.word()
-    index = KeywordTableIndex(corpus.nodes, llm=says(f"KEYWORDS: {shared}"))
-    shown = found_by(index.as_retriever(), corpus.question)
-    return corpus.asked(index.as_query_engine(llm=says(answer)), answer, contexts=shown)
-
-
-@shape(GROUP, *WAYS)
 def document_summaries(draw: Draw) -> Asked:
-    corpus, answer = Corpus(draw, 3), draw.answer()
+    corpus, answer = Corpus(draw, 1), draw.answer()
     documents = [Document(text=node.text, doc_id=node.node_id) for node in corpus.nodes]
     with contextlib.redirect_stdout(io.StringIO()):
         index = DocumentSummaryIndex.from_documents(
@@ -374,59 +336,6 @@ def document_summaries(draw: Draw) -> Asked:
     shown = found_by(index.as_retriever(similarity_top_k=2), corpus.question)
     engine = index.as_query_engine(llm=says(answer), similarity_top_k=2)
     return corpus.asked(engine, answer, contexts=shown)
-
-
-@shape(GROUP, *WAYS)
-def tree_index(draw: Draw) -> Asked:
-    """A tree of summaries, in which the model chooses its way."""
-    corpus, answer = Corpus(draw), draw.answer()
-    summary = draw.sentence()
-
-    def reply(messages: Sequence[ChatMessage]) -> str:
-        return "ANSWER: 1" if "ANSWER:" in prompt_text(messages) else summary
-
-    index = TreeIndex(corpus.nodes, llm=Scripted(reply=reply))
-    engine = index.as_query_engine(llm=says(answer))
-    return corpus.asked(engine, answer, contexts=[corpus.nodes[0].text])
-
-
-class Subjects(TransformComponent):
-    """Makes each passage the source of two things that are linked."""
-
-    link: str
-
-    def __call__(self, nodes: Sequence[Any], **more: Any) -> Sequence[Any]:
-        for node in nodes:
-            first, last = (
-                EntityNode(name=name, label="thing") for name in (node.text[:24], node.text[-24:])
-            )
-            node.metadata[KG_NODES_KEY] = [first, last]
-            node.metadata[KG_RELATIONS_KEY] = [
-                Relation(label=self.link, source_id=first.id, target_id=last.id)
-            ]
-        return nodes
-
-
-@shape(GROUP, *WAYS)
-def property_graph(draw: Draw) -> Asked:
-    """Things near the question, with the passages that they are from."""
-    corpus, answer = Corpus(draw), draw.answer()
-    graph = PropertyGraphIndex(
-        nodes=corpus.nodes,
-        kg_extractors=[Subjects(link=draw.name())],
-        embed_model=Bags(),
-        llm=says(answer),
-        use_async=False,
-    )
-    near = VectorContextRetriever(
-        graph.property_graph_store,
-        vector_store=graph.vector_store,
-        embed_model=Bags(),
-        include_text=True,
-        similarity_top_k=1,
-    )
-    engine = over(graph.as_retriever(sub_retrievers=[near]), answer, draw)
-    return corpus.asked(engine, answer, contexts=found_by(near, corpus.question))
 
 
 @shape(GROUP)
