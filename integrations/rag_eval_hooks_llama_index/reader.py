@@ -274,30 +274,21 @@ class Reader:
                 self._note(run, texts, Origin.STEP)
 
     def _note_state(self, run: Run, state: Mapping[str, Any]) -> None:
-        """Note texts that a step left in the store of its workflow, each value once."""
-        interaction = run.interaction
-        known = interaction.step_texts
-        for value in state.values():
-            if id(value) in interaction.kept_values or is_of_framework(value):
-                continue
-            # Held here, no other value gets its identity.
-            interaction.kept_values[id(value)] = value, 0
-            for contexts in self._distinctive(run, value):
-                if new := [context for context in contexts if hash(context.text) not in known]:
-                    known.update(hash(context.text) for context in new)
-                    self._note(run, new, Origin.STEP)
+        """Note texts that a step left in the store of its workflow, each once."""
+        known = run.interaction.step_texts
+        values = (value for value in state.values() if not is_of_framework(value))
+        for contexts in (one for value in values for one in self._distinctive(run, value)):
+            if new := [context for context in contexts if hash(context.text) not in known]:
+                known.update(hash(context.text) for context in new)
+                self._note(run, new, Origin.STEP)
 
     def _note_tool(self, run: Run, output: Any) -> None:
         """Note the text of a tool, which may have searched by means that no event shows."""
         names = self.options_of(run).retrieval_tools
-        if (
-            not isinstance(output, Message)
-            or output.failed
-            or run.name not in (names or [run.name])
-        ):
+        if not isinstance(output, Message) or output.failed:
             return
         reply = mapping_in(output.artifact)
-        if found_nothing(reply):
+        if found_nothing(reply) or (names is not None and run.name not in names):
             return
         # The text is how the model is shown a record.
         rest = output.artifact if reply is None else reply

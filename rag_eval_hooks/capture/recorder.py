@@ -357,7 +357,6 @@ class Recorder(Notes):
 
     def _end_runs(self, interaction: Interaction) -> None:
         """End the runs of an interaction that are still open."""
-        interaction.kept_values.clear()
         root = interaction.root
         for run in interaction.runs:
             self._remember(run.id, is_root=run is root)

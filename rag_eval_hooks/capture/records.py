@@ -280,8 +280,6 @@ class Interaction:
     cut_texts: set[str] = field(default_factory=set)
     # Hashes of texts of steps that were noted already.
     step_texts: set[int] = field(default_factory=set)
-    # By identity, values that steps keep and that were read, with their lengths.
-    kept_values: dict[int, tuple[Any, int]] = field(default_factory=dict)
     # By a document's id, its texts that a later step replaced.
     rewritten: dict[str | None, set[str]] = field(default_factory=dict)
     # Characters of text held so far.

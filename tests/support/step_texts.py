@@ -33,8 +33,6 @@ def step_text(draw: Variation, form: str) -> StepText:
     value, shown = FORMS[form](draw, rows)
     _, number, unit = rows[0] if len(shown) == 1 else draw.chance.choice(rows)
     written = "\n".join(shown) if form in _BY_ROW else str(value)
-    if form in _AS_JSON:
-        written = json.dumps(value)
     return StepText(value, shown, written, f"{number} {unit}")
 
 
@@ -103,11 +101,6 @@ def _nested_json(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
     return text, [text]
 
 
-def _dumped(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
-    record = _nested(draw, rows)
-    return record, [repr(record)]
-
-
 def _objects(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
     kind = make_dataclass(draw.name().title(), [draw.name() for _ in range(3)])
     values = [kind(*row) for row in rows]
@@ -125,14 +118,12 @@ FORMS: dict[str, Callable[[Variation, _Rows], tuple[Any, list[str]]]] = {
     "a record": _record,
     "a nested record": _nested_record,
     "a nested record as JSON": _nested_json,
-    "a nested record that the prompt writes as JSON": _dumped,
     "objects": _objects,
 }
 """Forms by name: the output, and the texts in it that are contexts."""
 
 _BY_ROW = ("hits of a search",)
 """Forms of which a prompt shows the contexts, line by line."""
-_AS_JSON = ("a nested record that the prompt writes as JSON",)
 
 
 def beside(draw: Variation) -> dict[str, StepText]:

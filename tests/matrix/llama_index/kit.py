@@ -292,19 +292,17 @@ def shape_of(
 
 def traced(world: World, options: dict[str, Any], calls: Sequence[Callable[[], Any]]) -> None:
     """Call functions, those that are async at once, with LlamaIndex reporting to a world."""
-    # Sync calls of LlamaIndex run async code in the thread's loop.
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    registration = enable(world.evals, **options) if world.captures else None
-    try:
-        given = [call() for call in calls]
-        waited = [one for one in given if asyncio.iscoroutine(one)]
-        loop.run_until_complete(gathered(waited))
-    finally:
-        if registration is not None:
-            registration.disable()
-        loop.close()
-        asyncio.set_event_loop(None)
+    with asyncio.Runner() as runner:
+        # Sync calls of LlamaIndex run async code in the thread's loop.
+        asyncio.set_event_loop(runner.get_loop())
+        registration = enable(world.evals, **options) if world.captures else None
+        try:
+            given = [call() for call in calls]
+            runner.run(gathered([one for one in given if asyncio.iscoroutine(one)]))
+        finally:
+            if registration is not None:
+                registration.disable()
+    asyncio.set_event_loop(None)
 
 
 async def gathered(coroutines: Sequence[Any]) -> None:
