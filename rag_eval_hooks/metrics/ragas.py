@@ -14,6 +14,7 @@ from rag_eval_hooks.metrics.formulas import average_precision, share
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.metrics.shares import (
     chunk_numbers,
+    flaws,
     mean_similarity,
     not_counted,
     require_sure,
@@ -124,7 +125,7 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
     return _ERROR_RATE.score(
         (count - kinds.count(None)) / count,
         parts={kind: kinds.count(kind) / count for kind in _ORIGINS},
-        warnings=not_counted(is_sure),
+        warnings=(*not_counted(is_sure), *flaws(supports), *flaws(agreements)),
         explanation={"claims": rows},
     )
 

@@ -145,9 +145,14 @@ def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
 
 def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
     """Return the warnings about verdicts that are not sure, and those of single verdicts."""
+    return (*not_counted([one.sure for one in verdicts]), *flaws(verdicts))
+
+
+def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
+    """Return the warnings of single verdicts, each once with their number."""
     warned = [text for one in verdicts if (text := getattr(one, "warning", ""))]
     counted = (f"{text} ({warned.count(text)} of {len(verdicts)})" for text in warned)
-    return (*not_counted([one.sure for one in verdicts]), *dict.fromkeys(counted))
+    return tuple(dict.fromkeys(counted))
 
 
 def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
