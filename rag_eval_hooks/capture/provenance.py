@@ -19,8 +19,6 @@ from rag_eval_hooks.text.refusals import refusal
 __all__ = ["Provenance", "content_words"]
 
 _STOP: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
-_MARKER: Final = re.compile(r"\[\d+\]")
-"""Number of a source."""
 _RECEIPT: Final = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+"
     r"|\d{4}-\d\d-\d\d[T\d:.+Z-]*"
@@ -181,10 +179,9 @@ class Provenance:
         """
         if not passages or refusal(self._answer):
             return []
-        answer = _MARKER.sub(" ", self._answer)
         known = set[str]().union(*(content_words(p.context.text) for p in surer))
-        new = content_words(answer) - known
-        runs = runs_of(fold(answer)).difference(*(p.runs for p in surer))
+        new = content_words(self._answer) - known
+        runs = runs_of(fold(self._answer)).difference(*(p.runs for p in surer))
         lists = by_list(passages)
         return [p for one in lists if self._are_used(one, new, runs) for p in one]
 

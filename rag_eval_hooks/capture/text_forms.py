@@ -42,9 +42,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _FIRST_WIDE = "\u3040"
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
-_NAMES = re.compile(r"(?<=[:,\[] )(?:null|true|false)\b|(?<=[:,\[])(?:null|true|false)\b")
-_PYTHON_NAMES = {"null": "None", "true": "True", "false": "False"}
-"""Names of values in JSON, and in Python."""
 
 
 def fold(text: str) -> str:
@@ -64,8 +61,6 @@ def fold(text: str) -> str:
     if any(mark in text for mark in _MARKED):
         text = _MARKS.sub(" ", _LINK.sub(r"\1", text) if "](" in text else text)
     text = text.replace('"', "'").replace("''", "'")
-    if ":" in text or "[" in text:
-        text = _NAMES.sub(lambda name: _PYTHON_NAMES[name[0]], text)
     return " ".join(text.split())
 
 
