@@ -110,12 +110,21 @@ class ManualInteraction:
 
     def __enter__(self) -> Self:
         """Open the interaction."""
-        self._open()
+        try:
+            self._open()
+        except BaseException as interruption:
+            # A signal handler raised: the block is not entered, and nobody else would close it.
+            self._close(interruption)
+            raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the interaction; an exception passes through and sets the status."""
-        self._close(error)
+        try:
+            self._close(error)
+        except BaseException as interruption:
+            self._close(interruption)
+            raise
 
     async def __aenter__(self) -> Self:
         """Open the interaction."""
@@ -123,7 +132,7 @@ class ManualInteraction:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the interaction; an exception passes through and sets the status."""
-        self._close(error)
+        self.__exit__(kind, error, trace)
 
     @host_edge
     def _open(self) -> None:

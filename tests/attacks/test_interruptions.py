@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import inspect
 import itertools
 import signal
@@ -15,6 +17,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture.interaction import enclosing_run
 from tests.support.evaluation import faithful_judge, record_request, sample, total
 from tests.waiting import PATIENCE
 
@@ -58,12 +61,19 @@ def _moments(call: Callable[[], object], stop_at: int | None) -> int:
     return count
 
 
+def _block(evals: RagEval, _: str = "") -> None:
+    with evals.interaction("q") as interaction:
+        interaction.contexts(["c"])
+        interaction.answer("a")
+
+
 NUMBERS = itertools.count()
 CALLS: dict[str, Callable[[RagEval, str], object]] = {
     "offer": lambda evals, _: evals.offer(sample()),
     "feedback": lambda evals, name: evals.feedback(name, score=1),
     "stats": lambda evals, _: evals.stats(),
     "explain": lambda evals, name: evals.explain(name),
+    "block": _block,
     "request": lambda evals, _: record_request(evals, f"request {next(NUMBERS)}"),
 }
 
@@ -106,3 +116,21 @@ def test_signal_at_any_moment_is_raised_and_blocks_nothing(name: str) -> None:
     assert stats.offered == total(stats)
     assert stats.pending == 0
     assert evals.shutdown(PATIENCE)
+
+
+def test_block_that_a_signal_interrupts_contains_no_later_request() -> None:
+    before = signal.signal(signal.SIGUSR1, _handle)
+
+    def interrupted(moment: int) -> bool:
+        with contextlib.suppress(_TimeLimitError):
+            _moments(lambda: _block(evals), moment)
+        return enclosing_run(evals.recorder) is not None
+
+    try:
+        with RagEval(["lexical"]) as evals:
+            moments = range(1, _moments(lambda: _block(evals), None) + 1)
+            left = [one for one in moments if contextvars.copy_context().run(interrupted, one)]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    # No code of ours runs at the return of `__enter__` and at the call of `__exit__`.
+    assert len(left) <= 2

@@ -104,7 +104,9 @@ class Page(HTMLParser):
 def test_page_has_every_sample_loads_nothing_and_runs_no_text(tmp_path: Path) -> None:
     """The index has every sample, the worst first; blocks have all texts, markup has none."""
     path = results(tmp_path, 60)
+    (tmp_path / "r.html").touch(0o644)
     assert command(tmp_path, "report", str(path), "-o", "r.html").code == 0
+    assert (tmp_path / "r.html").stat().st_mode & 0o777 == 0o600
     text = (tmp_path / "r.html").read_text("utf-8")
     page = Page(text)
     assert page.references == ["#samples"]
