@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rag_eval_hooks.text.folding import WORDS
 
-__all__ = ["FUNCTION_WORDS", "function_word_counts", "language"]
+__all__ = ["FUNCTION_WORDS", "language"]
 
 FUNCTION_WORDS: Final = WORDS["function"]
 """Folded function words by code of the language."""
 _ANY: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
-
-
-def function_word_counts(words: Sequence[str]) -> Mapping[str, int]:
-    """Return for each language how many of its function words are among some words."""
-    found = _ANY.intersection(words)
-    return {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
 
 
 def language(words: Sequence[str]) -> str | None:
@@ -25,7 +19,8 @@ def language(words: Sequence[str]) -> str | None:
 
     None where two languages have as many, or none has two.
     """
-    counts = function_word_counts(words)
+    found = _ANY.intersection(words)
+    counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
     most = max(counts.values())
     best = [code for code, count in counts.items() if count == most]
     return best[0] if most > 1 and len(best) == 1 else None

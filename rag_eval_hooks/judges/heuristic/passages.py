@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import mul
 from typing import Final, NamedTuple
@@ -133,16 +133,13 @@ class Closest(NamedTuple):
         return self.sentence.text if self.sentence else ""
 
 
-def closest(weight: Mapping[str, float], passage: Passage) -> Closest:
-    """Return the sentence that covers the weighted terms best, and the share that it covers."""
-    covered: defaultdict[int, float] = defaultdict(float)
-    for term, value in weight.items():
-        for at in passage.index.get(term, ()):
-            covered[at] += value
-    if not covered:
+def closest(wanted: Collection[str], passage: Passage) -> Closest:
+    """Return the sentence that holds most of some distinct terms, and the share that it holds."""
+    held = Counter(at for term in wanted for at in passage.index.get(term, ()))
+    if not held:
         return Closest(0.0, None)
-    best = max(sorted(covered), key=covered.__getitem__)
-    return Closest(covered[best] / sum(weight.values()), passage.sentences[best])
+    best = max(sorted(held), key=held.__getitem__)
+    return Closest(held[best] / len(wanted), passage.sentences[best])
 
 
 class Vectors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import Verdict
@@ -57,8 +57,8 @@ def agrees(
     """
     if not text.sentences:
         return Verdict(False, "the other text is empty")
-    weight = _novel(claim, question)
-    if not weight:
+    novel = _novel(claim, question)
+    if not novel:
         return Verdict(False, "the claim holds no content word")
     if denied := _denied(claim, text, question):
         return Verdict(False, f"the negation differs at {denied}")
@@ -66,14 +66,14 @@ def agrees(
         return Verdict(True, "the claim contains the bare answer")
     if differing := _differs(claim, text, question):
         return Verdict(False, differing)
-    near = closest(weight, text)
+    near = closest(novel, text)
     if near.score >= _AGREED:
         return Verdict(True, f"stated: {near.text}")
     cosine = vectors.best(claim.text, text)
     if cosine is not None and cosine >= _SAME:
         return Verdict(True, f"said in other words, cosine {cosine:.2f}")
-    lacking = sorted(term for term in weight if term not in text.index)
-    return Verdict(False, f"not stated: {', '.join(lacking or sorted(weight))}")
+    lacking = sorted(novel - text.index.keys()) or sorted(novel)
+    return Verdict(False, f"not stated: {', '.join(lacking)}")
 
 
 def _contains_bare(claim: Sentence, text: Passage, question: frozenset[str]) -> bool:
@@ -82,12 +82,9 @@ def _contains_bare(claim: Sentence, text: Passage, question: frozenset[str]) -> 
     return len(text.sentences) == 1 and len(stated) <= _BARE and bool(bare) and bare <= claim.terms
 
 
-def _novel(claim: Sentence, question: frozenset[str]) -> Mapping[str, float]:
-    """Return weights of the terms that the question lacks; of all of them if it lacks none."""
-    weight = {
-        term: 1.5 if term in claim.named or term[0].isdigit() else 1.0 for term in claim.chain
-    }
-    return {term: w for term, w in weight.items() if term not in question} or weight
+def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
+    """Return the terms that the question lacks; all of them if it lacks none."""
+    return claim.terms - question or claim.terms
 
 
 def _denied(claim: Sentence, text: Passage, question: frozenset[str]) -> str:

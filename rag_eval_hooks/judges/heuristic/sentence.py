@@ -137,15 +137,13 @@ class Sentence:
     def _capitalized(self) -> Iterator[str]:
         short = len(self.text.split()) <= _BARE
         nouns = not short and self.language == "de"
-        measured = {word for measure in self.measures for word in measure.text.split()}
         for phrase in phrases(self.text):
             parts = frozenset(terms(phrase)) & self.terms
             if not parts or f"{phrase}:" in self.text or _LABEL.fullmatch(phrase):
                 continue
             if nouns and sum(part.isalpha() for part in parts) == 1:
                 continue
-            opens = len(parts) == 1 and not short and _opens(self.text, phrase)
-            if not opens and measured.isdisjoint(phrase.split()):
+            if len(parts) > 1 or short or not _opens(self.text, phrase):
                 yield phrase
 
 

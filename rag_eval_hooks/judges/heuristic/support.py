@@ -15,7 +15,6 @@ from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, anchors,
 from rag_eval_hooks.judges.heuristic.passages import Chunks, Closest, Passage, closest
 from rag_eval_hooks.judges.heuristic.sentence import PLACEHOLDER, Sentence
 from rag_eval_hooks.text.folding import is_content
-from rag_eval_hooks.text.languages import function_word_counts
 from rag_eval_hooks.text.measures import Measure, agree
 
 __all__ = ["FEATURES", "Reading", "read"]
@@ -29,7 +28,6 @@ _MODEL: Final = json.loads(
     files("rag_eval_hooks.judges.heuristic").joinpath("weights", "support.json").read_text("utf-8")
 )
 _FEWEST: Final = 2  # content words of a claim that a sentence may state
-_NAME_WEIGHT, _ASKED_WEIGHT = 1.5, 0.4  # of terms of names and values, and of the question's
 _LONG: Final = 7  # content words; shorter claims differ by one word too easily
 _SURE, _COVERED = 0.85, 0.4  # least probability and coverage of a long claim that is supported
 _MOST_COMPARED: Final = 400  # sentences; more with the same word are no text
@@ -50,17 +48,11 @@ class Reading(NamedTuple):
 
 def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> Reading:
     """Return the verdict on a claim by all chunks, and how likely they support it."""
-    weight = {
-        term: _ASKED_WEIGHT
-        if term in question
-        else (_NAME_WEIGHT if term in claim.named or term[0].isdigit() else 1.0)
-        for term in dict.fromkeys(claim.chain)
-    }
-    near = [closest(weight, passage) for passage in chunks]
+    near = [closest(claim.terms, passage) for passage in chunks]
     lacking = _Lacking.of(claim, chunks, question)
     support = _ruling(claim, chunks, lacking)
     found = _features(claim, chunks, lacking, near, support.verdict)
-    probability = _probability(found) if weight else 0.5
+    probability = _probability(found) if claim.terms else 0.5
     if not support.sure and probability >= _SURE and len(claim.chain) >= _LONG:
         support = _resembling(claim, chunks, near) or support
     elif support.verdict is ClaimVerdict.CONTRADICTED:
@@ -168,12 +160,10 @@ def _resembling(claim: Sentence, chunks: Chunks, near: Sequence[Closest]) -> Sup
 def _language(claim: Sentence, chunks: Chunks) -> str | None:
     """Return the code of the language in which a claim is read; None if no chunk is in it."""
     theirs = sorted({passage.language for passage in chunks if passage.language})
-    own = claim.language
     if not theirs:
-        return own or ("en" if claim.text.isascii() else "")
-    counts = function_word_counts(claim.words)
-    best = max(theirs, key=lambda code: counts[code])
-    return None if own and own != best and counts[own] >= 2 * max(counts[best], 1) else best
+        return claim.language or ("en" if claim.text.isascii() else "")
+    own = claim.language or theirs[0]
+    return own if own in theirs else None
 
 
 def _missing(chunks: Chunks, lacking: _Lacking) -> str:
