@@ -19,7 +19,7 @@ SHARED = ROOT / ".venv"
 """The environment of development, which most sessions share."""
 TORCH = "torch==2.13.0"
 """Named before anything that wants torch, so that no other build of it is pulled in."""
-QUICK = ("-n", "6", "--dist", "worksteal", "--ignore=tests/viewers")
+QUICK = ("-n", "6", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
 """More workers than cores: many tests wait for a time-out or a process."""
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
 LANGCHAIN = (

@@ -105,7 +105,7 @@ def test_the_secrets_are_found_whole(kind: str) -> None:
     assert told(SECRETS[kind], json.dumps(sample.to_dict()) + spans) == []
 
 
-@settings(max_examples=size(60, 400), deadline=None)
+@settings(max_examples=size(25, 400), deadline=None)
 @given(
     kind=st.sampled_from(sorted(SECRETS)),
     limit=st.sampled_from([LIMIT, LIMIT + MARGIN, LIMIT + MARGIN + 1]),
@@ -121,7 +121,7 @@ def test_limit_of_a_text_tells_no_part(kind: str, limit: int, share: float) -> N
     assert "question" in sample.truncated
 
 
-@settings(max_examples=size(60, 400), deadline=None)
+@settings(max_examples=size(25, 400), deadline=None)
 @given(
     pieces=st.lists(
         st.tuples(st.sampled_from(sorted(SECRETS)), st.integers(1, 300)), min_size=1, max_size=6

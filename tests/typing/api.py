@@ -20,6 +20,7 @@ from rag_eval_hooks import (
     Cause,
     ConfigError,
     Context,
+    Criterion,
     Embedder,
     Evaluation,
     Explanation,
@@ -89,7 +90,11 @@ def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> 
     )
     RagEval(rules=[{"rate": 1.0, "tags": ["beta"]}], judge_headers={"X-Key": "secret"})
     evals = RagEval(
-        metrics=["ragas.faithfulness", evaluator_metric(lambda outputs: True, id="own.check")],
+        metrics=[
+            "ragas.faithfulness",
+            Criterion("is polite", name="polite"),
+            evaluator_metric(lambda outputs: True, id="own.check"),
+        ],
         judge=CallableJudge(lambda messages: "yes"),
         sinks=[MemorySink(), JsonlSink("scores.jsonl"), deliver],
         config=RagEvalConfig(queue_size=10),
