@@ -233,11 +233,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             return None
         run = self._recorder.get(key)
         parent = self._recorder.get(key_of(event.get("parent_run_id")))
-        if parent is not None:
-            if run is None and not self._recorder.knows(key):
-                self._recorder.lost(key, parent.id)
-            elif run is not None and run.parent is None:
-                self._recorder.misplaced(run, parent)
+        if run is None and parent is not None and not self._recorder.knows(key):
+            self._recorder.lost(key, parent.id)
         return run
 
     # Chains.

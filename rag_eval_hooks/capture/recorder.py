@@ -303,11 +303,6 @@ class Recorder(Notes):
             if name is not None and name not in self._runs:
                 self._remember(name)
 
-    def misplaced(self, root: Run, parent: Run) -> None:
-        """Discard a root that turns out to be a child: its parent was unknown when it started."""
-        root.interaction.is_readable = False
-        self.lost(None, parent.id)
-
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
         """Leave an event of a run to be read off the request's thread.
 
