@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
 
-__all__ = ["AnsweringCalls", "answering_calls"]
+__all__ = ["answering_calls"]
 
 _PREFIX = 160
 """Characters of an output that must stand in a prompt: a quotation may be cut."""

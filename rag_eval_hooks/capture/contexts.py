@@ -243,10 +243,7 @@ class _Search:
         if not outside:
             return _union(lists) if lists else None
         last = outside[-1].run
-        if last.kind is RunKind.TOOL:
-            return _union(f for f in outside if f.run.kind is RunKind.TOOL)
-        batch = (last.batch, last.parent) if last.batch is not None else None
-        beside = [f for f in outside if (f.run.batch, f.run.parent) == batch]
+        beside = [f for f in outside if f.run.kind is RunKind.TOOL is last.kind]
         return _union(beside or outside[-1:])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["OWN_KEYS", "is_of_same_user", "own_entries", "session_of", "thread_of"]
+__all__ = ["OWN_KEYS", "own_entries", "session_of", "thread_of"]
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
@@ -24,12 +24,6 @@ def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
     if metadata.get("thread_id") is None:
         return None
     return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
-
-
-def is_of_same_user(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether no user ids show that two requests are of different users."""
-    users = {str(user) for user in (one.get("user_id"), other.get("user_id")) if user is not None}
-    return len(users) < 2
 
 
 def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:

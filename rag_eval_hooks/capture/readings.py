@@ -26,7 +26,6 @@ from rag_eval_hooks.capture.snapshots import Record
 from rag_eval_hooks.sample import Context
 
 __all__ = [
-    "QUESTION_KEYS",
     "answer_of",
     "as_json",
     "lone_text",
@@ -40,7 +39,7 @@ __all__ = [
     "written_texts",
 ]
 
-QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "user_msg", "messages")
+_QUESTION_KEYS: Final = ("question", "query", "input", "user_input", "user_msg", "messages")
 _SURE_KEYS: Final = ("structured_response", "answer")
 _OTHER_KEYS: Final = ("output", "result", "response", "output_text", "generation", "text")
 _ANSWER_KEYS: Final = (*_SURE_KEYS, *_OTHER_KEYS)
@@ -60,7 +59,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 # Questions.
 
 
-def question_of(value: Any, keys: Sequence[str] = QUESTION_KEYS) -> str | None:
+def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
     """Return the question in an input: a text, a known key, the last user message, the only text.
 
     Args:
@@ -103,7 +102,7 @@ def _only_text(values: Mapping[str, Any]) -> str | None:
 def question_in_state(state: Any) -> str | None:
     """Return the question in a state: under a known key, or as the last user message."""
     held = {"messages": state} if isinstance(state, list | tuple) else entries(state)
-    return None if held is None else _first(held, QUESTION_KEYS, question_of)
+    return None if held is None else _first(held, _QUESTION_KEYS, question_of)
 
 
 def texts_in_state(state: Any) -> list[str]:

@@ -16,7 +16,7 @@ from rag_eval_hooks.capture.text_forms import is_distinctive, is_distinctive_tex
 from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
-__all__ = ["found_nothing", "is_record", "json_in", "mapping_in", "rows_in", "texts_in"]
+__all__ = ["found_nothing", "is_record", "mapping_in", "rows_in", "texts_in"]
 
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
@@ -73,7 +73,7 @@ def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
 
 
 def _in_text(text: str) -> Rows:
-    held = json_in(text)
+    held = _json_in(text)
     if found_nothing(held):
         return
     found: list[tuple[Context, ...]] = []
@@ -245,13 +245,13 @@ def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
     """Yield every text in a value, those in JSON too."""
     if isinstance(value, str):
         yield value
-        value = json_in(value)
+        value = _json_in(value)
     if isinstance(value, dict | list | tuple) and depth:
         for item in value.values() if isinstance(value, dict) else value:
             yield from texts_in(item, depth - 1)
 
 
-def json_in(text: str) -> list[Any] | dict[str, Any] | None:
+def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
     """Return the list or object that a text of JSON holds; None for other texts."""
     if text.lstrip()[:1] not in ("[", "{"):
         return None

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 __all__ = [
-    "DISTINCTIVE",
     "contains_word",
     "fold",
     "is_distinctive",
@@ -20,7 +19,7 @@ __all__ = [
     "words",
 ]
 
-DISTINCTIVE: Final = 20
+_DISTINCTIVE: Final = 20
 """Width from which a text stands in a prompt by no coincidence."""
 _ENOUGH: Final = 400
 """Characters that are folded to see that a text is long enough."""
@@ -122,9 +121,9 @@ def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
 
 def is_distinctive(folded: str) -> bool:
     """Return whether finding a folded text in a prompt is no coincidence."""
-    if len(folded) >= DISTINCTIVE:
+    if len(folded) >= _DISTINCTIVE:
         return True
-    return width(folded) >= DISTINCTIVE or _SHORT_ROWS.fullmatch(folded) is not None
+    return width(folded) >= _DISTINCTIVE or _SHORT_ROWS.fullmatch(folded) is not None
 
 
 def is_distinctive_text(text: str) -> bool:
