@@ -118,13 +118,16 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
     ) -> None:
         role, owner, method = described(span_id, instance.__class__)
         parent = self._parents.of(parent_id, role, instance)
+        if role is Role.PART and parent is not None:
+            self._recorder.start(span_id, parent, RunKind.CHAIN, method)
+            return
         name = name_of(role, instance) or owner or method
         if parent is None and not self._may_begin(span_id, name, arguments, instance, parent_id):
             return
         tags = active_instrument_tags.get() if tags is None else tags
         root = (_metadata_of(tags), _labels_of(tags)) if parent is None else ()
         run = self._recorder.start(span_id, parent, self._kind(role, parent), name, *root)
-        if run is None or (role is Role.PART and run.parent is not None):
+        if run is None:
             return
         self._evals.instrumentors.note(run, openinference_span)
         if run.outermost:
