@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctive
 
 __all__ = ["answering_calls"]
@@ -64,11 +65,7 @@ class _Quotes:
         self._retrieved = retrieved
         self._documents = documents
         self._bare: dict[Run, str] = {}
-        self._outputs = {
-            call: text
-            for call in list(prompts)[-_MAX_CALLS:]
-            if _can_be_quoted(text := fold(call.text or ""))
-        }
+        self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
         """Return the answering calls, then those that they quote, and so on.
@@ -96,9 +93,10 @@ class _Quotes:
 
     def _quoted_by(self, reader: Run) -> list[Run]:
         places = {
-            call: at
-            for call, said in self._outputs.items()
-            if call is not reader and (at := self._place(said, call, reader)) >= 0
+            call: min(at)
+            for call, outputs in self._outputs.items()
+            if call is not reader
+            and (at := [n for said in outputs if (n := self._place(said, call, reader)) >= 0])
         }
         return sorted(places, key=places.__getitem__)
 
@@ -145,6 +143,16 @@ def _are_alike(one: Run, other: Run) -> bool:
         return False
     outer, others = one.parent, other.parent
     return outer is others or (outer.name == others.name and outer.parent is others.parent)
+
+
+def _outputs(call: Run) -> list[str]:
+    """Return what a call said: its text, and the long texts in it if it is JSON."""
+    texts = map(fold, texts_in(call.text or ""))
+    return [
+        text
+        for place, text in enumerate(texts)
+        if (is_distinctive(text) if place else _can_be_quoted(text))
+    ]
 
 
 def _can_be_quoted(text: str) -> bool:

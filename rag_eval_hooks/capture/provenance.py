@@ -135,7 +135,11 @@ class Provenance:
         for text in sorted(said, key=len, reverse=True):
             if len(text) >= _MIN_REPLY:
                 rest = rest.replace(text, " ")
-        return rest != p.folded and 2 * width(" ".join(rest.split())) <= width(p.folded)
+        if 2 * width(" ".join(rest.split())) <= width(p.folded):
+            return True
+        # The words of a reply that a step took apart and joined anew.
+        shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
+        return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 
     def _is_made_of_others(self, p: Passage) -> bool:
         """Return whether a text holds a document, or joins two texts or more of other steps."""

@@ -360,6 +360,40 @@ def test_short_input_that_nothing_was_given_is_not_the_question(seed: int) -> No
         assert question_of(story.root.interaction) == (question, expected)
 
 
+@varied
+def test_words_of_a_model_that_a_step_joined_anew_are_no_evidence(seed: int) -> None:
+    drawn = Variation(seed)
+    document, plan, answer = drawn.passage(), [drawn.sentence() for _ in range(3)], drawn.sentence()
+    reply = json.dumps({drawn.name(): plan}, ensure_ascii=False)
+    text = " - ".join([drawn.name(), *plan[::-1]])
+
+    def step(story: Story) -> None:
+        run = story.run("step", story.root, RunKind.CHAIN)
+        story.recorder.documents(run, [Context(text=text)], Origin.STEP)
+        story.recorder.end(run)
+
+    events = [asked(drawn.question(), reply, "plans"), step]
+    told_in = f"{text}\n{drawn.question()}"
+    assert not has_retrieved(ended([*events, asked(told_in, plan[0])], plan[0]), plan[0])
+    events = [gave(document), *events, asked(f"{document}\n{told_in}", answer)]
+    assert found(events, answer) == ([document], ContextSource.PROMPT)
+
+
+@varied
+def test_part_of_a_json_reply_that_a_prompt_quotes_leads_to_its_documents(seed: int) -> None:
+    drawn = Variation(seed)
+    texts, answer = drawn.passages(2), drawn.sentence()
+    parts = [drawn.sentence() for _ in texts]
+    calls = [
+        asked(
+            f"From {text}", json.dumps({drawn.name(): part}, ensure_ascii=drawn.seed % 2 > 0), part
+        )
+        for text, part in zip(texts, parts, strict=True)
+    ]
+    events = [gave(*texts), *calls, asked("\n".join(parts), answer, "whole")]
+    assert found(events, answer) == (texts, ContextSource.PROMPT)
+
+
 # Masked and rewritten texts.
 
 
