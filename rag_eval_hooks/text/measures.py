@@ -7,8 +7,8 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Final
 
@@ -31,6 +31,8 @@ class Measure:
         end: Where it ends.
         number: Number as written, before it is converted.
         dates: For a date, the readings of it as (year, month, day), 0 for a part that is open.
+        rough: Whether the text calls it approximate.
+        bound: Whether the text gives it as a bound: "more than 50".
     """
 
     value: float
@@ -40,6 +42,8 @@ class Measure:
     end: int
     number: float = math.nan
     dates: tuple[tuple[int, int, int], ...] = ()
+    rough: bool = False
+    bound: bool = False
 
 
 _DATA: Final = tomllib.loads(files("rag_eval_hooks.text").joinpath("units.toml").read_text("utf-8"))
@@ -85,6 +89,22 @@ _UNIT_AFTER: Final = re.compile(
     r"[\s\u00a0\u202f-]?(?P<unit>[$€£¥%]|°\s?[cf]\b|[^\W\d_]+)", re.IGNORECASE
 )
 _CODE_BEFORE: Final = re.compile(r"\b(usd|eur|gbp|cad|aud|chf|nok|sek|dkk|jpy)\s?$", re.IGNORECASE)
+_ROUGHLY_BEFORE: Final = re.compile(
+    r"\b(?:about|around|approximately|roughly|nearly|almost|some|circa|ca\.?|etwa|rund|ungefähr|fast"
+    r"|environ|près de|presque|unos|unas|casi|alrededor de|aproximadamente)\s[$€£¥]?$",
+    re.IGNORECASE,
+)
+_BOUND_BEFORE: Final = re.compile(
+    r"\b(?:than|over|above|exceed\w{0,3}|under|below|at least|at most|up to|als|über|unter|bis zu"
+    r"|mindestens|höchstens|plus de|moins de|au moins|au plus|jusqu'à|más de|menos de|al menos"
+    r"|como máximo|hasta)\s[$€£¥]?$",
+    re.IGNORECASE,
+)
+_FROM_DAY: Final = re.compile(
+    r"\b(?P<day>[0-3]?[0-9])(?:st|nd|rd|th|\.)?\s?(?:-|–|to|until|and|bis|und|au|et|al?|y)\s?$",
+    re.IGNORECASE,
+)
+_AND: Final = re.compile(r",?\s?(?:(?:and|und|et|y)\s)?", re.IGNORECASE)
 _LABEL_BEFORE: Final = re.compile(
     r"(?:\b(?:response|answer|passage|document|source|chunk|step|figure|table|chapter|section|part"
     r"|option|item|question|page|fact|point|tip|stage|phase|level|type|tier|rule|article|verse"
@@ -109,7 +129,26 @@ def measures(text: str) -> tuple[Measure, ...]:
         if not any(taken[made.start : made.end]):
             taken[made.start : made.end] = bytes([1]) * (made.end - made.start)
             found.append(made)
-    return tuple(sorted(found, key=lambda measure: measure.start))
+    return tuple(_added_up(sorted(found, key=lambda measure: measure.start), text))
+
+
+def _added_up(found: Sequence[Measure], text: str) -> Sequence[Measure]:
+    """Return measures with those of a smaller unit added: "1 hour and 45 minutes"."""
+    added: list[Measure] = []
+    for made in found:
+        if added and _goes_on(added[-1], made, text):
+            last = added.pop()
+            whole = text[last.start : made.end]
+            value = last.value + made.value
+            made = replace(last, value=value, text=whole, end=made.end, number=math.nan)
+        added.append(made)
+    return added
+
+
+def _goes_on(last: Measure, made: Measure, text: str) -> bool:
+    smaller = made.unit == last.unit in ("s", "m", "g", "month") and last.number > 0
+    joined = smaller and made.value < last.value / last.number
+    return joined and _AND.fullmatch(text[last.end : made.start]) is not None
 
 
 def _dates(text: str) -> Iterator[Measure]:
@@ -130,6 +169,11 @@ def _dates(text: str) -> Iterator[Measure]:
             dates = ((int(year), number, int(day)),)
         if dates:
             yield Measure(math.nan, "date", match[0], *match.span(), dates=dates)
+        start = match.start()
+        if part["d1"] and (first := _FROM_DAY.search(text[max(0, start - 16) : start])):
+            at, end = (max(0, start - 16) + place for place in first.span("day"))
+            opening = tuple((year_, month_, int(first["day"])) for year_, month_, _ in dates)
+            yield Measure(math.nan, "date", text[at:end], at, end, dates=opening)
 
 
 def _clocks(text: str) -> Iterator[Measure]:
@@ -166,7 +210,12 @@ def _numbers(text: str) -> Iterator[Measure]:
             else:
                 name = code[1].lower() if code else ""
         unit, factor = _UNITS.get(name, ("", 1.0))
-        yield Measure(number * factor, unit, text[start:stop], start, stop, number)
+        before = text[max(0, start - 18) : start]
+        yield Measure(
+            number * factor, unit, text[start:stop], start, stop, number,
+            rough=_ROUGHLY_BEFORE.search(before) is not None,
+            bound=_BOUND_BEFORE.search(before) is not None,
+        )  # fmt: skip
 
 
 def agree(said: Measure, stated: Measure) -> bool:
@@ -179,7 +228,7 @@ def agree(said: Measure, stated: Measure) -> bool:
         return False
     both = bool(said.unit and stated.unit)
     one, two = (said.value, stated.value) if both else (said.number, stated.number)
-    if math.isclose(one, two, rel_tol=1e-9) or _is_rounded(one, two):
+    if math.isclose(one, two, rel_tol=1e-9) or _is_rounded(said, one, two):
         return True
     converted = not math.isclose(
         said.value * stated.number, stated.value * said.number, rel_tol=1e-9
@@ -187,12 +236,12 @@ def agree(said: Measure, stated: Measure) -> bool:
     return both and converted and math.isclose(one, two, rel_tol=0.004)
 
 
-def _is_rounded(said: float, stated: float) -> bool:
-    """Return whether a large number is a stated one with fewer digits, and within 5 % of it."""
-    if said < 1e6 or not abs(said - stated) <= 0.05 * stated:
+def _is_rounded(said: Measure, one: float, two: float) -> bool:
+    """Return whether a number within 5 % is called rough, or is large and has fewer digits."""
+    if not abs(one - two) <= 0.05 * abs(two) or (one < 1e6 and not said.rough):
         return False
-    digits = len(f"{said:.9e}".partition("e")[0].rstrip("0")) - 1
-    return float(f"{stated:.{max(digits - 1, 0)}e}") == said
+    digits = len(f"{one:.9e}".partition("e")[0].rstrip("0")) - 1
+    return said.rough or float(f"{two:.{max(digits - 1, 0)}e}") == one
 
 
 def _is_loosely(said: Measure, stated: Measure) -> bool:

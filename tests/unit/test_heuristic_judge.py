@@ -189,6 +189,30 @@ def test_support_that_differs_in_one_word_is_never_supported(claim: str, chunk: 
     assert not support(claim, chunk).supported
 
 
+@pytest.mark.parametrize(
+    ("claim", "chunk", "supported"),
+    [
+        ("The crossing takes 105 minutes.", "The crossing takes 1 hour and 45 minutes.", True),
+        ("The path is about 5 km long.", "The path is 4.9 km long.", True),
+        ("The path is 1500 metres long.", "The path is 1.5 km long.", True),
+        ("It serves 5.2 million people.", "It serves 5,214,803 people.", True),
+        ("The crossing takes 30 minutes.", "The crossing takes half an hour.", False),
+        ("Of the staff 50 % commute.", "Half of the staff commute by train.", False),
+        ("The oven reaches 38 °C.", "The oven reaches 100 °F.", True),
+        ("It opened on 1 May 1990.", "It opened on 1990-05-01.", True),
+        ("The fair opens on 14 May.", "The fair opens on 14 to 16 May.", True),
+        ("It has more than 50 rooms.", "It has 60 rooms.", False),
+        ("It has at least 50 rooms.", "It has 60 rooms.", False),
+    ],
+)
+def test_support_of_a_value_in_another_form_is_never_refuted(
+    claim: str, chunk: str, supported: bool
+) -> None:
+    found = support(claim, chunk)
+    assert found.supported is supported
+    assert found.supported or not found.sure
+
+
 @settings(max_examples=50)
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), min_size=1, max_size=3))
 def test_support_of_any_text_has_one_flag_a_chunk(claim: str, chunks: list[str]) -> None:

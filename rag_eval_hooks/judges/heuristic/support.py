@@ -14,7 +14,7 @@ from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, anchors, is_year, resembles
 from rag_eval_hooks.judges.heuristic.passages import Chunks, Closest, Passage, closest
 from rag_eval_hooks.judges.heuristic.sentence import PLACEHOLDER, Sentence
-from rag_eval_hooks.text.folding import is_content
+from rag_eval_hooks.text.folding import is_content, word_set
 from rag_eval_hooks.text.measures import Measure, agree
 
 __all__ = ["FEATURES", "Reading", "read"]
@@ -34,6 +34,10 @@ _MOST_COMPARED: Final = 400  # sentences; more with the same word are no text
 _MOST_SAID, _MOST_STATED = 20, 500  # quantities of a claim, and of all chunks
 _REFUTED: Final = 0.1  # greatest probability of a contradicted claim
 _SMALL: Final = 12  # up to here a number may count what a text lists
+_PARTS: Final = word_set(
+    "half quarter third halb halbe halben halbes halfte viertel drittel moitie demi tiers quart "
+    "mitad medio media tercio cuarto"
+)
 _SCALES: Final = frozenset(("fahrenheit", "celsius", "kelvin"))
 
 
@@ -168,10 +172,11 @@ def _language(claim: Sentence, chunks: Chunks) -> str | None:
 
 def _missing(chunks: Chunks, lacking: _Lacking) -> str:
     """Return which value or name of a claim is in no chunk, or an empty text."""
-    for said in lacking.values:
+    has_parts = any(not _PARTS.isdisjoint(chunk.words) for chunk in chunks)  # "half an hour"
+    for said in () if has_parts else lacking.values:
         # From two values or more a claim may have worked out another, but hardly a year.
         near = sum(one.unit in (said.unit, "") for one in chunks.measures)
-        if said.number > _SMALL and (near <= 1 or is_year(said)):
+        if said.number > _SMALL and not said.bound and (near <= 1 or is_year(said)):
             return f"the number {said.text} is in no chunk"
     for phrase in lacking.names:
         if PLACEHOLDER.fullmatch(phrase) or not phrase.isupper():
