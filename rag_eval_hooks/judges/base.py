@@ -63,8 +63,8 @@ class Judge(Protocol):
 class Embedder(Protocol):
     """Turns texts into vectors whose cosine is their similarity.
 
-    An embedder that costs money may also have `embed_metered(texts)`, which returns the vectors
-    and the `Usage` of this caller; cached texts take none.
+    An embedder of yours that costs money may also have `embed_metered(texts)`, which returns the
+    vectors and the `Usage` of this caller; cached texts take none.
     """
 
     @property

@@ -10,12 +10,11 @@ from typing import Any, Unpack
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.context import Meter, Tally, in_call_context
+from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.usage import Usage
 
 __all__ = ["OpenAIEmbedder"]
 
@@ -35,8 +34,6 @@ class OpenAIEmbedder:
     Raises:
         ConfigError: A value cannot be used.
     """
-
-    asks_budget = True
 
     def __init__(
         self,
@@ -67,14 +64,7 @@ class OpenAIEmbedder:
             JudgeError: It cannot be reached, refused, or its reply has not one finite vector per
                 text.
         """
-        return (await self.embed_metered(texts))[0]
-
-    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        """Return the vectors, and the usage of the texts that were not cached."""
-        with in_call_context(tally=(tally := Tally())):
-            vectors = await self._cache.embed(texts, self._made)
-        used = tally.usage
-        return vectors, self._prices.priced(used, self.name) if used != Usage() else used
+        return await self._cache.embed(texts, self._made)
 
     async def aclose(self) -> None:
         self._cache.clear()
@@ -95,7 +85,7 @@ class OpenAIEmbedder:
         async def request(meter: Meter) -> Any:
             reply = await self._endpoint.post("/embeddings", body, meter)
             used = field(field(reply, "usage"), "prompt_tokens")
-            meter.replied(used, model=field(reply, "model"))
+            meter.replied(used, model=field(reply, "model"), prices=self._prices)
             return reply
 
         for tries_left in range(self._retries, -1, -1):

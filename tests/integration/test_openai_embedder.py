@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.embeddings import Vector, VectorCache
+from rag_eval_hooks.judges.embeddings import Vector, VectorCache, embedded
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Prices
@@ -90,10 +90,10 @@ async def test_every_token_is_charged_once() -> None:
     with JudgeServer() as server:
         async with embedder_at(server, prices=prices) as embedder:
             results = await asyncio.gather(
-                embedder.embed_metered(["one", "two"]),
-                embedder.embed_metered(["two", "three, which is longer"]),
+                embedded(embedder, ["one", "two"]),
+                embedded(embedder, ["two", "three, which is longer"]),
             )
-            _vectors, again = await embedder.embed_metered(["one"])
+            _vectors, again = await embedded(embedder, ["one"])
         counted = sum(len(call.body["input"]) for call in server.calls(EMBEDDINGS))
     spent = sum((used for _vectors, used in results), start=Usage())
     assert (spent.input_tokens, spent.cost) == pytest.approx((counted, counted))
@@ -118,7 +118,7 @@ async def test_what_malformed_replies_took_is_borne_too() -> None:
     faults = [Fault(kind=FaultKind.MISSING, calls=frozenset({1, 2}))]
     with JudgeServer(faults=faults) as server:
         embedder = OpenAIEmbedder(base_url=server.url, retries=2)
-        _vectors, used = await embedder.embed_metered(["a", "b"])
+        _vectors, used = await embedded(embedder, ["a", "b"])
         await embedder.aclose()
     assert len(server.calls(EMBEDDINGS)) == 3
     assert used.input_tokens == pytest.approx(3 * 2)

@@ -18,6 +18,7 @@ from rag_eval_hooks.incidents import without_exit
 from rag_eval_hooks.judges.calls.budget import HOLD, Budget, Reservation
 from rag_eval_hooks.judges.calls.failures import is_time_out, outcome_of, status_of
 from rag_eval_hooks.judges.calls.limits import Gate
+from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage, tokens
 
 __all__ = [
@@ -155,9 +156,12 @@ class Meter:
         *,
         model: object = None,
         id: object = None,
+        prices: Prices | None = None,
     ) -> None:
         """Count a reply as its endpoint reports it; values of a wrong type count as unknown."""
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
+        if prices is not None and used.input_tokens:
+            used = prices.priced(used, self.record.caller.name)
         _add(used)
         self.record.input_tokens += used.input_tokens
         self.record.output_tokens += used.output_tokens
