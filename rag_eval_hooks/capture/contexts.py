@@ -117,6 +117,7 @@ class _Search:
             prompts = self._prompts_of(texts)
             for passages in filter(None, (self._documents, self._tools)):
                 if placed := prompts.place(self._with_wider_texts(prompts, passages)):
+                    placed = self._without_rejected(placed)
                     return self._with_lower_ranks(prompts, passages, placed)
         for origin, source in _GUESSES.items():
             guesses = self._with_wider_texts(prompts, self._guesses(origin))
@@ -140,6 +141,17 @@ class _Search:
             *passages,
             *(p for p in wider if _has_prose_around(p, passages) and self._texts.is_no_prompt(p)),
         ]
+
+    def _without_rejected(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
+        """Drop documents that the last filter removed: a quoted grader's prompt may hold them."""
+        lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
+        if not lists or lists[-1].run.kind is not RunKind.CHAIN:
+            return placed
+        *earlier, kept = [{fold(context.text) for context in found.contexts} for found in lists]
+        if not kept <= {p.folded for p, place in placed.items() if place.prompt == 0}:
+            return placed
+        rejected = set[str]().union(*(texts for texts in earlier if texts & kept)) - kept
+        return {p: at for p, at in placed.items() if not (at.prompt and p.folded in rejected)}
 
     def _with_lower_ranks(
         self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Place]

@@ -199,6 +199,17 @@ def test_reply_that_its_instructions_hold_leads_to_no_documents(seed: int) -> No
 
 
 @varied
+def test_document_that_a_quoted_grader_rejected_is_no_context(seed: int) -> None:
+    drawn = Variation(seed)
+    texts, answer = drawn.passages(3), drawn.sentence()
+    kept, reasons = drawn.chance.choice(texts), [drawn.sentence() for _ in texts]
+    graders = [asked(f"Grade {t}", r, t) for t, r in zip(texts, reasons, strict=True)]
+    events = [gave(*texts), *graders, gave(kept, name="filter", kind="chain")]
+    prompt = "\n".join([kept, *reasons])
+    assert told([*events, asked(prompt, answer)], answer).contexts(answer) == [kept]
+
+
+@varied
 def test_answering_prompt_orders_what_it_shows(seed: int) -> None:
     drawn = Variation(seed)
     old, kept, new = drawn.passages(3)
