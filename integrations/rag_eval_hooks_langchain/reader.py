@@ -202,7 +202,7 @@ class Reader:
     def _note_texts_beside(
         self, run: Run, outputs: Any, given: Any, *, has_documents: bool
     ) -> None:
-        """Note texts and rows in a step's output; texts of tools whose runs were seen are known."""
+        """Note texts and rows in a step's output."""
         if isinstance(given, list) and not given and isinstance(outputs, str):
             # The text that a step makes of an empty list is a fixed one.
             run.interaction.step_texts.add(hash(outputs))

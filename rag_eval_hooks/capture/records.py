@@ -102,7 +102,7 @@ class Run:
     @property
     def user_text(self) -> str:
         """The last text of the user in the prompt, or ""."""
-        return self.prompt[self._asked_at] if "user" in self.roles else ""
+        return self.prompt[self._asked_at] if self.prompt and "user" in self.roles else ""
 
     @property
     def _asked_at(self) -> int:

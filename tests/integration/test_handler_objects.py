@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import logging
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
@@ -14,13 +10,6 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.vocabulary import form_of
-
-
-def test_looking_at_the_handler_class_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        names = [name for name, _ in inspect.getmembers(RagEvalCallbackHandler)]
-    assert "ignore_chain" in names
-    assert caplog.records == []
 
 
 def test_disable_takes_back_that_calls_by_hand_are_joined() -> None:

@@ -7,9 +7,13 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rag_eval_hooks.capture import RunKind, content
 from rag_eval_hooks.capture.content import plain
 from rag_eval_hooks.redaction.redactor import Content, Session
+from tests.support.story import Story
 
 ALPHABETS = ("abc de", 'x"\\ \n\t', "äöü ß€", "猫は眠る 。", "🚢🐈 x", "\ud83d x", "<>&{}[]")
 KEYS = (
@@ -83,3 +87,16 @@ def test_a_redaction_of_everything_leaves_the_structure(key: str) -> None:
     seen = read if "system" in key else read[0]["parts"]
     assert seen[0] == {"type": "text", "content": "gone"}
     assert seen[1] == {**call, "arguments": {"gone": "gone"}}
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=6))
+def test_content_of_model_whose_prompt_was_taken_away_is_its_answer(roles: list[str]) -> None:
+    """A step that masks documents takes them out of the prompts of its own models."""
+    story = Story()
+    model = story.run("model", story.root, RunKind.MODEL)
+    story.recorder.prompt(model, [f"{n} {role}" for n, role in enumerate(roles)], roles)
+    places = [n for n, role in enumerate(roles) if role == "user"]
+    assert model.user_text == (f"{places[-1]} user" if places else "")
+    model.prompt, model.text = (), "an answer"
+    assert model.user_text == ""
+    assert content.content_of(model, (), None)["output.value"] == "an answer"
