@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
 
-from rag_eval_hooks import RagEval
+from rag_eval_hooks import RagEval, evaluator_metric
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
@@ -41,23 +42,18 @@ def llama_index_metric(
     """
     name = type(evaluator).__name__
 
-    async def ask(sample: Sample) -> Outcome:
-        more = {} if sample.reference is None else {"reference": sample.reference}
-        contexts = [context.text for context in sample.contexts or ()]
-        result = await evaluator.aevaluate(
-            query=sample.question, response=sample.answer, contexts=contexts, **more
-        )
+    async def ask(
+        inputs: dict[str, Any], outputs: dict[str, Any], reference_outputs: dict[str, Any] | None
+    ) -> Outcome:
+        more = {} if reference_outputs is None else {"reference": reference_outputs["answer"]}
+        texts = {"query": inputs["question"], "contexts": inputs["contexts"]}
+        result = await evaluator.aevaluate(response=outputs["answer"], **texts, **more)
         return _outcome(result, scale)
 
-    return AskedMetric(
-        id=id or f"llama_index.{name}",
-        ask=ask,
-        needs=frozenset(needs),
-        scale=scale,
-        timeout=timeout,
-        annotator=name,
-        summary=f"LlamaIndex's {name}.",
-    )
+    ask.__name__ = name
+    metric_id = id or f"llama_index.{name}"
+    metric = evaluator_metric(ask, id=metric_id, needs=needs, scale=scale, timeout=timeout)
+    return replace(metric, summary=f"LlamaIndex's {name}.")
 
 
 def _outcome(result: EvaluationResult, scale: Scale) -> Outcome:
@@ -115,27 +111,22 @@ class SuiteEvaluator(BaseEvaluator):
             contexts: Texts of the contexts.
             **kwargs: `reference`, where there is one; others are ignored.
         """
-        texts = None if contexts is None else tuple(contexts)
         sample = Sample(
             question=query or "",
             answer=response,
-            contexts=texts,  # type: ignore[arg-type]
+            contexts=None if contexts is None else tuple(contexts),  # type: ignore[arg-type]
             reference=kwargs.get("reference"),
         )
         outcomes = await self._evals.aevaluate(sample, metrics=[self._metric])
         missing = NotScored(Cause.MISSING_INPUT, f"{self._metric} was not measured")
         outcome = outcomes.get(self._metric, missing)
-        shared: dict[str, Any] = {
-            "query": sample.question,
-            "response": sample.answer,
-            "contexts": list(texts or ()),
-        }
+        texts = list(contexts or ())
+        result = EvaluationResult(query=sample.question, response=sample.answer, contexts=texts)
         if isinstance(outcome, NotScored):
-            reason = f"{outcome.cause.value}: {outcome.detail}"
-            return EvaluationResult(invalid_result=True, invalid_reason=reason, **shared)
-        return EvaluationResult(
-            score=outcome.value,
-            passing=outcome.normalised >= self._threshold,
-            feedback=str(dict(outcome.explanation)) if outcome.explanation else None,
-            **shared,
-        )
+            result.invalid_result = True
+            result.invalid_reason = f"{outcome.cause.value}: {outcome.detail}"
+            return result
+        result.score = outcome.value
+        result.passing = outcome.normalised >= self._threshold
+        result.feedback = str(dict(outcome.explanation)) if outcome.explanation else None
+        return result
