@@ -15,7 +15,7 @@ from contextvars import copy_context
 from types import MethodType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["DaemonExecutor", "Threads", "at_fork"]
+__all__ = ["DaemonExecutor", "Threads", "Wakeup", "at_fork"]
 
 _Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
@@ -182,3 +182,24 @@ class Threads:
         worker = DaemonExecutor(self._name)
         self._all.append(worker)
         return worker
+
+
+class Wakeup:
+    """Wakes one thread. A plain lock: a signal handler that raises leaves no lock of it taken.
+
+    `threading.Event` is Python code, which an exception can leave with its lock taken.
+    """
+
+    def __init__(self) -> None:
+        # Taken but for the moment in which the thread is to wake up.
+        self._sleep = threading.Lock()
+        self._sleep.acquire()
+
+    def set(self) -> None:
+        """Wake the thread, or let its next wait end at once."""
+        with contextlib.suppress(RuntimeError):
+            self._sleep.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep for at most so many seconds; return whether the thread was woken."""
+        return self._sleep.acquire(timeout=max(0.0, timeout))

@@ -21,6 +21,7 @@ from rag_eval_hooks.delivery.job import End, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, FileMovedError, OutboxFile
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
+from rag_eval_hooks.threads import Wakeup
 
 __all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
 
@@ -68,11 +69,12 @@ class Outbox:
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, Consumer] = {}
         self._lock = threading.Lock()
-        self._wake = threading.Event()
+        self._wake = Wakeup()
         # Jobs that differ from the file, with the time of their first change.
         self._dirty: dict[Job, float] = {}
         self._stored: set[Job] = set()
-        self._drains: list[Future[None]] = []
+        # Each caller of `drain` waits until its own lock is released.
+        self._drains: list[threading.Lock] = []
         self._undurable = 0
         self._is_closing = self._has_ended = self._is_anew = False
         self._retry_at = self._poll_at = 0.0
@@ -155,17 +157,14 @@ class Outbox:
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or given up; return whether they are."""
-        drained: Future[None] = Future()
+        drained = threading.Lock()
+        drained.acquire()
         with self._lock:
             if self._file is None or self._thread is None or self._has_ended:
                 return not self._dirty
             self._drains.append(drained)
         self._wake.set()
-        try:
-            drained.result(timeout)
-        except TimeoutError:
-            return False
-        return True
+        return drained.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
 
     def close(self, timeout: float) -> None:
         """Write waiting changes, give all jobs back and end the thread."""
@@ -206,7 +205,7 @@ class Outbox:
             due = min(self._poll_at, self._retry_at) if self._dirty else self._poll_at
             if self._wake.wait(max(0.0, due - time.monotonic())) and not self._drains:
                 time.sleep(_GATHER_S)
-            self._wake.clear()
+            self._wake.wait(0.0)
             self._guarded(self._write_all)
             self._guarded(self._poll)
         self._guarded(self._write_all)
@@ -359,6 +358,6 @@ class Outbox:
             self._poll_at = 0.0
 
 
-def _resolve(drains: Iterable[Future[None]]) -> None:
+def _resolve(drains: Iterable[threading.Lock]) -> None:
     for drained in drains:
-        drained.set_result(None)
+        drained.release()

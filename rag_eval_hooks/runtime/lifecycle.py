@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.threads import Wakeup
 
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -33,9 +34,7 @@ class Clock:
     def __init__(self, tick: Callable[[], None], incidents: Incidents) -> None:
         self._tick = tick
         self._incidents = incidents
-        # Taken but for the moment in which the thread is to wake up.
-        self._sleep = threading.Lock()
-        self._sleep.acquire()
+        self._wakeup = Wakeup()
         # Each caller of `call` waits until its own lock is released.
         self._turns: list[threading.Lock] = []
         self._is_stopped = False
@@ -77,16 +76,12 @@ class Clock:
         turn = threading.Lock()
         turn.acquire()
         self._turns.append(turn)
-        self._wake()
+        self._wakeup.set()
         return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
 
     def stop(self) -> None:
         self._is_stopped = True
-        self._wake()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._sleep.release()
+        self._wakeup.set()
 
     def _run(self) -> None:
         with self._lock:
@@ -95,7 +90,7 @@ class Clock:
                 return
             self._thread = threading.current_thread()
         while not self._is_stopped:
-            self._sleep.acquire(timeout=_TICK_S)
+            self._wakeup.wait(_TICK_S)
             turns = self._turns[:]
             self._call()
             del self._turns[: len(turns)]

@@ -127,7 +127,9 @@ class OtherSpans:
         """Forget all: the parent of a forked process ends them."""
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
-        self._changed = threading.Condition()
+        # Taken without the condition's Python code: a signal handler may raise there.
+        self._kept_lock = threading.RLock()
+        self._changed = threading.Condition(self._kept_lock)
         self._kept: dict[OtherSpan, None] = {}
 
     def attach(self) -> None:
@@ -169,18 +171,18 @@ class OtherSpans:
 
     def note(self, other: OtherSpan) -> None:
         """Note that a processor keeps a span."""
-        with self._changed:
+        with self._kept_lock:
             self._kept[other] = None
 
     def passed_on(self, other: OtherSpan) -> None:
         """Note that all processors have passed a span on."""
-        with self._changed:
+        with self._kept_lock:
             self._kept.pop(other, None)
             self._changed.notify_all()
 
     def kept(self, wait: float = 0.0) -> list[OtherSpan]:
         """Return the spans that are kept, once there are none or after so many seconds."""
-        with self._changed:
+        with self._kept_lock:
             self._changed.wait_for(lambda: not self._kept, wait)
             return list(self._kept)
 
