@@ -156,10 +156,11 @@ def is_content(token: str) -> bool:
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """Return the texts in order, without those whose tokens repeat an earlier text's."""
+    """Return the texts with tokens in order, without those that repeat an earlier text's."""
     first: dict[tuple[str, ...], str] = {}
     for text in texts:
         first.setdefault(tuple(tokens(text)), text)
+    first.pop((), None)
     return list(first.values())
 
 

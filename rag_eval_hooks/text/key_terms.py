@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from rag_eval_hooks.text.folding import (
@@ -27,6 +27,8 @@ Keyword: TypeAlias = str | Number
 """A folded word or phrase, or a value."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
+_GOES_ON = re.compile(r"%|[.,][0-9]")
+"""Behind digits that are only the start of a number: "118" of "118.5%"."""
 _MIN_LETTERS = 4
 
 
@@ -36,39 +38,20 @@ def phrases(text: str) -> list[str]:
     "Territory 118", "Rule C-1", "Taylor Momsen". Leading and trailing stop words, such as a
     sentence-initial "The", are left out. A phrase does not reach over punctuation.
     """
-    found = []
-    for run in _runs(without_cjk(text)):
-        words = _trimmed(run)
-        if words:
-            found.append(" ".join(words))
-    return found
-
-
-def _runs(text: str) -> Iterator[list[str]]:
-    run: list[str] = []
-    end = 0
+    text, end = without_cjk(text), 0
+    runs: list[list[str]] = [[]]
     for match in _WORD.finditer(text):
-        gap = text[end : match.start()]
-        joined = gap == " " or (bool(run) and len(run[-1]) == 1 and gap == ". ")
-        if run and not joined:
-            yield run
-            run = []
-        if match[0][0].isupper():
-            run.append(match[0])
-        elif run:
-            if match[0][0].isdigit() and match[0].isdecimal() and not _goes_on(text, match.end()):
-                run.append(match[0])
-            yield run
-            run = []
+        word, gap = match[0], text[end : match.start()]
         end = match.end()
-    if run:
-        yield run
-
-
-def _goes_on(text: str, end: int) -> bool:
-    """Return whether digits that end here are only the start of a number: "118" of "118.5%"."""
-    rest = text[end : end + 2]
-    return rest[:1] == "%" or (rest[:1] in (".", ",") and rest[1:].isdigit())
+        if runs[-1] and gap != " " and (len(runs[-1][-1]) > 1 or gap != ". "):
+            runs.append([])
+        if word[0].isupper():
+            runs[-1].append(word)
+        elif runs[-1]:
+            if word.isdecimal() and not _GOES_ON.match(text, end):
+                runs[-1].append(word)
+            runs.append([])
+    return [" ".join(words) for run in runs if (words := _trimmed(run))]
 
 
 def _trimmed(run: list[str]) -> list[str]:

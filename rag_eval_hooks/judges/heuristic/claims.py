@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.text.folding import content_tokens, tokens
+from rag_eval_hooks.text.folding import content_tokens, distinct
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 __all__ = ["claims"]
@@ -71,15 +71,8 @@ def claims(text: str) -> tuple[str, ...]:
     openings such as "Based on the passages," are cut off. A text of which nothing would be
     left by the heading rule alone is kept whole: "Cornish heath" is one claim.
     """
-    return tuple(_distinct(text, headings=False) or _distinct(text, headings=True))
-
-
-def _distinct(text: str, *, headings: bool) -> list[str]:
-    first: dict[tuple[str, ...], str] = {}
-    for claim in _claims(text, headings=headings):
-        first.setdefault(tuple(tokens(claim)), claim)
-    first.pop((), None)
-    return list(first.values())
+    found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
+    return tuple(found)
 
 
 def _claims(text: str, *, headings: bool) -> Iterator[str]:
