@@ -30,7 +30,6 @@ from tests.matrix.llama_index.kit import (
     in_turn,
     pick,
     prompt_text,
-    renamed,
     says,
     shape,
     until_asked,
@@ -110,7 +109,7 @@ def of_kind(kind: str, is_retriever: bool) -> None:
         return Asked(run, question, shown, answer, spans=spans)
 
     named = f"{kind} with {'a retriever' if is_retriever else 'an engine'}"
-    shape(GROUP, "run")(renamed(made, named))
+    shape(GROUP, "run", name=named)(made)
 
 
 for _kind in ("FunctionAgent", "ReActAgent"):
@@ -443,7 +442,7 @@ def runner(kind: str, ways: Sequence[str]) -> None:
         shown = corpus.shown(asked_by_tool(corpus, tool))
         return Asked(draw.call(agent, question), question, shown, answer)
 
-    shape(GROUP, *ways, missing=NO_RUNNERS)(renamed(made, f"{kind} of a runner"))
+    shape(GROUP, *ways, missing=NO_RUNNERS, name=f"{kind} of a runner")(made)
 
 
 runner("FunctionCallingAgent", ("chat", "achat"))

@@ -22,7 +22,6 @@ from tests.matrix.llama_index.kit import (
     Scripted,
     prompt_text,
     read,
-    renamed,
     says,
     shape,
 )
@@ -60,7 +59,7 @@ def in_mode(mode: str, spans: Sequence[str]) -> None:
         corpus, answer = Corpus(draw), draw.sentence()
         return corpus.asked(chat_over(corpus, mode, answer), answer, spans=spans)
 
-    shape(GROUP, *CHAT_WAYS)(renamed(asked, mode))
+    shape(GROUP, *CHAT_WAYS, name=mode)(asked)
 
 
 in_mode("context", QUERY_SPANS)

@@ -47,7 +47,6 @@ from tests.matrix.llama_index.kit import (
     Draw,
     Scripted,
     pick,
-    renamed,
     says,
     shape,
     words,
@@ -92,7 +91,7 @@ def in_mode(mode: str, calls: int = 1, ways: Sequence[str] = READ_WAYS) -> None:
         spans = (*["chat scripted"] * calls, *QUERY_SPANS[1:])
         return corpus.asked(engine, answer, spans=spans)
 
-    shape(GROUP, *ways)(renamed(asked, mode))
+    shape(GROUP, *ways, name=mode)(asked)
 
 
 in_mode("refine", calls=2)
@@ -243,10 +242,8 @@ def router_to_all(way: str, missing: str | None) -> None:
         )
         return Asked(draw.call(engine, question), question, shown, answer, any_order=True)
 
-    name = f"router to all, {way}"
-    shape(
-        GROUP, *(("query", "stream") if way == "sync" else ("aquery", "astream")), missing=missing
-    )(renamed(asked, name))
+    ways = ("query", "stream") if way == "sync" else ("aquery", "astream")
+    shape(GROUP, *ways, name=f"router to all, {way}", missing=missing)(asked)
 
 
 router_to_all("sync", None)

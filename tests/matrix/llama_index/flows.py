@@ -35,7 +35,6 @@ from tests.matrix.llama_index.kit import (
     Scripted,
     prompt_text,
     read,
-    renamed,
     says,
     shape,
 )
@@ -284,7 +283,7 @@ def asking_somebody(name: str, *, replies: bool) -> None:
         silent = suppressing(run)
         return made.due(silent, answer=None, status=Status.ERROR, spans=QUERY_SPANS[1:])
 
-    shape(GROUP, "run")(renamed(asked, name))
+    shape(GROUP, "run", name=name)(asked)
 
 
 asking_somebody("asks somebody", replies=True)

@@ -249,45 +249,36 @@ Make = Callable[[Draw], Asked]
 
 
 def shape(
-    group: str, *ways: str, missing: str | None = None, **incidents: int
+    group: str, *ways: str, name: str = "", missing: str | None = None
 ) -> Callable[[Make], Make]:
     """Register a function as a shape; without ways, it draws its own."""
 
     def register(make: Make) -> Make:
-        SHAPES.append(shape_of(group, make, ways or DRAWS, missing, incidents))
+        called = name or make.__name__.replace("_", " ")
+        made: dict[str, list[Asked]] = {}
+
+        def run(world: World, way: str) -> None:
+            first = run_seed() + zlib.crc32(f"{called} {way}".encode())
+            twice = way.startswith("a") or way == "run"
+            made[way] = several = [make(Draw(first + n, way, world)) for n in range(1 + twice)]
+            traced(world, several[0].options, [asked.run for asked in several])
+
+        def expected(way: str) -> list[Expected]:
+            return [due for asked in made[way] for due in asked.expected()]
+
+        SHAPES.append(
+            Shape(
+                group=group,
+                name=called,
+                ways=ways or DRAWS,
+                run=run,
+                expected=expected,
+                missing=missing,
+            )
+        )
         return make
 
     return register
-
-
-def shape_of(
-    group: str,
-    make: Make,
-    ways: Sequence[str],
-    missing: str | None = None,
-    incidents: dict[str, int] | None = None,
-) -> Shape:
-    name = make.__name__.strip("_").replace("_", " ")
-    made: dict[str, list[Asked]] = {}
-
-    def run(world: World, way: str) -> None:
-        first = run_seed() + zlib.crc32(f"{name} {way}".encode())
-        twice = way.startswith("a") or way == "run"
-        made[way] = several = [make(Draw(first + n, way, world)) for n in range(1 + twice)]
-        traced(world, several[0].options, [asked.run for asked in several])
-
-    def expected(way: str) -> list[Expected]:
-        return [due for asked in made[way] for due in asked.expected()]
-
-    return Shape(
-        group=group,
-        name=name,
-        ways=ways,
-        run=run,
-        expected=expected,
-        missing=missing,
-        incidents=incidents or {},
-    )
 
 
 def traced(world: World, options: dict[str, Any], calls: Sequence[Callable[[], Any]]) -> None:
@@ -307,9 +298,3 @@ def traced(world: World, options: dict[str, Any], calls: Sequence[Callable[[], A
 
 async def gathered(coroutines: Sequence[Any]) -> None:
     await asyncio.gather(*coroutines)
-
-
-def renamed(make: Make, name: str) -> Make:
-    """Return a function under another name, for a shape with parameters."""
-    make.__name__ = name
-    return make

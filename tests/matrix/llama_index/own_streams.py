@@ -22,7 +22,6 @@ from tests.matrix.llama_index.kit import (
     Asked,
     Corpus,
     Draw,
-    renamed,
     says,
     shape,
 )
@@ -106,7 +105,7 @@ def own(make: Make, given: Callable[[str], str], spans: Sequence[str] | None = Q
         engine = Own(corpus=corpus, answer=answer, make=make)
         return corpus.asked(engine, given(answer), spans=spans)
 
-    shape(GROUP, *STREAMS)(renamed(asked, f"stream that is {make.__name__}"))
+    shape(GROUP, *STREAMS, name=f"stream that is {make.__name__}")(asked)
 
 
 own(shouted, loud)

@@ -28,7 +28,6 @@ from tests.matrix.llama_index.kit import (
     Corpus,
     Draw,
     Scripted,
-    renamed,
     says,
     shape,
     until_asked,
@@ -315,7 +314,7 @@ def one_by_one(name: str, place: str) -> None:
 
         return Asked(run, question, corpus.shown(), answer)
 
-    shape(GROUP, *ONE_BY_ONE)(renamed(asked, name))
+    shape(GROUP, *ONE_BY_ONE, name=name)(asked)
 
 
 one_by_one("one by one", "the open")
