@@ -80,9 +80,11 @@ def _earlier_text(
     if was not in latest:
         return was
     texts = {context.text for context in known if context.id == name}
-    # Changed in place, or not known what it was given.
+    # A part of a text may be a preview, where it is not known what the step was given.
+    if latest in texts or (name not in given and any(latest in text for text in texts)):
+        return None
     others = {text for text in texts if text not in latest}
-    return _most_alike(others, latest) if others and latest not in texts else None
+    return _most_alike(others, latest) if others else None
 
 
 def _most_alike(texts: Collection[str], text: str) -> str:

@@ -421,13 +421,14 @@ def store(
 
 
 @varied
-@pytest.mark.parametrize("given", ["nothing", "before", "changed in place", "unchanged"])
+@pytest.mark.parametrize("given", ["nothing", "before", "changed in place", "unchanged", "preview"])
 def test_rewritten_text_replaces_only_the_document_it_was_made_of(seed: int, given: str) -> None:
     """Two stores number their documents alike, and the step was given that of the second."""
     one, two = Variation(seed).passages(2)
     short = two[: len(two) // 2]
-    later = two if given == "unchanged" else f"{short} ..."
-    was = {"nothing": None, "changed in place": short}.get(given, two)
+    later = {"unchanged": two, "preview": short}.get(given, f"{short} ...")
+    was = {"nothing": None, "preview": None, "changed in place": short}.get(given, two)
     events = [store("a", one), store("b", two), store("c", later, RunKind.RERANKER, was)]
     lists = ended(events, YES).lists
-    assert [c.text for each in lists for c in each.contexts] == [one, later, later]
+    second = two if given == "preview" else later
+    assert [c.text for each in lists for c in each.contexts] == [one, second, later]
