@@ -383,3 +383,12 @@ def test_risk_stands_beside_scores_and_in_place_of_undecided_ones(
     assert undecided.value is None
     assert 0.0 <= (scored.risk or 0.0) < (undecided.risk or 0.0) <= 1.0
     assert outcome_from_dict(outcome_to_dict(undecided)) == undecided
+
+
+@pytest.mark.parametrize("reference", ["/", "|", "-", "...", " / "])
+def test_reference_without_a_letter_has_no_class(reference: str) -> None:
+    sample = {"question": "q", "contexts": ["c"], "answer": "a b.", "reference": reference}
+    with RagEval(["graphrag.answer_class"], embedder="none") as evals:
+        outcome = evals.evaluate(sample)["graphrag.answer_class"]
+    assert outcome.value is None
+    assert outcome.cause == "undefined"

@@ -131,6 +131,8 @@ def _bounded(items: Sequence[str]) -> tuple[str, ...] | NotScored:
 
 
 def _classification(case: _Case) -> Verdict | NotScored:
+    if not any(map(str.isalnum, case.reference)):
+        return NotScored(Cause.UNDEFINED, "the reference holds no letter or digit")
     if max(len(claims(case.answer)), len(claims(case.reference))) > _MOST_ITEMS:
         return _TOO_MANY
     return classification(case.question, case.answer, case.reference, case.vectors)
