@@ -43,7 +43,8 @@ class OpenAIEmbedder:
         prices: Prices | None = None,
         **options: Unpack[EndpointKeywords],
     ) -> None:
-        client = ClientOptions.taken_from({**options})
+        given: dict[str, Any] = {**options}
+        client = ClientOptions(**{key: one for key, one in given.items() if one is not None})
         self.name = f"openai:{model}"
         self._model = model
         self._endpoint = Endpoint(client)

@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache, embedded
+from rag_eval_hooks.judges.endpoint import EndpointKeywords
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Prices
@@ -83,6 +84,14 @@ async def test_wrong_or_no_vectors_are_an_error(kind: FaultKind) -> None:
         async with embedder_at(server, timeout=0.5 if hangs else PATIENCE) as embedder:
             with pytest.raises(JudgeTimeout if hangs else JudgeError):
                 await embedder.embed(["one text", "another text"])
+
+
+@given(st.from_regex(r"[a-z]{1,12}_[a-z]{1,12}", fullmatch=True))
+def test_openai_embedder_with_an_unknown_keyword_raises(keyword: str) -> None:
+    options: dict[str, Any] = {keyword: 1}
+    assume(keyword not in EndpointKeywords.__annotations__.keys() | {"cache_size"})
+    with pytest.raises(TypeError, match=keyword):
+        OpenAIEmbedder(base_url="http://localhost", **options)
 
 
 async def test_every_token_is_charged_once() -> None:

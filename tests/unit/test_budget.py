@@ -26,6 +26,7 @@ from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.judges.heuristic import LocalJudge
 from rag_eval_hooks.judges.llm import metered
+from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import ScriptedJudge
@@ -230,8 +231,9 @@ async def test_embedder_of_a_users_is_called_within_the_budget() -> None:
 def test_limit_of_cost_needs_prices_of_what_costs_alone() -> None:
     config = RagEvalConfig(budget={"cost_per_day": 3})
     assert budget_of(config, LocalJudge(), None, Incidents()) is not None
-    with pytest.raises(ConfigError, match="mine:vectors"):
-        budget_of(config, LocalJudge(), Paid(), Incidents())
+    for embedder in (Paid(), OpenAIEmbedder("vectors", base_url="http://localhost")):
+        with pytest.raises(ConfigError, match=embedder.name):
+            budget_of(config, LocalJudge(), embedder, Incidents())
 
 
 @pytest.mark.parametrize("limit", [1, 2, 9, 10])
