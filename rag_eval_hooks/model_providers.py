@@ -29,11 +29,7 @@ class NameTable:
         return f"{', '.join(first)} or {last}"
 
     def check(self, value: str) -> str:
-        """Return a value of the setting.
-
-        Raises:
-            ConfigError: It names no row.
-        """
+        """Return the value; raise as `parts` does."""
         self.parts(value)
         return value
 
@@ -45,8 +41,7 @@ class NameTable:
         """
         name, colon, model = value.partition(":")
         rest, model = self.rows.get(name), model.strip()
-        fits = rest is not None and (bool(model) if rest.startswith(":") else rest or not colon)
-        if not fits:
+        if rest is None or not (model if rest.startswith(":") else rest or not colon):
             raise ConfigError(self.setting, value, self.wanted + self._hint(value))
         return name, model
 
@@ -55,13 +50,13 @@ class NameTable:
         name, colon, model = value.partition(":")
         if name in self.rows:
             return ""
-        if self.setting == "judge":
-            for start, chat_model in _OTHER_JUDGES.items():
-                if value.lower().startswith(start):
-                    return f"; for this one: RagEval(judge=LangChainJudge({chat_model}))"
+        others = _OTHER_JUDGES if self.setting == "judge" else {}
+        for start, chat_model in others.items():
+            if value.lower().startswith(start):
+                return f"; for this one: RagEval(judge=LangChainJudge({chat_model}))"
         if (near := nearest(name.lower(), list(self.rows))) is not None:
             return f"; did you mean '{near}{colon}{masked(model)}'?"
-        if self.setting != "judge" or not value:
+        if not (others and value):
             return ""
         if colon:
             return "; a server with the interface of OpenAI: 'openai:<model>' and judge_base_url"

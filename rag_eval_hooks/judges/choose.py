@@ -19,7 +19,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 _MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"
 _OLLAMA: Final = "http://localhost:11434/v1"
 _DEBERTA: Final = "microsoft/deberta-xlarge-mnli"
-_OPENAI_EMBEDDER: Final = "openai:text-embedding-3-small"
+_OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
 def choose_judge(config: RagEvalConfig, embedder: Embedder | None, **options: Any) -> Judge:
@@ -32,20 +32,17 @@ def choose_judge(config: RagEvalConfig, embedder: Embedder | None, **options: An
     name, model = JUDGES.parts(config.judge)
     if name in ("local", "nli"):
         from rag_eval_hooks.judges.heuristic import LocalJudge
-
-        if name == "local":
-            return LocalJudge(embedder)
         from rag_eval_hooks.judges.heuristic.entailment import Entailer
 
-        return LocalJudge(embedder, entailer=Entailer(model))
+        return LocalJudge(embedder, entailer=Entailer(model) if model else None)
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge
 
     return OpenAIJudge(model, **{"memo": Memo(), **_endpoint(config, name), **options})
 
 
-def choose_embedder(config: RagEvalConfig, **options: Any) -> Embedder | None:
-    """Make the embedder that `config.embedder` names, or None. Options as for a judge.
+def choose_embedder(config: RagEvalConfig) -> Embedder | None:
+    """Make the embedder that `config.embedder` names, or None.
 
     `auto` is the judge's own: that of OpenAI, or a model that is on this machine already.
 
@@ -56,10 +53,11 @@ def choose_embedder(config: RagEvalConfig, **options: Any) -> Embedder | None:
     name, model = EMBEDDERS.parts(config.embedder)
     if name == "auto":
         judge, _ = JUDGES.parts(config.judge)
-        name, model = EMBEDDERS.parts(_OPENAI_EMBEDDER if judge == "openai" else "none")
-        if judge in ("local", "nli") and _has_minilm():
+        if judge == "openai":
+            name, model = judge, _OPENAI_EMBEDDER
+        elif judge in ("local", "nli") and _has_minilm():
             name = "sentence-transformers"
-    if name == "none":
+    if name in ("auto", "none"):
         return None
     if name == "sentence-transformers":
         from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
@@ -67,7 +65,7 @@ def choose_embedder(config: RagEvalConfig, **options: Any) -> Embedder | None:
         return SentenceEmbedder(model or _MINILM)
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 
-    return OpenAIEmbedder(model, **{**_endpoint(config, name), **options})
+    return OpenAIEmbedder(model, **_endpoint(config, name))
 
 
 def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
