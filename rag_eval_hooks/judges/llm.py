@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
@@ -43,24 +43,20 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["LLMJudge", "LLMOptions", "MeteredJudge", "ModelOptions", "metered"]
+__all__ = ["LLMJudge", "MeteredJudge", "ModelOptions", "metered"]
 
 _NO_TEXT = NotScored(Cause.MISSING_INPUT, "a text is missing")
 _MADE_ELSEWHERE = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
 
 
-class LLMOptions(TypedDict, total=False):
-    """Keywords of `LLMJudge`, which every judge over a language model takes."""
+class ModelOptions(CallKeywords, total=False):
+    """Keywords of a judge over a language model."""
 
     attempts: int
     stagger: bool
     verify_tokens: int
     memo: Memo | None
     prices: Prices | None
-
-
-class ModelOptions(CallKeywords, LLMOptions, total=False):
-    """Keywords of a judge over a model of the user's."""
 
 
 class LLMJudge:

@@ -8,13 +8,13 @@ from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
-from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
+from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 __all__ = ["OpenAIChat", "OpenAIJudge"]
 
 
-class _Keywords(EndpointKeywords, LLMOptions, total=False):
+class _Keywords(EndpointKeywords, ModelOptions, total=False):
     """Keywords of `OpenAIJudge` besides its temperature."""
 
 
