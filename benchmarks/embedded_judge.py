@@ -222,7 +222,9 @@ async def report_classes(judge: LocalJudge, rows: Sequence[Row]) -> None:
     hits = 0
     for row in rows:
         verdict = False
-        for alias in dict.fromkeys(filter(None, map(str.strip, row["reference"].split("/")))):
+        for alias in dict.fromkeys(map(str.strip, row["reference"].split("/"))):
+            if not any(map(str.isalnum, alias)):
+                continue
             found = await find(judge, {**row, "reference": alias}, Finding.CLASSIFICATION)
             verdict = verdict or found.holds
         hits += verdict == row["labels"]["correct"]
