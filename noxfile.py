@@ -33,7 +33,7 @@ INSTALLED = (
 """Where files of the package are read, and the frameworks: the rest is equal in the source tree."""
 BENCHMARKS = (
     *("handler_overhead", "llama_index_overhead", "judge_calls", "sink_throughput", "kill9"),
-    "statistics",
+    "interval_coverage",
 )
 
 nox.needs_version = ">=2024.10.9"
@@ -246,7 +246,7 @@ SMALL = {
     "judge_calls": ("--samples", "10"),
     "sink_throughput": ("--samples", "50"),
     "kill9": ("--kills", "5"),
-    "statistics": ("--runs", "5", "--days", "1"),
+    "interval_coverage": ("--runs", "5", "--days", "1"),
 }
 
 

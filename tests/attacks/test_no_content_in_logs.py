@@ -121,7 +121,7 @@ def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: l
         judge = _judge(server, timeout=1.0 if kind is FaultKind.HANG else 60.0)
         metrics = ["ragas.faithfulness", "nvidia.answer_accuracy"]
         told, spans = _run(_settings(server), metrics=metrics, judge=judge)
-    assert any("rag_eval_hooks" in line or "openai" in line for line in logged)
+    assert logged
     assert leaks([*logged, *told, *spans], CANARY, KEY) == []
 
 

@@ -124,7 +124,7 @@ def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
             told = everything(evals)
         (request,) = server.requests
     assert request.headers["authorization"].startswith("Basic ")
-    assert any("HTTP Request" in line for line in logged)
+    assert logged
     assert leaks([*logged, *told], KEY) == []
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(KEY.encode() in path.read_bytes() for path in files)

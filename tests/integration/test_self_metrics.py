@@ -190,7 +190,7 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
         ("sampled_out", "rule:3"): 1,
         ("refused", "rate_limit"): 3,
     }
-    assert metrics.by("rag.eval.feedback", "outcome") == {"unknown": 1}
+    assert metrics.by("rag.eval.feedback", "outcome") == {"alone": 1}
 
 
 def test_a_reading_that_fails_takes_no_other_with_it(
