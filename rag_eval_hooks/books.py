@@ -124,7 +124,7 @@ class Books(Observer):
             self._enter(self._begin(request), request)
 
     def begun(self, request: Request) -> None:
-        """Remember the id of a request's sample, by which `explain` finds it."""
+        """Remember the id of a request's sample, so that `explain` finds it."""
         sample_id = request.sample().sample_id
         with self._lock:
             number = self._pending[request]

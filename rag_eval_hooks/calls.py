@@ -65,7 +65,7 @@ class Call:
     """One call without its content, with all tries of its client.
 
     `start` and `end` are nanoseconds since the epoch, tokens are 0 where they are unknown, and
-    `error` is the HTTP status or the type of what it raised.
+    `error` is the HTTP status or the type of its exception.
     """
 
     caller: Caller

@@ -71,7 +71,7 @@ class ConfigError(RagEvalError, ValueError):
     def unknown(
         cls, field: str, got: str, known: Iterable[str], *, listed: str = ""
     ) -> ConfigError:
-        """Return the error for a name that is none of the known ones.
+        """Return the error for an unknown name.
 
         Args:
             field: The setting.
@@ -91,7 +91,7 @@ class ConfigError(RagEvalError, ValueError):
 
     @classmethod
     def no_setting(cls, name: str, near: str | None, *, source: str = "") -> ConfigError:
-        """Return the error for a name that is no setting, with the one that was meant, if any."""
+        """Return the error for a name that is no setting, with a similar setting, if any."""
         advice = "docs/configuration.md lists all settings"
         if near is not None:
             advice = f"did you mean {near}? {advice}"

@@ -41,7 +41,7 @@ _EXPORT_S: Final = 30.0
 
 
 def checked(evals: object) -> RagEval:
-    """Return what was given as `evals`.
+    """Return the argument `evals`.
 
     Raises:
         ConfigError: It is something else, such as the class or settings.
@@ -56,7 +56,7 @@ class RagEval:
 
     Make one per process and give it to a framework's handler; without arguments it evaluates
     every request with the embedded judge and the metrics of `ragas` that it can feed. Every setting
-    of `RagEvalConfig` is a keyword; environment and file give those that are not passed.
+    of `RagEvalConfig` is a keyword; environment and file give the others.
 
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
@@ -255,8 +255,8 @@ class RagEval:
             **fields: Fields of a sample, in place of one.
 
         Raises:
-            TypeError: The sample is neither, or a field is none of a sample's.
-            ConfigError: A metric is none of this object's.
+            TypeError: The sample is neither, or a sample has no such field.
+            ConfigError: This object has no such metric.
             RuntimeError: After `shutdown`.
             RedactionError: The sample could not be redacted.
         """
@@ -281,7 +281,7 @@ class RagEval:
         """Return ids of metrics, or one id, as a set; None for None.
 
         Raises:
-            ConfigError: One is none of this object's metrics.
+            ConfigError: This object has no such metric.
         """
         if metrics is None:
             return None
@@ -301,7 +301,7 @@ class RagEval:
         `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
         `dropped:<reason>` and `pending`. Scores that a platform has not taken yet are, by
         platform, `undelivered`; the key is there only where some are.
-        Empty without a spool, or with one that cannot be read just now.
+        Empty without a spool, or while it cannot be read.
         """
         return self._pipeline.spooled()
 
@@ -330,7 +330,7 @@ class RagEval:
         return finished
 
     def shutdown(self, timeout: float = 5.0) -> bool:
-        """Finish what is pending within `timeout` seconds, then end; also called at exit.
+        """Finish pending samples within `timeout` seconds, then end; also called at exit.
 
         Unfinished samples stay in the spool, or are dropped as `shutdown` without one; later
         offers are dropped too. Providers that `setup_tracing` made are flushed at the end.

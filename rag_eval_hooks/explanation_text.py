@@ -98,7 +98,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def failed_items(explanation: Mapping[str, Any]) -> list[str]:
-    """Return the items of an explanation that failed, or of which nothing is known, a line each."""
+    """Return the failed or undecided items of an explanation, a line each."""
     return [
         _line(item, name)
         for _, name, items in _verdicts(explanation)

@@ -131,7 +131,7 @@ class Support:
     partly: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Derive a verdict that is not given, and refuse one that contradicts the flags."""
+        """Derive a missing verdict, and refuse a verdict that contradicts the flags."""
         supported = self.together or any(self.by_chunk)
         default = ClaimVerdict.SUPPORTED if supported else ClaimVerdict.NOT_STATED
         verdict = ClaimVerdict(self.verdict or default)
@@ -171,7 +171,7 @@ class Verdict:
     warning: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability."""
+        """Refuse a number outside 0 to 1."""
         _require_probability(self.probability)
 
 
@@ -310,7 +310,7 @@ class Findings:
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        """Return these findings with those that the other has, or knows to be absent."""
+        """Return these findings with the other's, present or absent."""
         values = {
             name: value for name in _NAMES if (value := getattr(other, name)) is not _NOT_ASKED
         }

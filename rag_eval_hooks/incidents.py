@@ -134,7 +134,7 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F) -> F:
-    """Wrap a callback of a framework; what it raises is counted and goes no further.
+    """Wrap a callback of a framework; its exceptions are counted and go no further.
 
     Args:
         method: A method of an object that has its `Incidents` in `_incidents`.

@@ -68,7 +68,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         try:
             self._start({name: kwargs.get(name) for name in _PROVIDERS})
         except (ConfigError, ImportError) as error:
-            # Names setting, value and what is accepted, with secrets masked, or the extra that is
+            # Names setting, value and accepted values, with secrets masked, or the extra that is
             # missing: a person needs it.
             _logger.error("rag_eval_hooks is off: %s", error)
         except Exception as error:  # noqa: BLE001 - the host's edge

@@ -39,7 +39,7 @@ def _is_of_the_application(record: logging.LogRecord) -> bool:
 
 
 def check_encoding(response: Any) -> None:
-    """Refuse a reply of which one piece may decode to any size.
+    """Refuse a reply whose pieces may decode to any size.
 
     Raises:
         ReplyTooLongError: It is encoded twice, or otherwise than asked for.

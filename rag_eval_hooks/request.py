@@ -77,7 +77,7 @@ class Column(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """End of a request: its column, and its evaluation or the reason why there is none."""
+    """End of a request: its column, and its evaluation or the reason of its absence."""
 
     column: Column
     reason: str = ""

@@ -1,4 +1,4 @@
-"""The unit of evaluation: one question, what was retrieved for it, and what was answered."""
+"""The unit of evaluation: one question, its retrieved contexts, and its answer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sample:
         latency: Duration of the request in seconds, if known.
         truncated: Fields that a limit cut, such as `contexts[2].text`, and the parts `question`,
             `contexts`, `answer` or `prompt` that a limit or a lost event left incomplete.
-        context_source: Rule by which the contexts were found: `recorded` and `chosen` by the
+        context_source: Rule that found the contexts: `recorded` and `chosen` by the
             application, `prompt`, `shingles`, `structure`, `last_list`, `step`,
             `earlier_turn`; None where no retrieval ran.
         question_source: Origin of the question: `recorded` or `chosen` by the application,
@@ -137,7 +137,7 @@ class Sample:
 
     @classmethod
     def of(cls, value: Sample | Mapping[str, Any]) -> Sample:
-        """Return a sample as it is, or the one that a mapping describes, as for `from_dict`.
+        """Return a sample as it is, or the sample that a mapping describes, as for `from_dict`.
 
         Raises:
             TypeError: It is neither, or a field has the wrong type.

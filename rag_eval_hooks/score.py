@@ -127,7 +127,7 @@ class NotScored:
 
     Attributes:
         detail: One sentence for a person; holds no content of the sample.
-        usage: What was spent in vain, this metric's part.
+        usage: Wasted usage, this metric's part.
         undecided: Whether the judge could not tell enough of the items that the formula needs.
         explanation: The items that there are.
     """
@@ -223,7 +223,7 @@ def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as plain types: a score, or `not_scored` with its cause.
 
-    A field at its default is left out, but for the kind of annotator.
+    A field at its default is left out, except the kind of annotator.
     """
     scores, absences = _adapters()
     if isinstance(outcome, NotScored):

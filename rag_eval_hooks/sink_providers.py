@@ -126,7 +126,7 @@ def sink_named(spec: str, key: str | None) -> Any:
         key: Key of the platform, if it has one.
 
     Raises:
-        ConfigError: There is no such name, the address is none, or the key does not fit.
+        ConfigError: There is no such name, the address is malformed, or the key does not fit.
         ImportError: The extra of the platform is not installed.
     """
     name, _, address = spec.partition(":")

@@ -75,12 +75,12 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.on_end(_ScoredSpan(span, addition) if any(addition) else span)
 
     def shutdown(self) -> None:
-        """Pass on what is kept, then shut down the inner processor."""
+        """Pass on the kept spans, then shut down the inner processor."""
         self._release(self._others.kept(), EvalStatus.SHUTDOWN)
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Pass on what is kept, with scores if they come in time, and flush.
+        """Pass on the kept spans, with scores if they come in time, and flush.
 
         Waits at most `hold_timeout` and `timeout_millis` for scores; what still lacks them then
         is passed on as `timeout`.

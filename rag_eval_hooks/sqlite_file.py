@@ -75,7 +75,7 @@ class SqliteFile:
             Exception: One of `FILE_ERRORS`.
         """
         with self.opened() as connection:
-            # Of two processes that read before they write, both could act on what they read.
+            # Two processes that read before they write could both act on the same rows.
             _locking(connection, "BEGIN IMMEDIATE", time.monotonic() + self._patience)
             try:
                 yield connection

@@ -191,7 +191,7 @@ class Wakeup:
     """
 
     def __init__(self) -> None:
-        # Taken but for the moment in which the thread is to wake up.
+        # Taken, except at the moment when the thread is to wake up.
         self._sleep = threading.Lock()
         self._sleep.acquire()
 

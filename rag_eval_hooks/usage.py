@@ -16,7 +16,7 @@ A low estimate of what a token holds, so that the budget is kept by any tokenise
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Judge calls and what they took. A part of a shared call is a fraction of it.
+    """Judge calls, their tokens and cost. A part of a shared call is a fraction of it.
 
     Attributes:
         calls: Judge requests that were sent, retries and repeated questions included; requests for

@@ -131,7 +131,7 @@ def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
     except (TypeError, ValueError):
         if mode is not OutputMode.TOOL:
             raise
-        # Where a model knows no methods, a tool call is what it does.
+        # Where a model knows no methods, it makes a tool call.
         chain = model.with_structured_output(schema)
     first = chain.first if isinstance(chain, RunnableSequence) else None
     if not isinstance(first, RunnableBinding):
@@ -156,7 +156,7 @@ def _text_of(message: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none.
+        ReplyError: The message has no text.
     """
     if isinstance(message, str):
         return only_text(message)

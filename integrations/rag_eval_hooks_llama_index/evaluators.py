@@ -76,12 +76,12 @@ class SuiteEvaluator(BaseEvaluator):
     """One of our metrics as an evaluator of LlamaIndex, as in `BatchEvalRunner`.
 
     Args:
-        evals: Made with that metric; what it evaluates here is not counted in its `stats`.
+        evals: Made with that metric; evaluations made here are not counted in its `stats`.
         metric: The id, such as `ragas.faithfulness`.
         threshold: Normalised score, 0 to 1, from which on a result passes.
 
     Raises:
-        ConfigError: The metric is none of `evals`.
+        ConfigError: `evals` has no such metric.
     """
 
     def __init__(self, evals: RagEval, metric: str, *, threshold: float = 0.5) -> None:

@@ -352,7 +352,7 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
             self._recorder.fail(run, asyncio.CancelledError())
 
     def _model_run(self, span_id: str | None) -> Run | None:
-        """Return the run of a model's span, or None; one that never began is noted."""
+        """Return the run of a model's span, or None; a span that never began is noted."""
         run = self._recorder.get(span_id)
         if run is None:
             self._parents.began_unseen(str(span_id), span_id, {})
@@ -365,13 +365,13 @@ def _may_resume(flow: Run) -> bool:
 
 
 def _without_stream(given: Any) -> Any:
-    """Return a response as one that keeps no generator alive, which its reader may drop."""
+    """Return a response that keeps no generator alive, as its reader may drop it."""
     sources = getattr(given, "source_nodes", None)
     return Response(None, sources) if isinstance(sources, list) else None
 
 
 def _metadata_of(tags: Any) -> dict[str, Any]:
-    """Return metadata from instrument tags, without those that LlamaIndex itself sets."""
+    """Return metadata from instrument tags, without LlamaIndex's own tags."""
     held = tags.items() if isinstance(tags, READABLE_MAPPING) else ()
     named = {str(key): value for key, value in held}
     return {k: v for k, v in named.items() if not k.startswith(_FRAMEWORK_TAGS) and k != "tags"}

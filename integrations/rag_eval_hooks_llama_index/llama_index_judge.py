@@ -131,7 +131,7 @@ def _text_of(response: ChatResponse, calls: Sequence[object]) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none.
+        ReplyError: The message has no text.
     """
     choices = field(response.raw, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None

@@ -100,7 +100,7 @@ def tool_calls_of(response: Any) -> list[dict[str, Any]]:
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str | None:
-    """Return a copy of the arguments of a tool's call as JSON, but for what was not read."""
+    """Return a copy of the arguments of a tool's call as JSON, without unread parts."""
     flat = {**arguments, **(arguments.get("kwargs") or {})}
     flat.pop("kwargs", None)
     return as_json({key: one for key, one in flat.items() if not isinstance(one, Opaque)})

@@ -45,7 +45,7 @@ class Call(NamedTuple):
     role: Role
     method: str
     streams: bool
-    # A tool of the framework, such as one that hands over to another agent.
+    # A tool of the framework, such as a handover to another agent.
     is_own_tool: bool
 
 
@@ -144,7 +144,7 @@ class Reader:
 
         Args:
             run: Of the call.
-            result: A copy of what it gave out.
+            result: A copy of its output.
             given: Arguments of a postprocessor, by name.
             state: What the store of a step's workflow holds, by name.
             contexts: The result of the application's function of this name.
@@ -247,7 +247,7 @@ class Reader:
         question = interaction.root.query or run.query or ""
         kept = list(filter(None, (_retrieved(one, retrieved, question) for one in sources)))
         if sources and not kept:
-            # Made on the way, as rows of a table. What was retrieved, such as a schema, only
+            # Made on the way, as rows of a table. A retrieved text, such as a schema, only
             # helped to find them.
             kept = list(sources)
             interaction.lists = [
@@ -362,7 +362,7 @@ def _nodes_in(value: Any) -> list[NodeContext] | None:
 def _retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
     """Return a source if it was retrieved, the document that it wraps in a prompt, or None.
 
-    An engine may cut what it retrieved, and number the pieces; others put what they generated
+    An engine may cut its documents, and number the pieces; others put generated texts
     among the sources of an answer.
     """
     wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}

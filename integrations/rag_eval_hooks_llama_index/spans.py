@@ -140,7 +140,7 @@ def name_of(role: Role, instance: Any) -> str | None:
 
 
 def is_written_by_framework(tool: Any) -> bool:
-    """Return whether the framework wrote a tool, such as one that hands over to another agent.
+    """Return whether the framework wrote a tool, such as a handover to another agent.
 
     Of an application's function, sync or async, the other form is a wrapper of the framework.
     """
@@ -241,7 +241,7 @@ class SpanParents:
 
 
 def _stands_alone(role: Role, instance: Any) -> bool:
-    """Return whether a call directly under a workflow's run is none of its steps.
+    """Return whether a call directly under a workflow's run is no step.
 
     Old versions leave a running workflow's span current in the code that started it.
     """

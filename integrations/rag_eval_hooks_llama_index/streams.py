@@ -1,4 +1,4 @@
-"""Streamed answers: which of them a call belongs to, how its reading ended, and what was read.
+"""Streamed answers: the stream of a call, the end of its reading, and the text read.
 
 A streamed answer is a generator that the application reads whenever it likes, in whatever thread
 or task, and the model may be called only then, outside of every span. While the generator runs,
@@ -7,7 +7,7 @@ whose answer it is.
 
 LlamaIndex's own generators hand on what the model says, so the model's events tell the text. They
 are neither wrapped nor kept alive. The generator of an application's own query engine may change
-that text, cut it, add to it or raise: it is read through one that passes everything on.
+that text, cut it, add to it or raise: it is read through a generator that passes everything on.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Streams:
     """The streams that may still be read, by the identities of their frames.
 
     Attributes:
-        foreign: Keys of those that may call anything, and not only their model.
+        foreign: Keys of streams that may call anything, and not only their model.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Streams:
     def add(self, generator: Any, run: Run) -> Stream | None:
         """Add a generator that a run gave out; return the stream, also if an inner run gave it.
 
-        None for what is no generator or has ended.
+        None for another object than a generator, and for an ended one.
         """
         frame = _frame_of(generator)
         stream = None if frame is None else self._of(frame)
@@ -231,7 +231,7 @@ async def _read_async(inner: Any, reading: StreamReading) -> AsyncGenerator[Any,
 
 
 def _watch(response: Any, most: int) -> StreamReading | None:
-    """Make the `response_gen` of a streaming response note what is read of it.
+    """Make the `response_gen` of a streaming response note the text read.
 
     None where the stream cannot be replaced: it can be read more than once, or is an object of the
     application's own, which may be more than an iterator.

@@ -1,4 +1,4 @@
-"""Live workflows: what they were given, and what their stores hold."""
+"""Live workflows: their input, and the content of their stores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Kept:
 
 
 def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return by name what is in the store of a step's context.
+    """Return the store of a step's context by name.
 
     Empty for a step without a context, and where the store is not in this process's memory.
     """

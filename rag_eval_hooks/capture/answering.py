@@ -36,7 +36,7 @@ class AnsweringCalls:
 def answering_calls(
     interaction: Interaction, answer: str, retrieved: Sequence[str], documents: Collection[str]
 ) -> AnsweringCalls:
-    """Return the calls that made the answer and those that fed them, in order.
+    """Return the calls that made the answer and the calls that fed them, in order.
 
     Retrieved texts are folded; some of them are documents.
     """
@@ -68,7 +68,7 @@ class _Quotes:
         self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
-        """Return the answering calls, then those that they quote, and so on.
+        """Return the answering calls, then the calls that they quote, and so on.
 
         Calls of one synthesizer or one batch belong together, whatever they said.
         """
@@ -78,7 +78,7 @@ class _Quotes:
             call = waiting.pop(0)
             for one in self._with_siblings(self._quoted_by(call)):
                 if one not in made:
-                    # A refined answer comes before the one that refines it.
+                    # A refined answer comes before its refinement.
                     made.insert(made.index(call) if _are_alike(one, call) else len(made), one)
                     waiting.append(one)
         return made
@@ -166,7 +166,7 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str], retrieved: Sequence[str]) -> list[Run]:
-    """Return the call that gave the answer, or those that it is made of; else the last.
+    """Return the call that gave the answer, or the calls that made its parts; else the last.
 
     Of calls that gave the same the last count, as many as the answer says it: the others were
     tries.
@@ -207,7 +207,7 @@ def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
 
 
 def _picked(call: Run) -> str:
-    """Return the arguments of tool calls, by which a model gives structured output."""
+    """Return the arguments of tool calls, where a model puts structured output."""
     try:
         arguments = list(call.tool_arguments)
         return fold(json.dumps(arguments, ensure_ascii=False)) if arguments else ""

@@ -32,7 +32,7 @@ def oldest(known: Mapping[K, V]) -> V | None:
     """Return the first value in order of arrival.
 
     Returns:
-        None if there is none, or if another thread changes the mapping at this moment.
+        None for a mapping without it, or while another thread changes the mapping.
     """
     try:
         return next(iter(known.values()))
@@ -50,7 +50,7 @@ class EndedIds:
         """Add an id, and forget those whose time is over."""
         now = time.monotonic()
         remember(self._times, run_id, (now, is_root), _MOST_IDS)
-        # Two for each that is added, so that none stays for ever.
+        # Two for each new entry, so that no entry stays.
         for _ in range(2):
             try:
                 first, (ended, _) = next(iter(self._times.items()))

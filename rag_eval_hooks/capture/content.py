@@ -144,7 +144,7 @@ def _model_content(run: Run, cut_texts: Set[str]) -> Contents:
 
     Texts without a role, as of a completion model, are the user's.
     """
-    # A prompt of which a later step rewrote the documents is gone.
+    # A prompt whose documents a later step rewrote is gone.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
     prompts = [
         (role, marked(text, cut_texts) or "") for role, text in zip(roles, run.prompt, strict=True)

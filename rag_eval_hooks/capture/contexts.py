@@ -37,7 +37,7 @@ _MIN_SHARED = 2
 
 
 class ContextSource(StrEnum):
-    """Rule by which contexts were found."""
+    """Rule that found the contexts."""
 
     RECORDED = "recorded"
     """The application recorded them."""
@@ -61,7 +61,7 @@ _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLI
 
 
 class Found(NamedTuple):
-    """Contexts in the order in which the model saw them, and the rule by which they were found.
+    """Contexts in the order of the prompt, and the rule that found them.
 
     None when nothing was retrieved, () when retrieval came back empty.
     """
@@ -274,7 +274,7 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 def _tells_of(p: Passage, asked: set[str]) -> bool:
     """Return whether a text holds at least half of the words of a question.
 
-    Without spaces between words, pairs of characters count, of which a tenth is enough.
+    Without spaces between words, pairs of characters count, and a tenth of them is enough.
     """
     shared = content_words(p.context.text) & asked
     least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)

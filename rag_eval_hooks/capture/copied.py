@@ -82,7 +82,7 @@ class FormattedPrompt:
 
 @dataclass(slots=True, eq=False)
 class Update:
-    """Copy of a command: what it puts into a graph's state, and whether it hands over."""
+    """Copy of a command: its update of a graph's state, and whether it hands over."""
 
     values: Any
     hands_over: bool = False

@@ -57,7 +57,7 @@ def documents_in(
 
     Args:
         value: What a run gave out.
-        given: What it was given: lists and messages that it hands on do not count.
+        given: Its input: lists and messages that it hands on do not count.
         keys: Names under which an empty list, or a list of texts or mappings, is a retrieval.
         artifacts: Whether messages of tools are new, so that their artifacts count.
         resets: Whether an empty list under a key does not count: nothing was retrieved yet.
@@ -146,7 +146,7 @@ class _Search(NamedTuple):
     ) -> Iterator[tuple[Context, ...]]:
         first = next((item for item in items if item is not None), None)
         if first is None and holds_documents(given):
-            # A step that was given documents lets none of them pass.
+            # A step that got documents hands on none of them.
             yield ()
         elif _document(first) is not None:
             if not _are_same(items, given):

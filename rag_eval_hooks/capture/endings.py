@@ -79,7 +79,7 @@ class Endings:
         return len(self._ended) > _MANY
 
     def decide(self, most: int | None = None) -> None:
-        """Read ended roots, all or at most some, and report those that are interactions."""
+        """Read ended roots, all or at most some, and report the interactions among them."""
         with contextlib.suppress(IndexError):
             for _ in range(len(self._ended) if most is None else most):
                 interaction = self._ended.popleft()
@@ -153,7 +153,7 @@ def _mark_unfinished(interaction: Interaction) -> None:
 def _is_closed_early(interaction: Interaction) -> bool:
     """Return whether the model that still ran at the end may have been writing the answer.
 
-    A model in the background, such as one that writes a title, may run on when the answer of
+    A model in the background, for example for a title, may run on when the answer of
     another one is out.
     """
     root = interaction.root
@@ -168,7 +168,7 @@ def _is_closed_early(interaction: Interaction) -> bool:
 
 
 def _asks_nothing(interaction: Interaction) -> bool:
-    """Return whether a root has no question, no model and no retriever, as one that indexes."""
+    """Return whether a root has no question, no model and no retriever, as an indexing run."""
     kinds = (RunKind.RETRIEVER, RunKind.MODEL)
     root, ended_well = interaction.root, interaction.status is Status.OK
     return ended_well and not root.query and not any(r.kind in kinds for r in interaction.runs)

@@ -161,7 +161,7 @@ class ManualInteraction:
         _current.set(self)
 
     def _asks_another(self) -> bool:
-        """Return whether its question differs from that of the nearest one that has one."""
+        """Return whether its question differs from the nearest other question."""
         outer = _enclosing(self._recorder)
         while outer is not None and not (outer._recorder is self._recorder and outer._question):
             outer = _nearest_open(outer._outer)

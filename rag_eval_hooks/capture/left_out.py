@@ -61,7 +61,7 @@ class LeftOutRequests:
         self._roots: dict[Hashable, LeftOut] = {}
 
     def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
-        """Decide about requests when they start; report those that end after a retrieval."""
+        """Decide about requests when they start; report requests that end after a retrieval."""
         self._decide, self._on_end = decide, on_end
 
     def __bool__(self) -> bool:
@@ -69,7 +69,7 @@ class LeftOutRequests:
         return bool(self._runs)
 
     def __contains__(self, run_id: object) -> bool:
-        """Return whether a run is a part of one that is open."""
+        """Return whether a run is a part of an open run."""
         return run_id in self._runs
 
     def key_of(

@@ -167,10 +167,10 @@ class ManualCalls:
 
     Args:
         on_end: Called with every request.
-        incidents: Counts what is no request because capture is not on everywhere.
+        incidents: Counts calls outside requests, where capture is not on everywhere.
 
     Attributes:
-        everywhere: Frameworks of which every run of the process is captured. Calls of others are
+        everywhere: Frameworks whose runs are all captured in this process. Calls of others are
             not joined, because nothing is known of the calls in between.
         joined: Calls of models that are no request by themselves, but a part of one.
     """

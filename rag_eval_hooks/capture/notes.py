@@ -44,7 +44,7 @@ class Notes:
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
-        """Note the texts of an outermost run's input, any of which may be the question."""
+        """Note the texts of an outermost run's input, among them perhaps the question."""
         interaction = run.interaction
         interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 

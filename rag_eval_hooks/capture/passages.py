@@ -64,7 +64,7 @@ class Passage:
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """The texts in which a prompt may show it, folded; those that hold it come first.
+        """The texts in which a prompt may show it, folded; texts that hold it come first.
 
         A sentence is shown by its window, a question by the passage that answers it.
         """
@@ -147,7 +147,7 @@ class Prompts:
         return self._offsets[number]
 
     def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
-        """Add texts of which a prompt shows runs of their own, apart from the whole texts.
+        """Add texts that a prompt shows by runs of words, apart from the whole texts.
 
         A text that another prompt shows takes its place in the answering prompt, if it can.
         """

@@ -63,7 +63,7 @@ class Provenance:
         self._prompts: dict[Run, str] = {}
 
     def tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """Return the texts of tools that count, and those that count if the answer uses them."""
+        """Return the texts of tools that count, and texts that count if the answer uses them."""
         sure: list[Passage] = []
         unsure: list[Passage] = []
         for p in self._found(Origin.TEXT):

@@ -19,7 +19,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     under a usual name, that one counts which a retriever was asked or a model was shown.
 
     Returns:
-        The text, "" if there is none, and `recorded`, `input`, `prompt` or `query`.
+        The text, "" without a question, and `recorded`, `input`, `prompt` or `query`.
     """
     root = interaction.root
     asked = queries(interaction)
@@ -32,7 +32,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     if interaction.asked:
         return _used_input(interaction, asked)
     if left := _left_in_state(interaction, asked):
-        # Of several nobody knows which is the question; a query is none of them.
+        # Among several texts nobody knows the question; a query is no question.
         return left[0] if len(left) == 1 else "", "input"
     return next(iter(asked), ""), "query"
 

@@ -106,7 +106,7 @@ def question_in_state(state: Any) -> str | None:
 
 
 def texts_in_state(state: Any) -> list[str]:
-    """Return texts of a state one of which may be the question; of lists, only messages."""
+    """Return texts of a state, perhaps with the question; of lists, only messages."""
     texts: list[str | None] = []
     for value in (entries(state) or {}).values():
         is_conversation = isinstance(value, list) and any(isinstance(v, Message) for v in value)
@@ -201,7 +201,7 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
 
 
 def other_answers(value: Any, given: Any, answer: str | None) -> tuple[str, ...]:
-    """Return further texts of a root's output, one of which may be the answer.
+    """Return further texts of a root's output, among them perhaps the answer.
 
     Without an answer, any text may be. Beside an answer under an unsure name, texts under further
     names may be.

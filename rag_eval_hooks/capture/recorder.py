@@ -105,7 +105,7 @@ class Recorder(Notes):
     # Look-ups. Single operations of dictionaries are atomic.
 
     def get(self, run_id: Hashable) -> Run | None:
-        """Return an open run, or None for one that was never seen or has ended."""
+        """Return an open run, or None for an unseen or ended run."""
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
@@ -253,7 +253,7 @@ class Recorder(Notes):
         return is_left
 
     def end(self, run: Run) -> None:
-        """End a run well; the end of a root ends its interaction, but for open streams."""
+        """End a run well; the end of a root ends its interaction, except where streams are open."""
         if run.parent is not None:
             if run.end is None:
                 run.end = time.time_ns()
@@ -289,7 +289,7 @@ class Recorder(Notes):
         """Note that an event of a run did not come, or could not be read.
 
         Its interaction is marked as incomplete; with `anywhere`, all open ones if it is unknown.
-        Where none is known, what is reported below the run is no request, and is counted once.
+        Without an open parent, runs below this run are no request, and are counted once.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -377,7 +377,7 @@ class Recorder(Notes):
                 self.ended.decide(most=2)
 
     def sweep(self, *, at_once: bool = False) -> None:
-        """Report what ended, end streams that are over, give up what is past the time limit.
+        """Report ended runs, end finished streams, give up runs past the time limit.
 
         Args:
             at_once: Whether to report what a further call by hand may yet change.
@@ -427,7 +427,7 @@ class Recorder(Notes):
                 self._abandon(interaction)
 
     def _end_left(self, most: int | None = None) -> None:
-        """End the first of those that were cancelled without a word of the framework."""
+        """End the first run that was cancelled without an event of the framework."""
         for interaction in _first(self._open.values(), most):
             if is_left(interaction):
                 # Its stream may have been read to the end, which nobody has noticed yet.
@@ -435,7 +435,7 @@ class Recorder(Notes):
                 self._finish(interaction.root, Status.CANCELLED)
 
     def close(self) -> None:
-        """Report what waits for somebody as interrupted: nobody will resume it here."""
+        """Report requests that wait for somebody as interrupted: nobody will resume them here."""
         self.suspensions.close()
 
 

@@ -157,7 +157,7 @@ class DocumentList:
     origin: Origin = Origin.DOCUMENTS
     # By index, the text in the form in which the framework shows it to a model.
     shown: Mapping[int, str] = field(default_factory=dict)
-    # The application named the tool that gave it as one that retrieves.
+    # The application named its tool as a retrieval tool.
     named: bool = False
     # Texts of the documents that the run was given, by id, where they are known.
     given: Mapping[str, str] = field(default_factory=dict)
@@ -250,13 +250,13 @@ class Interaction:
     opened: int = 0
     # Contexts that the application chose itself.
     chosen: tuple[Context, ...] | None = None
-    # Further texts of the root's output, one of which may be the answer.
+    # Further texts of the root's output, among them perhaps the answer.
     candidates: tuple[str, ...] = ()
     # Texts that the last step of the root wrote.
     written: tuple[str, ...] = ()
     # The root's output as JSON, if no text in it is known as the answer.
     structured: str | None = None
-    # Texts of the root's input, one of which may be the question.
+    # Texts of the root's input, among them perhaps the question.
     asked: tuple[str, ...] = ()
     # Texts of the state with which a root without an input goes on; likewise.
     kept: tuple[str, ...] = ()
@@ -274,7 +274,7 @@ class Interaction:
     configured: bool = False
     # It can become a sample; one whose start event was lost cannot.
     is_readable: bool = True
-    # Parts of the sample of which text is missing, by a limit or a lost event.
+    # Parts of the sample that lack text, by a limit or a lost event.
     left_out: set[str] = field(default_factory=set)
     # Texts that were cut when they were noted.
     cut_texts: set[str] = field(default_factory=set)
@@ -305,7 +305,7 @@ class Interaction:
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.
     id: Callable[[], object] | None = None
-    # Key by which it was sampled when it started.
+    # Key of its sampling decision at the start.
     sampling_key: str | None = None
     # Events to be read off the request's thread, in order, and copies of their values.
     pending: deque[Callable[[], None]] = field(default_factory=deque)

@@ -23,14 +23,14 @@ Fits: TypeAlias = Callable[[Interaction], bool]
 
 
 class Suspensions:
-    """Interactions that wait for somebody, and what is left of those that broke off.
+    """Interactions that wait for somebody, and the rest of interactions that broke off.
 
     Several may wait in one conversation: two pipelines of one name may share a thread. An
-    interrupted one that is not resumed is reported; one that broke off is reported at once, and
-    what is kept of it serves a further try.
+    interrupted interaction without a resumption is reported; a broken-off one is reported at once,
+    and its rest serves a further try.
 
     Args:
-        report: Called with each interrupted one that is not resumed.
+        report: Called with each interrupted interaction that nobody resumed.
         most: How many may wait; the oldest is given up for one more.
     """
 
@@ -68,7 +68,7 @@ class Suspensions:
             self.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue with an outermost run what was suspended in a conversation.
+        """Continue the suspended interaction of a conversation with an outermost run.
 
         An interrupted interaction becomes a part of the run's. One that broke off is counted
         already: the run takes over its question and its documents.
@@ -91,12 +91,12 @@ class Suspensions:
         return True
 
     def renew(self, conversation: str, fits: Fits) -> None:
-        """Give up what was suspended in a conversation that goes on with a new question."""
+        """Give up the suspended interaction of a conversation that goes on with a new question."""
         for interaction in self._fitting(conversation, fits):
             self._give_up(interaction)
 
     def sweep(self, oldest_allowed: float) -> None:
-        """Give up those that have waited since before a time, in nanoseconds since the epoch."""
+        """Give up interactions that have waited since before a time, in nanoseconds."""
         while self._give_up_oldest(oldest_allowed):
             pass
 
@@ -106,7 +106,7 @@ class Suspensions:
         self.sweep(float("inf"))
 
     def interrupted(self) -> list[Interaction]:
-        """Return those that wait for somebody."""
+        """Return the interactions that wait for somebody."""
         return [one for one in list(self._waiting.values()) if one.status is Status.INTERRUPTED]
 
     def _fitting(self, conversation: str, fits: Fits) -> list[Interaction]:

@@ -1,4 +1,4 @@
-"""Replaces texts that a later step rewrote, as one that masks names does."""
+"""Replaces texts that a later step rewrote, for example to mask names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _replace(
     names, texts = {context.id for context in known}, {context.text for context in known}
     lost: set[str] = set()
     if any(context.id not in names and context.text not in texts for context in found.contexts):
-        # A new document may hold the text of one that the step was given and did not hand on.
+        # A new document may hold the text of a document that the step got and did not hand on.
         lost = found.given.keys() - latest.keys()
     replaced = {name: text for name, text in before.items() if text}
     if not replaced and not lost:

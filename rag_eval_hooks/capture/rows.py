@@ -195,7 +195,7 @@ def _chars_apart(value: Any, seen: set[int], levels: int, *, is_row: bool = Fals
             return inf
         return len(value) if isinstance(value, str) and len(value) >= _LONG_TEXT else 0
     held = _fields(value)
-    # Nothing in a record refers to what was seen before.
+    # No record refers to an earlier one.
     if held is None or not levels or id(value) in seen or _holds_texts(held, is_row=is_row):
         return inf
     if held:

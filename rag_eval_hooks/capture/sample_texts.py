@@ -60,7 +60,7 @@ class SampleTexts:
     def contexts(
         self, contexts: tuple[Context, ...] | None, most: int, answer: str | None
     ) -> tuple[Context, ...] | None:
-        """Return contexts, redacted and cut; of too many, those that the answer may rest on."""
+        """Return contexts, redacted and cut; of too many, the likely grounds of the answer."""
         if contexts is None:
             return None
         if len(contexts) > most:
@@ -105,7 +105,7 @@ class SampleTexts:
         return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
 
     def truncated(self, *more: str) -> tuple[str, ...]:
-        """Return the names of what was cut, each once and redacted, and further ones."""
+        """Return the names of cut fields, each once and redacted, and further ones."""
         names = dict.fromkeys((*self.cut_fields, *more))
         return tuple(self._session.text("truncated", name) for name in names)
 
@@ -128,7 +128,7 @@ def _is_small(value: Any, most: int) -> bool:
 
 
 def _likeliest(contexts: tuple[Context, ...], answer: str, most: int) -> tuple[Context, ...]:
-    """Return as many contexts as are wanted, in their order: those that the answer may rest on.
+    """Return as many contexts as are wanted, in their order: the likely grounds of the answer.
 
     A word of the answer counts more, the fewer contexts hold it. Of equal ones the last count, as
     the last search of an agent is the nearest to its answer.

@@ -85,7 +85,7 @@ Form: TypeAlias = Callable[["Copier", Any, int], Any]
 
 @dataclass(slots=True)
 class Snapshots:
-    """Copies that were made for one interaction, by the identity of what was copied."""
+    """Copies for one interaction, by the identity of the copied object."""
 
     made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     chars: int = 0

@@ -83,7 +83,7 @@ class _DeferredSpan:
         self._events: list[SpanEvent] = []
 
     def complete(self, *, content: bool = True) -> None:
-        """Write what is missing, with or without the application's text. Idempotent."""
+        """Write the missing spans, with or without the application's text. Idempotent."""
         with self._writing:
             write, self._write = self._write, None
             if write is None:
@@ -206,7 +206,7 @@ class SpanWriter:
         self.forked()
 
     def forked(self) -> None:
-        """Forget what waits: the parent of a forked process writes it."""
+        """Forget waiting spans: the parent of a forked process writes them."""
         self._waiting: deque[_DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()

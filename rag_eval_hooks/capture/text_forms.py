@@ -103,7 +103,7 @@ def _lowered(text: str) -> str:
 
 
 def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
-    """Yield the run that begins with each word, but for the last few words."""
+    """Yield the run that begins with each word, except the last few words."""
     if max(listed, default="") < _FIRST_WIDE:
         yield from map(" ".join, zip(*(listed[n:] for n in range(_RUN_WORDS)), strict=False))
         return

@@ -1,4 +1,4 @@
-"""What kind of tool a name and a description tell of: one that looks up, or one that acts."""
+"""Kinds of tools by name and description: a tool looks something up, or acts."""
 
 from __future__ import annotations
 

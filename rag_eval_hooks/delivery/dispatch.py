@@ -183,7 +183,7 @@ def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig
     """Return the sinks of one evaluator.
 
     Raises:
-        ConfigError: A sink or key is none that can be used.
+        ConfigError: A sink or key cannot be used.
         ImportError: The extra of a platform is not installed.
     """
     for name in config.sink_keys:

@@ -52,7 +52,7 @@ class Consumer(NamedTuple):
 
 
 class Outbox:
-    """Jobs of one process, and those that other processes left. Thread-safe.
+    """Jobs of one process, and jobs that other processes left. Thread-safe.
 
     Args:
         path: Folder of the spool, or None to keep jobs in memory alone.
@@ -87,7 +87,7 @@ class Outbox:
 
     @property
     def undurable(self) -> int:
-        """Accepted samples of which neither the text nor the result could be stored."""
+        """Accepted samples whose text and result could not be stored."""
         late = time.monotonic() - PATIENCE_S
         with self._lock:
             for job, since in self._dirty.items():

@@ -48,7 +48,7 @@ _GRACE: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Sources of findings; those of a source that is None are absent as `missing_input`."""
+    """Sources of findings; without a source its findings are absent as `missing_input`."""
 
     judge: Judge
     embedder: Embedder | None = None
@@ -73,7 +73,7 @@ class Sources:
 def findings_read(
     metric: Metric, sample: Sample, known: Findings, incidents: Incidents
 ) -> frozenset[Finding]:
-    """Return the findings that a metric reads of a sample, with those that they build on."""
+    """Return the findings that a metric reads of a sample, with the findings below them."""
     try:
         return with_bases(metric.findings_for(sample, known))
     except Exception as error:  # noqa: BLE001 - the metric's edge
@@ -117,7 +117,7 @@ class FindingsCollector:
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
-            # Our own judges keep the deadline and report what they have and what they spent; any
+            # Our own judges keep the deadline and report their findings and usage; any
             # other is cut off.
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE), self._within_budget():
@@ -132,7 +132,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve the calls of the whole sample: half of its findings would be spent in vain."""
+        """Reserve the calls of the whole sample: half of its findings would be wasted."""
         budget = call_context().budget
         expected = getattr(self._sources.judge, "expected_calls", None)
         if budget is None or expected is None:

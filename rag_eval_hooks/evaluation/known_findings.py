@@ -55,7 +55,7 @@ def _is_blank(text: str | None) -> bool:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding about items or chunks that are absent, or of which there are none.
+    """Return a finding about items or chunks that are absent or empty.
 
     Returns:
         The finding, or nothing where it has to be asked for.

@@ -120,7 +120,7 @@ class Scorer:
     def _outcomes(
         self, sample: Sample, findings: Findings, known: Mapping[str, Outcome]
     ) -> Outcomes:
-        """Return the outcomes in the order of the metrics, measuring those that are not known."""
+        """Return the outcomes in the order of the metrics, measuring the unknown ones."""
         open_ = [metric for metric in self.metrics if metric.id not in known]
         readers = Counter(
             kind
@@ -134,7 +134,7 @@ class Scorer:
             for metric in self.metrics
         }
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
-        # Where nothing can be measured, the result says what is missing.
+        # Where nothing can be measured, the result names the missing fields.
         return fed if self.only_fed and fed else outcomes
 
     def _signed(

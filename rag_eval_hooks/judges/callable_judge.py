@@ -53,7 +53,7 @@ class CallableChat(ChatAdapter):
 
 
 class CallableJudge(LLMJudge):
-    """`LLMJudge` over a function, such as one that calls a model of your own.
+    """`LLMJudge` over a function, such as a call of your own model.
 
     Example:
         ```python

@@ -162,7 +162,7 @@ def _lacks(finding: Any) -> bool:
 async def _tried(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
-    """Return what a judge makes; what it raises is the cause of the absence of all of it."""
+    """Return a judge's findings; if it raises, all of them are absent by that cause."""
     if not wanted:
         return Findings()
     try:

@@ -67,7 +67,7 @@ class LLMJudge:
     contexts begin with the same schema, system text and contexts, which a provider's prompt cache
     serves from the second call on.
 
-    A reply is read item by item. Items that do not fit are asked for again, with what was wrong;
+    A reply is read item by item. Items that do not fit are asked for again, with the fault;
     an item that never fits has no verdict. Nothing is guessed. No call is about more than ten
     claims. Contexts longer than `verify_tokens` are verified in parts, and a claim that several
     parts state together is asked about once more by these chunks alone. Grades are about the

@@ -92,7 +92,7 @@ def _text(reply: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none. Of one that was cut off, the reader takes what is complete.
+        ReplyError: The reply has no text. Of a cut reply, the reader takes the complete part.
     """
     try:
         choice = reply["choices"][0]

@@ -98,7 +98,7 @@ def _stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
 def _parts(ask: Ask, budget: int) -> list[tuple[int, ...]]:
     """Divide the numbers of chunks into groups that keep to a budget of tokens, in order.
 
-    A chunk is never cut: one that is longer than the budget is a group of its own.
+    A chunk is never cut: a chunk longer than the budget is a group of its own.
     """
     groups: list[tuple[int, ...]] = []
     left = 0

@@ -1,4 +1,4 @@
-"""`rag.citation_support`, 0 to 1: whether the passages that an answer cites say what it claims.
+"""`rag.citation_support`, 0 to 1: whether the cited passages support an answer's claims.
 
 Our own metric. A citation is a number in square brackets, or one after a word such as "source":
 `[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. It means the chunk of that number, counted

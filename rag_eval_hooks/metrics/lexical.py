@@ -39,7 +39,7 @@ _INDICATORS: dict[str, re.Pattern[str]] = {
         "according to": r"\baccording to\b",
         "based on": r"\bbased on\b",
         "from": rf"\bfrom {_SOURCE_NAME}",
-        # A list in JSON is none.
+        # A list in JSON is no citation.
         "[n]": r"(?<!:)(?<!: )\[\^?\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]",
         "(author year)": r"\([^()\d]{2,60}[,\s]\s?(?:1[5-9]|20)\d\d[a-z]?\)",
     }.items()
@@ -47,7 +47,7 @@ _INDICATORS: dict[str, re.Pattern[str]] = {
 
 
 def _compared(compare: Callable[[str, str], Outcome]) -> Callable[[Sample, Findings], Outcome]:
-    """Return a metric's function from one that takes the answer and a non-blank reference."""
+    """Return a metric's function from a comparison of answer and non-blank reference."""
 
     def score(sample: Sample, findings: Findings) -> Outcome:
         if not (sample.reference or "").strip():

@@ -25,9 +25,9 @@ class Metric:
             has all of `needs`; it reads findings through `made`.
         needs: Fields without which the outcome is `missing_input`.
         findings: Findings that the function reads.
-        reads: Those that it reads of one sample, where that is not always all of `findings`.
-            Called with what is known before a judge is asked, then with claims, entities, questions
-            and stance. It may raise `Unavailable`, as `made` does, where the finding that decides
+        reads: Returns the findings that it reads of one sample, where these are not all.
+            Called with the findings known before a judge is asked, then with claims, entities,
+            questions and stance. It may raise `Unavailable`, as `made` does, where the finding that decides
             is absent.
         scale: Native range and direction.
         summary: One sentence on what the number means.
@@ -57,13 +57,13 @@ class Metric:
         return self.id.partition(".")[0]
 
     def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:
-        """Return the findings that it reads of this sample, given those that are known."""
+        """Return the findings that it reads of this sample, given the known ones."""
         if self.reads is None:
             return self.findings
         try:
             return self.reads(sample, known)
         except Unavailable:
-            # The finding that decides is absent, and so will be those that it decides about.
+            # The deciding finding is absent, and so will be the findings that depend on it.
             return self.reads(sample, Findings())
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
@@ -81,7 +81,7 @@ class AskedMetric(Metric):
 
     Attributes:
         ask: Called in the evaluator's loop with a sample that has all of `needs`. It must not
-            block the loop. What it raises is counted, and the outcome is `metric_failed`.
+            block the loop. Its exceptions are counted, and the outcome is `metric_failed`.
         timeout: Seconds that it may take; longer, the outcome is `timeout`.
         annotator: Name of the evaluator, for the score.
     """

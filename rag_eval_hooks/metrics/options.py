@@ -25,7 +25,7 @@ _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 
 
 class DontKnow(StrEnum):
-    """Test by which DON'T KNOW answers are detected."""
+    """Test that detects DON'T KNOW answers."""
 
     PHRASES = "phrases"
     """The definition to the letter: a phrase anywhere in the answer."""
@@ -75,7 +75,7 @@ def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str,
 
 
 def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:
-    """Return the words by which an answer says that it does not know, or None."""
+    """Return the words of an answer that say it does not know, or None."""
     if mode is DontKnow.REFUSAL:
         return refusal(answer)
     text = answer.lower().strip()

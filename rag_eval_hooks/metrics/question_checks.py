@@ -209,7 +209,7 @@ class CalculationCheck(_Check):
 
     Attributes:
         facts: Evidence by the fact's name.
-        correct: Names of the facts that a correct answer `holds`, and of those that it `lacks`.
+        correct: Names of the facts that a correct answer `holds`, and of the facts that it `lacks`.
     """
 
     value = "is_correct"

@@ -47,7 +47,7 @@ def supported_share(
     empty: float | None = None,
     by: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """Return the share of supported claims among those that the judge is sure about.
+    """Return the share of supported claims among the claims that the judge is sure about.
 
     The parts are the shares of the sure claims that are `contradicted` and `not_stated`, which add
     up to `top` with the share that is supported, and of all claims that are `unsure`.
@@ -123,7 +123,7 @@ def require_sure(
 
     Args:
         sure: One flag for each item.
-        reasons: Reasons of those that are not.
+        reasons: Reasons of the unsure ones.
         explanation: The items, shown where there are too few.
 
     Raises:

@@ -66,18 +66,18 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One finding of one sample as a question, of which any part can be asked for.
+    """One finding of one sample as a question; any part of it can be asked for.
 
     Items have keys: numbers of sentences and chunks, counted from 1; `a1`... for answer claims,
     `r1`... for reference claims, `e1`... for entities; the names of texts. A list or a rating is
-    one item, as half of it is none. A grade has an item for each of its two templates, and a prompt
-    is for one of them.
+    one item, as half of it has no meaning. A grade has an item for each of its two templates, and a
+    prompt is for one of them.
 
     Attributes:
         kind: The finding.
-        sample: The sample, of which only the fields in the finding's row are shown.
+        sample: The sample; only the fields in the finding's row are shown.
         known: Holds the items to judge.
-        shown: Numbers of the chunks to show; all where it is None. They keep their numbers.
+        shown: Numbers of the chunks to show; None for all. They keep their numbers.
         partial: Whether the other chunks are shown elsewhere: then the judge also says which
             chunks state a part of a claim.
     """

@@ -34,7 +34,7 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")
 
 
 class ReplyError(Exception):
-    """Reply of which nothing can be used. The text tells the judge why, without content."""
+    """Reply without any usable part. The text tells the judge why, without content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Prompt:
         shared: Characters of the unsealed user text that all prompts about the same contexts
             begin with; 0 without contexts.
         version: Version of the wording.
-        unsealed: The user text before it was sealed, or None for one that is not.
+        unsealed: The user text before it was sealed, or None for an unsealed one.
     """
 
     system: str
@@ -69,7 +69,7 @@ class Prompt:
 
     @property
     def asked(self) -> str:
-        """User text before sealing, by which equal prompts are recognized."""
+        """User text before sealing, which recognizes equal prompts."""
         return self.user if self.unsealed is None else self.unsealed
 
     @property

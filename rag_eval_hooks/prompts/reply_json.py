@@ -30,7 +30,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
         its groups as far as their elements are complete.
 
     Raises:
-        ReplyError: There is none, or one of them is malformed or has duplicate keys, NaN or
+        ReplyError: The text has no object, or an object is malformed or has duplicate keys, NaN or
             infinities, a number of hundreds of digits, or another reply within it.
     """
     text = _without_thoughts(text)

@@ -165,7 +165,7 @@ def parts_of(
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
-    """Return a provider; a broken one is reported, and replaced by one that does nothing."""
+    """Return a provider; a broken one is reported, and replaced by a no-op provider."""
     try:
         ask(semconv.TRACER_NAME, __version__, own, semconv.SCHEMA_URL)
     except Exception as error:  # noqa: BLE001 - the host's edge: providers are the user's

@@ -1,4 +1,4 @@
-"""Feedback on ended requests: join it, deliver it, and evaluate what it asks for."""
+"""Feedback on ended requests: join it, deliver it, and evaluate the metrics that it asks for."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Joins feedback with remembered requests. Thread-safe but for the worker's part."""
+    """Joins feedback with remembered requests. Thread-safe, except the worker's part."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class FeedbackDesk(Observer):
             self._memory.add(request)
 
     def begun(self, request: Request) -> None:
-        """Remember the id of the sample, by which a sink may give feedback at once."""
+        """Remember the id of the sample, so that a sink may give feedback at once."""
         if request in self._pending:
             self._memory.identify(request, id_of(request.sample().sample_id))
 

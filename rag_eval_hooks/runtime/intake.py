@@ -100,7 +100,7 @@ class Intake:
         self._relieve()
 
     def drain(self) -> None:
-        """Submit all requests, and wait for those that other threads are submitting.
+        """Submit all requests, and wait for the requests that other threads are submitting.
 
         A rule of the application that hangs in another thread is not waited for.
         """

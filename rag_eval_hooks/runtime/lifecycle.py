@@ -192,7 +192,7 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
-    """Refuse new requests, finish what is pending within `timeout` seconds, and end.
+    """Refuse new requests, finish pending ones within `timeout` seconds, and end.
 
     Requests that are not finished by then stay in the spool, or are dropped as `shutdown`;
     held spans end. Idempotent.

@@ -87,7 +87,7 @@ def _finds(pattern: str | None, text: str | None) -> bool:
 
 
 def _needs_end(rule: RuleSettings) -> bool:
-    """Return whether a rule compares what is not known when a request starts."""
+    """Return whether a rule compares something unknown at the start of a request."""
     late = (rule.question, rule.answer, rule.latency_above, rule.latency_below, rule.error)
     return any(value is not None for value in late)
 

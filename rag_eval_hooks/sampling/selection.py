@@ -57,7 +57,7 @@ class Selection:
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
         """Whether a request that starts will not be sampled, by sampling key, tags and metadata.
 
-        None if a decision needs what is known only later: rules on question, answer, latency or
+        None if a decision needs later knowledge: rules on question, answer, latency or
         errors, and tail rules.
         """
         is_late = self._sample_rules or self._feedback_rules
@@ -157,7 +157,7 @@ class Selection:
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """Return the outcomes with the probability and reason by which they were chosen."""
+    """Return the outcomes with the probability and reason of their choice."""
     estimated = decision.admission is not None
     admitted = 1.0 if decision.admission is None else decision.admission
     shares = decision.rates.shares

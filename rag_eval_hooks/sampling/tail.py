@@ -89,7 +89,7 @@ def tail_scorer(
     It measures every sample, without network.
 
     Raises:
-        ConfigError: A rule compares an unknown metric, or one that needs a model.
+        ConfigError: A rule compares an unknown metric, or a metric that needs a model.
     """
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
@@ -106,7 +106,7 @@ def tail_scorer(
 
 
 def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, Metric]:
-    """Return the metrics of which the local judge makes all findings, by id."""
+    """Return the metrics whose findings the local judge makes, by id."""
     from rag_eval_hooks.judges.heuristic import LocalJudge
 
     cheap = {}

@@ -88,7 +88,7 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """End the additions, and pass on what was kept. Idempotent."""
+        """End the additions, and pass on the kept spans. Idempotent."""
         with self._lock:
             if self._done:
                 return

@@ -55,7 +55,7 @@ def set_further_providers(resource: Resource, otlp_endpoint: str | None) -> list
     """Set global providers of metrics and log events with OTLP exporters.
 
     Returns:
-        Those that were set: an application that has one keeps it.
+        The providers already set: an application keeps its own.
     """
     session = requests.Session()
     session.hooks["response"].append(_accept)

@@ -38,7 +38,7 @@ class Thresholds:
         return f"at {'least' if self._scales[metric_id].higher_is_better else 'most'} {limit:.2f}"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
-        """Return by which share of the scale a score misses its threshold; 0 or less: it passes."""
+        """Return the share of the scale between a score and its threshold; 0 or less: it passes."""
         scale = self._scales[metric_id]
         distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
         return distance if scale.higher_is_better else -distance

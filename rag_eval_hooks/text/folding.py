@@ -156,7 +156,7 @@ def is_content(token: str) -> bool:
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """Return the texts with tokens in order, without those that repeat an earlier text's."""
+    """Return the texts with tokens in order, without repetitions of earlier texts."""
     first: dict[tuple[str, ...], str] = {}
     for text in texts:
         first.setdefault(tuple(tokens(text)), text)

@@ -156,7 +156,7 @@ _WORD: Final = re.compile(r"\w+")
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and value of each number that is written as a word, in order.
 
-    A lone "one", which is mostly an article or a pronoun, is none.
+    A lone "one" is mostly an article or a pronoun, and no number.
     """
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):

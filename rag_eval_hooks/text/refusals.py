@@ -140,7 +140,7 @@ _LONG: Final = 5  # sentences; in an answer of so many, a refusal at the end tak
 
 @lru_cache(maxsize=64)  # several metrics ask about one answer
 def refusal(answer: str) -> str | None:
-    """Return the folded sentence by which an answer refuses, or None if it does not."""
+    """Return the folded sentence of an answer that refuses, or None."""
     written = sentences(answer)
     said = [fold(strip_marker(sentence)) for sentence in written]
     lists = any(strip_marker(sentence) != sentence for sentence in written)

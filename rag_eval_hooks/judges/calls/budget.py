@@ -50,7 +50,7 @@ class Budget:
 
     Limits are named `<unit>_per_<period>`, prices belong to a limit of cost, and `rate` is the
     calls sent in a second by this process. Processes share the SQLite file at `path`, each with
-    its own limits. A thread of its own uses the file: one that hangs never blocks the event loop.
+    its own limits. A thread of its own uses the file: a hanging file never blocks the event loop.
     While the file fails, no call is admitted.
     """
 
@@ -85,7 +85,7 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample for the block, and return what it did not use.
+        """Reserve the calls of one sample for the block, and return the unused rest.
 
         Raises:
             BudgetError: The budget does not suffice for the sample: nothing must be sent.
@@ -130,7 +130,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the file after what is queued for it was written."""
+        """Close the file after all queued writes."""
         if self._worker is not None and self._file is not None:
             self._worker.submit(lambda: None).result(timeout=5.0)
             self._file.close()

@@ -68,7 +68,7 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
 
 
 def anchors(claim: Sentence, code: str) -> Sequence[str]:
-    """Return words of which `align` finds a claim in no sentence that lacks one."""
+    """Return words that a sentence must hold before `align` finds a claim in it."""
     needed = _needed(claim.items(code), (), code)
     return [VALUE if isinstance(item, Measure) else item for item in needed]
 

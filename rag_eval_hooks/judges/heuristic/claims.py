@@ -102,7 +102,7 @@ def _bare(sentence: str) -> str:
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Return the clauses; one that is too short to stand alone stays with the one before it."""
+    """Return the clauses; a very short clause stays with its predecessor."""
     if _JOINTS.isdisjoint(sentence):
         return [sentence.strip()]
     cuts = [0, *(cut for match in _CLAUSE.finditer(sentence) for cut in match.span())]

@@ -88,7 +88,7 @@ async def with_entailment(entailer: Entailer, readings: Sequence[Reading]) -> li
 
 
 def _best(reading: Reading) -> Sequence[int]:
-    """Return the chunks of which the model is asked, best first; none if rules refuted a claim."""
+    """Return the chunks to ask the model about, best first; none if rules refuted a claim."""
     refuted = reading.support.verdict in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
     if refuted or reading.claim.language not in ("en", None):
         return ()

@@ -87,7 +87,7 @@ class Passage:
         return frozenset(term[:4] for term in self.index if len(term) > 3)
 
     def has_form(self, term: str) -> bool:
-        """Return whether the text holds a term, or one that begins like it."""
+        """Return whether the text holds a term, or a word that begins like it."""
         return term in self.index or (len(term) > 3 and term[:4] in self._heads)
 
 

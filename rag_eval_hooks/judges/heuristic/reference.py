@@ -88,7 +88,7 @@ def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
 
 
 def _denied(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
-    """Return the words by which a claim denies what the text states, or the reverse, if any."""
+    """Return the words of a claim that deny a statement of the text, or the reverse, if any."""
     other = closest(_novel(claim, question), text).sentence
     for one, two in ((claim, other), (other, claim)):
         if one and two:
