@@ -27,8 +27,8 @@ class Metric:
         findings: Findings that the function reads.
         reads: Returns the findings that it reads of one sample, where these are not all.
             Called with the findings known before a judge is asked, then with claims, entities,
-            questions and stance. It may raise `Unavailable`, as `made` does, where the finding that decides
-            is absent.
+            questions and stance. It may raise `Unavailable`, as `made` does, where the finding that
+            decides is absent.
         scale: Native range and direction.
         summary: One sentence on what the number means.
         source: Where the definition stands.
