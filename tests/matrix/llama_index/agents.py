@@ -23,6 +23,7 @@ from llama_index.core.workflow import Context
 from rag_eval_hooks import Status
 from tests.matrix.llama_index.engines import Everything, corpora_with_tools
 from tests.matrix.llama_index.kit import (
+    STEP_FAILED,
     Asked,
     Corpus,
     Draw,
@@ -425,7 +426,7 @@ def agent_whose_model_fails(draw: Draw) -> Asked:
             await FunctionAgent(tools=[tool], llm=Scripted(reply=reply)).run(user_msg=question)
 
     shown = corpus.shown(asked_by_tool(corpus, tool))
-    return Asked(run, question, shown, None, Status.ERROR)
+    return Asked(run, question, shown, None, STEP_FAILED)
 
 
 def runner(kind: str, ways: Sequence[str]) -> None:

@@ -26,9 +26,9 @@ from llama_index.core.workflow import (
     step,
 )
 
-from rag_eval_hooks import Status
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
+    STEP_FAILED,
     Asked,
     Corpus,
     Draw,
@@ -250,7 +250,7 @@ def step_that_raises(draw: Draw) -> Asked:
         raise ConnectionError(await made.texts())
 
     run = suppressing(made.run((fail, StartEvent, StopEvent)))
-    return made.due(run, answer=None, status=Status.ERROR, spans=QUERY_SPANS[1:])
+    return made.due(run, answer=None, status=STEP_FAILED, spans=QUERY_SPANS[1:])
 
 
 def asking_somebody(name: str, *, replies: bool) -> None:
@@ -281,7 +281,7 @@ def asking_somebody(name: str, *, replies: bool) -> None:
         if replies:
             return made.due(run, spans=QUERY_SPANS)
         silent = suppressing(run)
-        return made.due(silent, answer=None, status=Status.ERROR, spans=QUERY_SPANS[1:])
+        return made.due(silent, answer=None, status=STEP_FAILED, spans=QUERY_SPANS[1:])
 
     shape(GROUP, "run", name=name)(asked)
 

@@ -11,7 +11,9 @@ import functools
 import re
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from llama_index.core import Settings, VectorStoreIndex, set_global_tokenizer
@@ -41,6 +43,17 @@ READ_WAYS = (*WAYS, *STREAMS)
 CHAT_WAYS = ("chat", "achat", "stream_chat", "astream_chat")
 QUERY_SPANS = ("chat scripted", "retrieval VectorIndexRetriever", "  embeddings bags")
 TWO_CALLS = ("chat scripted", *QUERY_SPANS)
+
+
+def _status_of_failed_step() -> Status:
+    """Workflows of the first generation cancel a run whose step raised."""
+    with suppress(PackageNotFoundError):
+        if version("llama-index-workflows").startswith("1."):
+            return Status.CANCELLED
+    return Status.ERROR
+
+
+STEP_FAILED = _status_of_failed_step()
 
 
 def words(text: str) -> list[str]:
