@@ -112,6 +112,7 @@ async def test_numbers_are_those_of_bert_score(scorer: BertScorer, model: str) -
     assert len({round(score.f1, 4) for score in expected}) == len(PAIRS)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cores")
 async def test_numbers_are_the_same_in_a_process(scorer: BertScorer, model: str) -> None:
     elsewhere = BertScorer(model, layer=LAYER, process=True)
