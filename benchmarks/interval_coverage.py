@@ -71,22 +71,24 @@ def uniform(chance: random.Random) -> Drawn:
 
 def strata(chance: random.Random) -> Drawn:
     """A fifth of the requests is drawn at .8 and is worse, the others at .1."""
-    rows = []
-    for _ in range(1000):
-        level, rate = (0.5, 0.8) if chance.random() < 0.2 else (0.9, 0.1)
-        if chance.random() < rate:
-            rows.append(row(share(level, chance), rate))
-    return rows, 0.2 * 0.5 + 0.8 * 0.9
+    return two_strata(0.2, (0.5, 0.8), (0.9, 0.1), chance)
 
 
 def tail(chance: random.Random) -> Drawn:
-    """Refusals, which are bad, are always kept; of the others one in ten is."""
+    """Refusals, which are bad, are always kept; one in ten of the others is."""
+    return two_strata(0.15, (0.05, 1.0), (0.8, 0.1), chance)
+
+
+def two_strata(
+    part: float, one: tuple[float, float], other: tuple[float, float], chance: random.Random
+) -> Drawn:
+    """Draw from 1,000 requests; a part of them has the one level and rate, the rest the other."""
     rows = []
     for _ in range(1000):
-        level, rate = (0.05, 1.0) if chance.random() < 0.15 else (0.8, 0.1)
+        level, rate = one if chance.random() < part else other
         if chance.random() < rate:
             rows.append(row(share(level, chance), rate))
-    return rows, 0.15 * 0.05 + 0.85 * 0.8
+    return rows, part * one[0] + (1 - part) * other[0]
 
 
 def rare(chance: random.Random) -> Drawn:

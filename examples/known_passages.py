@@ -23,7 +23,7 @@ def show(sample: Sample, outcomes: Outcomes) -> None:
 
 
 def main() -> None:
-    """Answer from two passages, of which one is relevant; the second claim cites the wrong one."""
+    """Answer from one relevant and one other passage; the second claim cites the wrong passage."""
     with RagEval(metrics=METRICS, sinks=[show]) as evals:
         given = {"reference_ids": ["h1", "h3"]}
         with evals.interaction("When does the ferry leave?", metadata=given) as it:

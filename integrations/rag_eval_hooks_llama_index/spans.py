@@ -102,7 +102,7 @@ _STEPS_OF_REQUESTS = frozenset(
         *("complete", "acomplete", "structured_predict", "astructured_predict"),
     }
 )
-"""Methods of which LlamaIndex itself makes spans. Not `run`: old versions leave the span of a
+"""Methods that LlamaIndex itself wraps in spans. Not `run`: old versions leave the span of a
 workflow's run current in the code that started it."""
 
 
@@ -265,7 +265,7 @@ _TOOLS = (
 _NEAR = 25
 """Frames between a tool and a call that nothing encloses: few, as it is the outermost one."""
 _GENERATING = "generate only questions based on the below query"
-"""A part of the template by which dataset generators ask for questions."""
+"""A part of the template that dataset generators use to ask for questions."""
 
 
 def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:

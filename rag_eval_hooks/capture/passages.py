@@ -40,7 +40,7 @@ _FEW = 16
 """Passages for which a plain search is faster than an index of the prompts."""
 _SPACE = re.compile(" ")
 _KEY_CHARS = 24
-"""Characters by which a whole text is looked up: its first word may be glued to another."""
+"""Characters that look a whole text up: its first word may be glued to another."""
 
 
 class Passage:

@@ -16,7 +16,7 @@ def replace_rewritten(interaction: Interaction) -> None:
     """Replace the earlier texts of documents by the texts that later steps gave them.
 
     A masked text must not come back: not as a context, not on the span of the retriever, not in
-    metadata, and not by the prompts of the models by which a postprocessor rewrote it. A later
+    metadata, and not by the prompts of a postprocessor's models. A later
     text replaces an earlier one of the same id if its step was given the earlier one: two stores
     may number their documents alike.
     """

@@ -115,22 +115,22 @@ class Scorer:
         about, known = metric.judged(sample)
         collector = FindingsCollector(about, [metric], self.sources, self.incidents, known)
         findings = without_cut_verdicts(await collector.run(self.sample_timeout), about)
-        return self._signed(metric, about, findings, Counter(metric.findings))
+        return self._signed(metric, about, findings, metric.findings, Counter(metric.findings))
 
     def _outcomes(
         self, sample: Sample, findings: Findings, known: Mapping[str, Outcome]
     ) -> Outcomes:
         """Return the outcomes in the order of the metrics, measuring the unknown ones."""
-        open_ = [metric for metric in self.metrics if metric.id not in known]
-        readers = Counter(
-            kind
-            for metric in open_
-            for kind in findings_read(metric, sample, findings, self.incidents)
-        )
+        reads = {
+            metric.id: findings_read(metric, sample, findings, self.incidents)
+            for metric in self.metrics
+            if metric.id not in known
+        }
+        readers = Counter(kind for kinds in reads.values() for kind in kinds)
         outcomes = {
             metric.id: known[metric.id]
             if metric.id in known
-            else self._signed(metric, sample, findings, readers)
+            else self._signed(metric, sample, findings, reads[metric.id], readers)
             for metric in self.metrics
         }
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
@@ -138,10 +138,14 @@ class Scorer:
         return fed if self.only_fed and fed else outcomes
 
     def _signed(
-        self, metric: Metric, sample: Sample, findings: Findings, readers: Mapping[Finding, int]
+        self,
+        metric: Metric,
+        sample: Sample,
+        findings: Findings,
+        read: frozenset[Finding],
+        readers: Mapping[Finding, int],
     ) -> Outcome:
-        """Return what a metric makes of findings, with its judge, its share of usage and risk."""
-        read = findings_read(metric, sample, findings, self.incidents)
+        """Return a metric's outcome, with judge, risk and its share of the usage."""
         used, risk = _usage(read, findings, readers), _risk(read, findings)
         outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
         if isinstance(outcome, NotScored):

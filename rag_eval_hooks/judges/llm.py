@@ -246,8 +246,8 @@ def _check_count(field: str, value: object) -> None:
 class MeteredJudge:
     """Judge of a user's, within the budget and observed; the judge itself is not changed.
 
-    A call of `make` counts as one call, as the calls inside are not visible. Tokens are those that
-    the findings report as their usage.
+    A call of `make` counts as one call, as the calls inside are not visible. Tokens come from the
+    usage that the findings report.
     """
 
     def __init__(self, judge: Judge) -> None:

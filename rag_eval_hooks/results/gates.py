@@ -102,22 +102,18 @@ def failed_conditions(
     Raises:
         ConfigError: A condition names a metric that was not measured.
     """
-    tests, met = list[_Test[FailCondition]](), list[FailCondition]()
-    points, given = [*by_point], [*conditions]
+    given, points = [*conditions], [*by_point]
     for one in (*given, *points):
         if one.metric not in metrics:
             raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
-    for one in given:
-        if (test := _test(one, metrics[one.metric])) is None:
-            points.append(one)
-        else:
-            tests.append(test)
-    met += [each.what for each in _shown(tests, alpha)]
-    for one in points:
-        estimate = metrics[one.metric].estimate
-        if estimate is None or one.is_met_by(estimate.mean):
-            met.append(one)
-    return [_reason(one, metrics[one.metric].estimate) for one in met]
+    estimates = {one.metric: metrics[one.metric].estimate for one in (*given, *points)}
+    tests = [(one, _test(one, metrics[one.metric])) for one in given]
+    shown = [each.what for each in _shown([test for _, test in tests if test], alpha)]
+    points += [one for one, test in tests if test is None]
+    by_mean = [
+        one for one in points if (it := estimates[one.metric]) is None or one.is_met_by(it.mean)
+    ]
+    return [_reason(one, estimates[one.metric]) for one in (*shown, *by_mean)]
 
 
 def _test(condition: FailCondition, summary: MetricSummary) -> _Test[FailCondition] | None:

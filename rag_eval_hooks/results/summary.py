@@ -50,7 +50,7 @@ class MetricSummary:
     labels: Mapping[str, int]  # scores by label
     shares: Mapping[str, Estimate]  # share of each label over all traffic
     not_scored: Mapping[Cause, int]  # samples without a score, by cause
-    undecided: int  # of those that are undefined, the ones about which the judge cannot tell
+    undecided: int  # undefined outcomes where the judge cannot tell
     scored: int
     is_estimated: bool  # a rate limit or a full queue had a part in a probability
     is_screening: bool  # a score is of a judge that is not calibrated

@@ -68,8 +68,8 @@ def claims(text: str) -> tuple[str, ...]:
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences on what the
     passages fail to say are no claims. List markers, citations ("[2]", "(Passage 1)") and
-    openings such as "Based on the passages," are cut off. A text of which nothing would be
-    left by the heading rule alone is kept whole: "Cornish heath" is one claim.
+    openings such as "Based on the passages," are cut off. If the heading rule alone would
+    leave nothing of a text, the text is kept whole: "Cornish heath" is one claim.
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)

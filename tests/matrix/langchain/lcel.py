@@ -206,7 +206,9 @@ SHAPES = (
     ),
     kit.shape(GROUP, "all in one plain function", one_function, spans=MODEL_ONLY),
     kit.shape(GROUP, "rerank in a lambda", reranked, contexts=reranked_texts),
-    kit.shape(GROUP, "a formatter that lets none pass", none_written, contexts=lambda question: []),
+    kit.shape(
+        GROUP, "a formatter that hands on no document", none_written, contexts=lambda question: []
+    ),
     kit.shape(
         GROUP,
         "map-reduce",
