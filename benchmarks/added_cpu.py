@@ -91,12 +91,12 @@ def ours(
     """Return our variant: a callback in each request, or capture enabled around it."""
 
     def constant(_sample: Sample, _findings: Findings) -> Score:
-        return Score(value=1.0, normalised=1.0)
+        return Score(value=1.0, normalized=1.0)
 
     tracing = Tracing()
     evals = RagEval(
         metrics=[Metric(id="bench.constant", score=constant, needs=frozenset())],
-        judge="local",
+        judge="heuristic",
         sample_rate=sample_rate,
         tracer_provider=tracing.provider,
     )

@@ -113,7 +113,7 @@ def measure_submitted() -> CallPath:
 
     with _profiling() as profile, RagEval([metric], sinks=[sink]) as evals:
         one = Sample(question="q", contexts=(Context(text="c"),), answer="a")
-        return _profiled(evals, profile, lambda _: evals.offer(one))
+        return _profiled(evals, profile, lambda _: evals.submit(one))
 
 
 def measure_captured() -> CallPath:

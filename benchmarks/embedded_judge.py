@@ -25,7 +25,7 @@ from zlib import crc32
 
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings, Support, made
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.text.folding import content_tokens
@@ -80,7 +80,7 @@ def sample_of(row: Row) -> Sample:
     return Sample(**texts, contexts=row["contexts"], reference=row.get("reference"))
 
 
-async def find(judge: LocalJudge, row: Row, kind: Finding, **known: Any) -> Any:
+async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> Any:
     """Return one finding about a row."""
     found = await judge.make(sample_of(row), frozenset({kind}), Findings(**known))
     return made(getattr(found, kind))
@@ -107,7 +107,7 @@ def ending(verdict: Support, *, supported: bool) -> str:
     return "right" if verdict.supported == supported else "wrong"
 
 
-async def report_probes(judge: LocalJudge) -> None:
+async def report_probes(judge: HeuristicJudge) -> None:
     """Print right, wrong and unsure by kind of probe."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for label, kind, row in probes():
@@ -126,7 +126,7 @@ def shares(count: Counter[str]) -> str:
     return f"{parts} ({total})"
 
 
-async def report_claims(judge: LocalJudge, rows: Sequence[Row], name: str) -> None:
+async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
     """Print right, wrong and unsure verdicts on claims whose sentences people marked."""
     count: Counter[str] = Counter()
     for row in rows:
@@ -151,7 +151,7 @@ class Seen:
     right: bool
 
 
-def seen(rows: Sequence[Row], judge: LocalJudge) -> Iterator[Seen]:
+def seen(rows: Sequence[Row], judge: HeuristicJudge) -> Iterator[Seen]:
     """Yield `ragas.faithfulness` of each answer that makes a claim, and its risk."""
     with RagEval("ragas.faithfulness", judge=judge, embedder="none") as evals:
         for row in rows:
@@ -161,7 +161,7 @@ def seen(rows: Sequence[Row], judge: LocalJudge) -> Iterator[Seen]:
             yield Seen(outcome.value, outcome.risk, not row["labels"]["hallucinated"])
 
 
-def report_seen(judge: LocalJudge, rows: Sequence[Row], name: str) -> None:
+def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
     """Print AUROC of value and risk, share undefined, and flag rate beside the true rate."""
     every = list(seen(rows, judge))
     scored = [(one.value, one.right) for one in every if one.value is not None]
@@ -200,7 +200,7 @@ def report_baselines(rows: Sequence[Row], name: str) -> None:
     )
 
 
-async def report_relevance(judge: LocalJudge, rows: Sequence[Row]) -> None:
+async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
     """Print AUROC of chunk relevance by the question alone and with the reference."""
     for name, with_reference in (("hotpot", False), ("hotpot", True), ("clapnq", False)):
         rated: list[tuple[float, bool]] = []
@@ -217,7 +217,7 @@ async def report_relevance(judge: LocalJudge, rows: Sequence[Row]) -> None:
         print(f"relevance, {name} by {text}: AUROC {auroc(rated):.3f}, balanced {balanced:.3f}")
 
 
-async def report_classes(judge: LocalJudge, rows: Sequence[Row]) -> None:
+async def report_classes(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
     """Print the accuracy of CORRECT by any alias of the reference."""
     hits = 0
     for row in rows:
@@ -238,7 +238,7 @@ def report_refusals(rows: Sequence[Row]) -> None:
     print(f"refusals: accuracy {hits / len(labeled):.3f} ({len(labeled)})")
 
 
-async def report_time(judge: LocalJudge, rows: Sequence[Row]) -> None:
+async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
     """Print the median CPU time for the support of an answer."""
     spent = []
     for row in rows[:60]:
@@ -256,7 +256,7 @@ def read(path: Path, limit: int | None) -> list[Row]:
     return rows[:limit]
 
 
-async def run(folder: Path, judge: LocalJudge, limit: int | None) -> None:
+async def run(folder: Path, judge: HeuristicJudge, limit: int | None) -> None:
     """Print all that is not a metric's value."""
     await report_probes(judge)
     if not folder.is_dir():
@@ -279,7 +279,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="rows per file")
     given = parser.parse_args()
     # In a thread: the CPU time of a child process would not be counted.
-    judge = LocalJudge(entailer=Entailer(given.nli, process=False) if given.nli else None)
+    judge = HeuristicJudge(entailer=Entailer(given.nli, process=False) if given.nli else None)
     print(judge.name, judge.version)
     files = given.own
     if not files:

@@ -126,7 +126,7 @@ def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
     for _ in range(runs):
         rows, truth = DESIGNS[name](chance)
         found = summarise(rows)[None].metrics[METRIC].estimate
-        plain = mean_of([one.normalised for each in rows for one in each.scores.values()])
+        plain = mean_of([one.normalized for each in rows for one in each.scores.values()])
         hits, plain_hits = hits + holds(found, truth), plain_hits + holds(plain, truth)
         samples += len(rows)
         width += 0.0 if found is None else (found.high or 1.0) - (found.low or 0.0)

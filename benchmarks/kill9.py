@@ -30,9 +30,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.delivery.outbox_file import NAME
 from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.score import Outcomes
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer
 
@@ -117,7 +118,7 @@ def application(folder: Path, url: str, platform: str, name: str, drain: bool) -
             trace_id=os.urandom(16).hex(),
             span_id=os.urandom(8).hex(),
         )
-        if evals.stats().pending < _BACKLOG and evals.offer(sample):
+        if evals.stats().pending < _BACKLOG and evals.submit(sample):
             os.write(log, f"{sample_id} {name} {time.time()}\n".encode())
         time.sleep(_RATE_S)
 
@@ -224,7 +225,7 @@ def _compare(
         found.setdefault(line["sample"]["sample_id"], set()).add(line["result_id"])
     lost = [(name, float(at)) for sample_id, name, at in told if sample_id not in found]
     spool = RagEval(
-        judge="local", config=RagEvalConfig(spool=str(folder / "spool")), embedder="none"
+        judge="heuristic", config=RagEvalConfig(spool=str(folder / "spool")), embedder="none"
     )
     results, books = sum(map(len, found.values())), spool.spooled()
     return Report(

@@ -104,7 +104,7 @@ class Platform:
 def evaluation(number: int, scores: int) -> Evaluation:
     """Return an evaluation with so many scores."""
     outcomes = {
-        name: Score(value=0.5, normalised=0.5, explanation={"why": "x" * 300})
+        name: Score(value=0.5, normalized=0.5, explanation={"why": "x" * 300})
         for name in METRICS[:scores]
     }
     sample = Sample(

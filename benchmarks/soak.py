@@ -138,7 +138,7 @@ async def _failed(app: Application, question: str) -> str:
 
 async def _offered(app: Application, question: str) -> str:
     sample = app.batch[int(question.split(" ", 1)[0])]
-    app.evals.offer(dataclasses.replace(sample, sample_id=uuid.uuid4().hex))
+    app.evals.submit(dataclasses.replace(sample, sample_id=uuid.uuid4().hex))
     return "ok"
 
 

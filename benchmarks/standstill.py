@@ -123,7 +123,7 @@ def main() -> None:
 
         def evaluate() -> None:
             for sample in samples:
-                evals.offer(sample)
+                evals.submit(sample)
             evals.flush(600)
 
         began = time.perf_counter()

@@ -2,7 +2,7 @@
 
     python -m docs.report_images [--keep FOLDER]
 
-A week of two ways of retrieval, judged by the embedded judge; the model errs now and then, less
+A week of two ways of retrieval, judged by the heuristic judge; the model errs now and then, less
 often since a release. Needs the extra `report`, playwright, and Debian's Chromium.
 """
 
@@ -73,9 +73,9 @@ def main() -> None:
         results.unlink(missing_ok=True)
         thresholds = {"ragas.faithfulness": 0.8}
         sinks = [JsonlSink(results)]
-        with RagEval(METRICS, "local", sinks=sinks, thresholds=thresholds) as evals:
+        with RagEval(METRICS, "heuristic", sinks=sinks, thresholds=thresholds) as evals:
             for sample in samples():
-                evals.offer(sample)
+                evals.submit(sample)
             evals.flush()
         command(["report", str(results), "-o", str(page), "--title", "Skerrow Line assistant"])
         _pictures(page, arguments.chromium)

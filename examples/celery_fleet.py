@@ -15,7 +15,7 @@ from rag_eval_hooks import RagEval
 
 def main() -> None:
     """Answer a question, and say what became of the sample."""
-    with RagEval(evaluator="celery") as evals:
+    with RagEval(run_on="celery") as evals:
         with evals.interaction("How long is the guarantee?") as it:
             it.contexts(["The guarantee covers 2 years."])
             it.answer("The guarantee covers 5 years.")

@@ -5,7 +5,8 @@ python examples/known_passages.py
 
 from __future__ import annotations
 
-from rag_eval_hooks import Outcomes, RagEval, Sample, Score
+from rag_eval_hooks import RagEval, Sample, Score
+from rag_eval_hooks.score import Outcomes
 
 HANDBOOK = {
     "h1": "The ferry to Skarn leaves the north quay at 07:40 on every working day.",

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 
-from rag_eval_hooks import CallableJudge, Criterion, Outcomes, RagEval, Sample, Score
+from rag_eval_hooks import CallableJudge, Criterion, RagEval, Sample, Score
+from rag_eval_hooks.score import Outcomes
 
 NOTICE = Criterion("says from which day the notice counts", name="notice_day")
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from rag_eval_hooks import Outcomes, RagEval, Sample, Score
+from rag_eval_hooks import RagEval, Sample, Score
+from rag_eval_hooks.score import Outcomes
 
 
 def cites_a_source(sample: Sample) -> float | None:

@@ -14,29 +14,22 @@ from rag_eval_hooks.books import Stats
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import JsonlSink, Sink
-from rag_eval_hooks.delivery.sink import FeedbackSink
-from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
+from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import evaluator_metric
-from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.findings import Findings, Support
-from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.judges.base import Embedder, Judge
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
-from rag_eval_hooks.redaction.rule import Match
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.score import (
-    AnnotatorKind,
     Cause,
     NotScored,
     Outcome,
-    Outcomes,
     Scale,
     Score,
-    result_id,
-    score_id,
 )
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 
@@ -44,14 +37,13 @@ if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
     from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
     from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-    from rag_eval_hooks.judges.bert_scorer import BertScorer
+    from rag_eval_hooks.judges.bert_scorer import BertScorer as BertScorer
     from rag_eval_hooks.judges.callable_judge import CallableJudge
     from rag_eval_hooks.judges.cascade import Cascade
-    from rag_eval_hooks.judges.heuristic.judge import LocalJudge
-    from rag_eval_hooks.judges.memo import Memo
+    from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
-    from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+    from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder as SentenceEmbedder
     from rag_eval_hooks.redaction.patterns import Patterns as Patterns
     from rag_eval_hooks.redaction.presidio import Presidio
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
@@ -59,9 +51,7 @@ if TYPE_CHECKING:
 
 # Without the names that need an extra: `import *` works where none is installed.
 __all__ = [
-    "AnnotatorKind",
     "AskedMetric",
-    "BertScorer",
     "CallableJudge",
     "Cascade",
     "Cause",
@@ -70,46 +60,35 @@ __all__ = [
     "Criterion",
     "Embedder",
     "Evaluation",
-    "Explanation",
     "Feedback",
-    "FeedbackSink",
     "Field",
     "Findings",
+    "HeuristicJudge",
     "JsonlSink",
     "Judge",
     "JudgeError",
     "LangfuseSink",
-    "LocalJudge",
-    "Match",
-    "Memo",
     "MemorySink",
     "Metric",
     "MlflowSink",
     "NotScored",
     "Outcome",
-    "Outcomes",
     "PhoenixSink",
     "Presidio",
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
-    "RedactionError",
     "RuleSettings",
     "Sample",
     "Scale",
     "Score",
     "ScriptedJudge",
-    "SentenceEmbedder",
     "Sink",
     "Stats",
     "Status",
-    "Support",
     "TailSettings",
-    "TokenScorer",
     "__version__",
     "evaluator_metric",
-    "result_id",
-    "score_id",
     "setup_tracing",
 ]
 
@@ -119,8 +98,7 @@ _LAZY: Final = {
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
     "Cascade": "rag_eval_hooks.judges.cascade",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
-    "LocalJudge": "rag_eval_hooks.judges.heuristic.judge",
-    "Memo": "rag_eval_hooks.judges.memo",
+    "HeuristicJudge": "rag_eval_hooks.judges.heuristic.judge",
     "MemorySink": "rag_eval_hooks.testing",
     "MlflowSink": "rag_eval_hooks.delivery.platforms.mlflow",
     "OpenAIEmbedder": "rag_eval_hooks.judges.openai_embedder",

@@ -55,14 +55,14 @@ class RagEval:
     """Evaluates RAG interactions in the background and puts the scores on their spans.
 
     Make one per process and give it to a framework's handler; without arguments it evaluates
-    every request with the embedded judge and the metrics of `ragas` that it can feed. Every setting
-    of `RagEvalConfig` is a keyword; environment and file give the others.
+    every request with the heuristic judge and the metrics of `ragas` that it can feed. Every
+    setting of `RagEvalConfig` is a keyword; environment and file give the others.
 
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
             `-` before a name takes away what another name brought.
-        judge: `local`, `openai:<model>`, `ollama:<model>`, `azure:<deployment>`, a `Judge`, or a
-            function as for `CallableJudge`.
+        judge: `heuristic`, `openai:<model>`, `ollama:<model>`, `azure:<deployment>`, a `Judge`, or
+            a function as for `CallableJudge`.
         sample_rate: Share of interactions to evaluate, 0 to 1.
         sinks: Destinations of evaluations besides the span: sinks, callables `(evaluation)` or
             `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,
@@ -70,7 +70,7 @@ class RagEval:
         config: Further settings; keywords take precedence over it.
         embedder: As the setting, or an `Embedder`.
         token_scorer: As the setting, or a `TokenScorer`.
-        evaluator: As the setting, or an application of Celery.
+        run_on: As the setting, or an application of Celery.
         redact: As the setting, or rules and functions `(text) -> text` or `(field, text) -> text`.
         tracer_provider: None for the global one, as the two below.
         meter_provider: Provider of metrics.
@@ -98,7 +98,7 @@ class RagEval:
         *,
         embedder: str | Embedder | None = None,
         token_scorer: str | TokenScorer | None = None,
-        evaluator: object = None,
+        run_on: object = None,
         redact: RedactSpec | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
@@ -116,11 +116,11 @@ class RagEval:
             settings["sample_rate"] = sample_rate
         models = Models(judge, embedder, token_scorer)
         self._parts = parts_of(
-            settings_of(config, models, evaluator, settings),
+            settings_of(config, models, run_on, settings),
             models,
             metrics=metrics,
             sinks=sinks,
-            evaluator=evaluator,
+            run_on=run_on,
             redact=redact,
             tracer=tracer_provider,
             meter=meter_provider,
@@ -196,8 +196,8 @@ class RagEval:
             options=options,
         )
 
-    def offer(self, sample: Sample | Mapping[str, Any]) -> bool:
-        """Offer a sample for evaluation in the background. Never blocks or raises.
+    def submit(self, sample: Sample | Mapping[str, Any]) -> bool:
+        """Submit a sample for evaluation in the background. Never blocks or raises.
 
         A sample or mapping (as for `Sample.of`) that cannot be read is dropped as
         `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
@@ -205,7 +205,7 @@ class RagEval:
         Returns:
             Whether it will be evaluated: not sampled out, not dropped.
         """
-        return self._pipeline.offer(sample)
+        return self._pipeline.submit_sample(sample)
 
     def feedback(
         self,

@@ -1,4 +1,4 @@
-"""Feedback of users and applications on answers, and normalised ids."""
+"""Feedback of users and applications on answers, and normalized ids."""
 
 from __future__ import annotations
 

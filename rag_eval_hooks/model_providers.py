@@ -76,7 +76,9 @@ _OTHER_JUDGES: Final = {
 }
 """Models that no row serves but a chat model of LangChain, by the beginning of their names."""
 _BY_OPENAI: Final = {"openai": ":<model>", "azure": ":<deployment>", "ollama": ":<model>"}
-JUDGES: Final = NameTable("judge", {"local": "", "nli": ":<minilm, path or name>", **_BY_OPENAI})
+JUDGES: Final = NameTable(
+    "judge", {"heuristic": "", "nli": ":<minilm, path or name>", **_BY_OPENAI}
+)
 EMBEDDERS: Final = NameTable(
     "embedder",
     {"auto": "", "none": "", **_BY_OPENAI, "sentence-transformers": "[:<name or path>]"},

@@ -14,7 +14,7 @@ from rag_eval_hooks.score import Outcome, Score
 __all__ = ["GOOD", "OutcomeTable", "html_table", "outcome_lines"]
 
 GOOD: Final = 0.8
-"""Normalised score from which no reason is shown."""
+"""Normalized score from which no reason is shown."""
 _REASON_CHARS: Final = 1000
 """Characters of one score's reason."""
 
@@ -57,7 +57,7 @@ def _worst_first(outcomes: Mapping[str, Outcome]) -> list[tuple[str, Outcome]]:
 
 def _rank(outcome: Outcome) -> float:
     if isinstance(outcome, Score):
-        return outcome.normalised
+        return outcome.normalized
     if outcome.risk is not None:
         return -outcome.risk
     return -1.0 if outcome.undecided else 2.0
@@ -66,7 +66,7 @@ def _rank(outcome: Outcome) -> float:
 def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
     """Return name, value, label with risk, and reason, without unprintable characters."""
     if isinstance(outcome, Score):
-        reason = "" if outcome.normalised >= GOOD else _reason(outcome)
+        reason = "" if outcome.normalized >= GOOD else _reason(outcome)
         value = f"{outcome.value:.2f}"
         words = [outcome.label, "screening" if outcome.screening else None]
     else:

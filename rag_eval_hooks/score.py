@@ -70,14 +70,14 @@ class Score:
 
     Attributes:
         value: The number in the metric's native scale.
-        normalised: The same in [0, 1], where 1 is best.
+        normalized: The same in [0, 1], where 1 is best.
         label: The metric's word for the value, where it has one.
         parts: Named numbers that the value is made of.
         explanation: Claims, verdicts and chunk numbers behind the value; plain JSON types.
         warnings: What a reader should know before trusting the value.
         risk: 1 minus the least probability of a claim that the metric reads, in [0, 1], or None.
             The higher, the sooner a person should look.
-        annotator_kind: `CODE` for formulas and the embedded judge, `LLM` for a model.
+        annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a model.
         annotator: The judge's name and model, or None when no judge was needed.
         judged: Whether a judge's findings stand behind the value.
         screening: Whether a judge behind it is good for finding bad answers, not for deciding.
@@ -92,7 +92,7 @@ class Score:
     """
 
     value: float
-    normalised: float
+    normalized: float
     label: str | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     explanation: Mapping[str, Any] = field(default_factory=dict)
@@ -113,12 +113,12 @@ class Score:
         """Refuse values that are no score.
 
         Raises:
-            ValueError: `value` is not finite, or `normalised` is outside [0, 1].
+            ValueError: `value` is not finite, or `normalized` is outside [0, 1].
         """
         if not math.isfinite(self.value):
             raise ValueError(f"value must be a finite number, not {self.value!r}.")
-        if not 0.0 <= self.normalised <= 1.0:
-            raise ValueError(f"normalised must lie in [0, 1], not be {self.normalised!r}.")
+        if not 0.0 <= self.normalized <= 1.0:
+            raise ValueError(f"normalized must lie in [0, 1], not be {self.normalized!r}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Scale:
         """
         share = (value - self.low) / (self.high - self.low)
         return Score(
-            value=value, normalised=share if self.higher_is_better else 1.0 - share, **details
+            value=value, normalized=share if self.higher_is_better else 1.0 - share, **details
         )
 
 

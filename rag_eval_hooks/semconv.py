@@ -149,7 +149,7 @@ def eval_key(metric_id: str, field: str) -> str:
 
     Args:
         metric_id: Id of the metric; a composite is under the name of its suite.
-        field: `score`, `normalised`, `label`, `pass`, `reason` or `sample_rate`.
+        field: `score`, `normalized`, `label`, `pass`, `reason` or `sample_rate`.
     """
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 

@@ -54,7 +54,7 @@ class Fleet:
             from celery import Celery
         except ImportError as error:
             raise ImportError(
-                f'evaluator="celery" needs Celery ({error}): pip install "rag-eval-hooks[celery]"'
+                f'run_on="celery" needs Celery ({error}): pip install "rag-eval-hooks[celery]"'
             ) from error
         # Sending by an application with a Redis backend subscribes to each task's result.
         backend = self.backend if with_backend else "disabled://"

@@ -28,7 +28,7 @@ _MOST_TRIES: Final = 3
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
     """Return the settings of this process as a worker, which evaluates, and its fleet."""
-    config = RagEvalConfig(evaluator="thread")
+    config = RagEvalConfig(run_on="thread")
     return config, fleet_of(config)
 
 

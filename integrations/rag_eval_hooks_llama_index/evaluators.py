@@ -78,7 +78,7 @@ class SuiteEvaluator(BaseEvaluator):
     Args:
         evals: Made with that metric; evaluations made here are not counted in its `stats`.
         metric: The id, such as `ragas.faithfulness`.
-        threshold: Normalised score, 0 to 1, from which on a result passes.
+        threshold: Normalized score, 0 to 1, from which on a result passes.
 
     Raises:
         ConfigError: `evals` has no such metric.
@@ -127,6 +127,6 @@ class SuiteEvaluator(BaseEvaluator):
             result.invalid_reason = f"{outcome.cause.value}: {outcome.detail}"
             return result
         result.score = outcome.value
-        result.passing = outcome.normalised >= self._threshold
+        result.passing = outcome.normalized >= self._threshold
         result.feedback = str(dict(outcome.explanation)) if outcome.explanation else None
         return result

@@ -49,7 +49,7 @@ _SAMPLE: Final = Sample(
 )
 _FAITHFUL, _BY_EMBEDDER = "ragas.faithfulness", "ragas.answer_relevancy"
 _ALONE: Final[Mapping[str, Any]] = {
-    "evaluator": "thread",
+    "run_on": "thread",
     "metric_rates": {},
     "rules": (),
     "sinks": (),

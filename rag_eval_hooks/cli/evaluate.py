@@ -117,7 +117,7 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
     # Every row counts, whatever is drawn of live traffic.
     every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
     if arguments.workers is not None:
-        every |= {"evaluator": arguments.workers}
+        every |= {"run_on": arguments.workers}
     return RagEvalConfig(**every, **chosen)
 
 

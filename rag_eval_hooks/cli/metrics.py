@@ -127,7 +127,7 @@ def _worked(score: Score) -> Iterator[str]:
         yield f"  part {name} = {part:.4g}"
     words = (score.label, "screening" if score.screening else None)
     label = f" ({', '.join(filter(None, words))})" if any(words) else ""
-    yield f"  value = {score.value:.4g}{label}; normalised, 1 is best: {score.normalised:.4g}"
+    yield f"  value = {score.value:.4g}{label}; normalized, 1 is best: {score.normalized:.4g}"
     yield from (f"  warning: {warning}" for warning in score.warnings)
 
 

@@ -60,5 +60,5 @@ class ArgumentKeywords(SettingKeywords, total=False):
     sinks: _Names
     embedder: str
     token_scorer: str
-    evaluator: Literal["thread", "celery"]
+    run_on: Literal["thread", "celery"]
     redact: _Names

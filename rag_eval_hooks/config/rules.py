@@ -78,7 +78,7 @@ class TailSettings(BaseModel):
         then: Suites or metric ids to evaluate.
         rate: Their inclusion probability if the condition is met, 0 to 1; never lowers a rate.
         name: Name in reasons, as `tail:<name>`; by default the subject of the condition.
-        metric: Id of a metric that needs no network: the embedded judge without a model measures
+        metric: Id of a metric that needs no network: the heuristic judge without a model measures
             it for every request.
         below: Exclusive upper bound of its value, in the metric's own scale.
         above: Exclusive lower bound of its value.

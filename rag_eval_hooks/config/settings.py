@@ -80,8 +80,8 @@ class RagEvalConfig(BaseSettings):
         "By default those of `ragas` that a sample has the inputs for.",
     )
     judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
-        "local",
-        "`local` (embedded, no network), `nli:<model>` (the same with an entailment model on this "
+        "heuristic",
+        "`heuristic` (rules, no network), `nli:<model>` (the same with an entailment model on this "
         "machine) or `openai:<model>`.",
     )
     judge_base_url: Url = setting(None, "Base URL of an OpenAI-compatible endpoint.")
@@ -153,7 +153,7 @@ class RagEvalConfig(BaseSettings):
         False, "Put questions, messages, documents, tool calls and answers on spans."
     )
     capture_event_content: Switch = setting(False, "Quote the application's texts in log events.")
-    evaluator: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = setting(
+    run_on: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = setting(
         "thread", "Evaluate in a `thread`, or by `celery` workers; see [fleet](fleet.md)."
     )
     broker: Annotated[Secret, Expected(BROKER)] = setting(

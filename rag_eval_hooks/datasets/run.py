@@ -207,7 +207,7 @@ def _samples(
 def _offer(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
     run.started += 1
     # A refusal because of much text passes as soon as some of it is evaluated.
-    while not evals.offer(sample):
+    while not evals.submit(sample):
         if not run.wait(1.0) and evals.stats().pending == 0:
             run.lost += 1
             run.note(f"a row was refused: {evals.stats().dropped}")

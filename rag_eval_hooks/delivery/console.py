@@ -19,7 +19,7 @@ _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
 """Characters of a question or an answer."""
 _FAIR: Final = 0.5
-"""Normalised score from which one is shown as fair."""
+"""Normalized score from which one is shown as fair."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters but for tab and new line."""
 _REFUSAL: Final = "(a refusal: it claims nothing, and its scores say nothing about claims)"
@@ -91,6 +91,6 @@ def _wrapped(name: str, text: str) -> str:
 def _style(outcome: Outcome) -> str:
     if not isinstance(outcome, Score):
         return "dim"
-    if outcome.normalised >= GOOD:
+    if outcome.normalized >= GOOD:
         return "green"
-    return "yellow" if outcome.normalised >= _FAIR else "red"
+    return "yellow" if outcome.normalized >= _FAIR else "red"

@@ -25,7 +25,7 @@ class Criterion(Metric):
     ```
 
     The judge is asked whether the answer's text supports the criterion, in a call of its own, so
-    that the value does not depend on other metrics. It needs a language model: from the embedded
+    that the value does not depend on other metrics. It needs a language model: from the heuristic
     judge it has no value.
 
     Args:

@@ -196,7 +196,7 @@ class Scorer:
         judge = self.sources.judge
         detail = f"undecided: {outcome.detail}"
         if getattr(judge, "screening", False):
-            detail = detail.replace("the judge", "the embedded judge", 1)
+            detail = detail.replace("the judge", "the heuristic judge", 1)
         if judge.annotator_kind is not AnnotatorKind.LLM and "cannot tell" in detail:
             detail += "; configure an LLM judge"
         return replace(outcome, detail=detail)

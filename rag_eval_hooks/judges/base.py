@@ -22,7 +22,7 @@ class Judge(Protocol):
         version: Version of the prompts or rules; scores of different versions do not compare.
 
     A judge may also have a flag `screening`: True if its scores are good for finding bad answers,
-    not for deciding, as those of the embedded judge.
+    not for deciding, as those of the heuristic judge.
     """
 
     @property

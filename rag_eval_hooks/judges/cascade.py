@@ -39,7 +39,7 @@ class Cascade:
 
     Example:
         ```python
-        RagEval(judge=Cascade("local", "openai:gpt-4o-mini"))
+        RagEval(judge=Cascade("heuristic", "openai:gpt-4o-mini"))
         ```
 
     Args:

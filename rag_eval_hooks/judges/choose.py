@@ -30,11 +30,11 @@ def choose_judge(config: RagEvalConfig, embedder: Embedder | None, **options: An
         ImportError: The judge's extra is not installed; the text names the pip command.
     """
     name, model = JUDGES.parts(config.judge)
-    if name in ("local", "nli"):
-        from rag_eval_hooks.judges.heuristic import LocalJudge
+    if name in ("heuristic", "nli"):
+        from rag_eval_hooks.judges.heuristic import HeuristicJudge
         from rag_eval_hooks.judges.heuristic.entailment import Entailer
 
-        return LocalJudge(embedder, entailer=Entailer(model) if model else None)
+        return HeuristicJudge(embedder, entailer=Entailer(model) if model else None)
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge
 
@@ -55,7 +55,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
         judge, _ = JUDGES.parts(config.judge)
         if judge == "openai":
             name, model = judge, _OPENAI_EMBEDDER
-        elif judge in ("local", "nli") and _has_minilm():
+        elif judge in ("heuristic", "nli") and _has_minilm():
             name = "sentence-transformers"
     if name in ("auto", "none"):
         return None

@@ -214,7 +214,7 @@ def _scored(row: ResultRow | None, metric: str) -> _Scored | None:
 def _mean(scored: Sequence[_Scored]) -> Estimate | None:
     weights = [weight_of(score) for _, score in scored]
     sessions = sessions_of([row for row, _ in scored])
-    return mean_of([score.normalised for _, score in scored], weights, sessions)
+    return mean_of([score.normalized for _, score in scored], weights, sessions)
 
 
 class _Difference(NamedTuple):
@@ -238,13 +238,13 @@ class _Difference(NamedTuple):
 def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Difference | None:
     if not both:
         return None
-    gains = [new.normalised - old.normalised for (_, old), (_, new) in both]
+    gains = [new.normalized - old.normalized for (_, old), (_, new) in both]
     weights = [weight_of(old) * weight_of(new) for (_, old), (_, new) in both]
     moments = Moments(len(both), weights, sessions_of([row for _, (row, _) in both]))
     mean, variance = moments.mean(gains), moments.covariance(gains, gains)
     if any(gains) or not alone:
         # A few equal gains have no variance; as many as three of them may yet be exceptions.
-        values = [one.normalised for pair in both for _, one in pair]
+        values = [one.normalized for pair in both for _, one in pair]
         spread = math.fsum((value - math.fsum(values) / len(values)) ** 2 for value in values)
         variance = max(variance, 3 * spread / len(values) / len(both) ** 2)
     return _with_interval(mean, variance, moments.effective_clusters - 1)
@@ -291,6 +291,6 @@ def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
             continue
         for metric, after in row.scores.items():
             before = old.score(metric)
-            drop = 0.0 if before is None else before.normalised - after.normalised
+            drop = 0.0 if before is None else before.normalized - after.normalized
             if drop >= _LEAST_DROP:
                 yield Regression(metric=metric, base=old, new=row, drop=drop)

@@ -139,7 +139,7 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
 def _shows(rule: ScoreRule, row: ResultRow, cuts: Mapping[str, Cuts]) -> bool | None:
     """Return whether a sample shows a rule; None where a score is missing."""
     if not (rule.high or rule.low or rule.label):
-        levels = [score.normalised >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
+        levels = [score.normalized >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
         return all(levels) if levels else None
     sides = [(name, True) for name in rule.high] + [(name, False) for name in rule.low]
     known = [_side(row, name, cuts, is_high) for name, is_high in sides]
@@ -157,5 +157,5 @@ def _side(row: ResultRow, role: str, cuts: Mapping[str, Cuts], is_high: bool) ->
     for metric in _data()["roles"].get(role, (role,)):
         if (score := row.score(metric)) is not None:
             cut = cuts.get(metric, CUTS)
-            return score.normalised >= cut.high if is_high else score.normalised < cut.low
+            return score.normalized >= cut.high if is_high else score.normalized < cut.low
     return None

@@ -60,13 +60,13 @@ def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     if "outcomes" in line:
         row = row_of(line)
         names = (row.sample.sample_id, identity_of(row))
-        return {(name, k): score.normalised for name in names for k, score in row.scores.items()}
+        return {(name, k): score.normalized for name in names for k, score in row.scores.items()}
     if "claim" in line:
         return {}
     metric, value = line.get("metric", _DEFAULT), line.get("supported")
     if not isinstance(value, bool):
         scale = scale_of_metric(metric)
-        value = line["value"] if scale is None else scale.score(line["value"]).normalised
+        value = line["value"] if scale is None else scale.score(line["value"]).normalized
     if not 0.0 <= value <= 1.0:
         raise ValueError
     return {(line["sample_id"], metric): float(value)}
@@ -90,9 +90,9 @@ def _labelled(metric: str, rows: Sequence[ResultRow], labels: Labels) -> Labelle
         names = ((row.sample.sample_id, metric), (identity_of(row), metric))
         label = next((labels[name] for name in names if name in labels), None)
         if label is None:
-            judged.append((score.normalised, weight_of(score)))
+            judged.append((score.normalized, weight_of(score)))
         else:
-            pairs.append(((label, score.normalised), weight_of(score)))
+            pairs.append(((label, score.normalized), weight_of(score)))
     values, weights = [value for value, _ in judged], [weight for _, weight in judged]
     labelled, own = [pair for pair, _ in pairs], [weight for _, weight in pairs]
     estimate = predicted_mean(values, labelled, weights, label_weights=own)

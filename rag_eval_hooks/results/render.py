@@ -164,13 +164,13 @@ def _shown(name: str, outcome: Outcome) -> str:
     if isinstance(outcome, NotScored):
         risk = "" if outcome.risk is None else f", risk {outcome.risk:.2f}"
         return f"{name} undecided{risk}" if outcome.undecided else ""
-    word = band_of(name, outcome.normalised) or outcome.label
+    word = band_of(name, outcome.normalized) or outcome.label
     return f"{name} {outcome.value:.3g}{f' ({word})' if word else ''}"
 
 
 def _explained(row: ResultRow) -> list[str]:
     """Return the explanation of the worst score in lines, its name first."""
-    explained = [(s.normalised, name, s) for name, s in row.scores.items() if s.explanation]
+    explained = [(s.normalized, name, s) for name, s in row.scores.items() if s.explanation]
     if not explained:
         return []
     _, name, score = min(explained, key=lambda each: each[0])
@@ -216,7 +216,7 @@ def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
     faithful = next((row.outcomes[k] for k in FAITHFULNESS if k in row.outcomes), None)
     level, key = None, badness(row)
     if isinstance(faithful, Score):
-        level = faithful.normalised
+        level = faithful.normalized
     elif faithful is None and key is not None:
         # Without a verdict on faithfulness, the other scores do not make a sample good.
         level = key[-1]
@@ -228,7 +228,7 @@ def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
         "f": int(faithful is not None),
         "l": None if level is None else round(level, 4),
         "r": None if faithful is None or faithful.risk is None else round(faithful.risk, 4),
-        "s": [None if score is None else round(score.normalised, 4) for score in scores],
+        "s": [None if score is None else round(score.normalized, 4) for score in scores],
         "u": _absences(row),
     }
 
@@ -262,7 +262,7 @@ def _detail(row: ResultRow) -> dict[str, Any]:
         "tags": ", ".join(sample.tags),
         **sample.metadata,
     }
-    words = {name: {"word": band_of(name, one.normalised)} for name, one in row.scores.items()}
+    words = {name: {"word": band_of(name, one.normalized)} for name, one in row.scores.items()}
     return {
         "question": sample.question,
         "answer": sample.answer,

@@ -42,7 +42,7 @@ def badness(row: ResultRow, metric: str | None = None) -> tuple[float, ...] | No
         return _level(outcome) if outcome is not None and _tells(outcome) else None
     if not any(map(_tells, row.outcomes.values())):
         return None
-    mean = fmean(score.normalised for score in row.scores.values()) if row.scores else 1.0
+    mean = fmean(score.normalized for score in row.scores.values()) if row.scores else 1.0
     name = next((name for name in FAITHFULNESS if name in row.outcomes), None)
     return (2.0, 1.0, mean) if name is None else (*_level(row.outcomes[name]), mean)
 
@@ -55,7 +55,7 @@ def _level(outcome: Outcome) -> tuple[float, float]:
     safety = 1.0 - (outcome.risk or 0.0)
     if isinstance(outcome, NotScored):
         return min(safety, _UNDEFINED), safety
-    return outcome.normalised, safety
+    return outcome.normalized, safety
 
 
 def select(

@@ -43,7 +43,7 @@ class MetricSummary:
 
     metric: str
     estimate: Estimate | None  # mean over all traffic in the metric's scale; None for no score
-    normalised: Estimate | None  # the same in [0, 1], where 1 is best
+    normalized: Estimate | None  # the same in [0, 1], where 1 is best
     scale: tuple[float, float]  # slope and offset from normalized values to the metric's scale
     best: float | None  # the best score: the lowest where lower is better
     worst: float | None
@@ -65,7 +65,7 @@ class MetricSummary:
     @property
     def word(self) -> str | None:
         """The word of the mean, where the metric's definition gives words."""
-        return None if self.normalised is None else band_of(self.metric, self.normalised.mean)
+        return None if self.normalized is None else band_of(self.metric, self.normalized.mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +144,14 @@ def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> Metric
     def is_labelled(label: str) -> Callable[[Score], float]:
         return lambda one: float(one.label == label)
 
-    ranked = sorted((one for _, one in scored), key=lambda one: one.normalised)
+    ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
     labels = Counter(one.label for one in ranked if one.label is not None)
     shares = {label: mean(is_labelled(label)) for label in labels}
-    scale, normalised = slope_of(metric, ranked), mean(lambda one: one.normalised)
+    scale, normalized = slope_of(metric, ranked), mean(lambda one: one.normalized)
     return MetricSummary(
         metric=metric,
-        estimate=normalised and normalised.scaled(*scale),
-        normalised=normalised,
+        estimate=normalized and normalized.scaled(*scale),
+        normalized=normalized,
         scale=scale,
         best=ranked[-1].value if ranked else None,
         worst=ranked[0].value if ranked else None,
@@ -183,10 +183,10 @@ def identity_of(row: ResultRow) -> str:
     return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
 
 
-def band_of(metric: str, normalised: float) -> str | None:
+def band_of(metric: str, normalized: float) -> str | None:
     """Return the word for a value, where the metric's definition gives words."""
     words = _words()["bands"].get(metric, {})
-    return next((word for word, least in words.items() if normalised >= least), None)
+    return next((word for word, least in words.items() if normalized >= least), None)
 
 
 @cache
@@ -215,10 +215,10 @@ def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     if not ranked:
         return 1.0, 0.0
     first, last = ranked[0], ranked[-1]
-    if last.normalised - first.normalised > 1e-9:
-        slope = (last.value - first.value) / (last.normalised - first.normalised)
-    elif abs(first.value - (1.0 - first.normalised)) < 1e-9 and first.value != first.normalised:
+    if last.normalized - first.normalized > 1e-9:
+        slope = (last.value - first.value) / (last.normalized - first.normalized)
+    elif abs(first.value - (1.0 - first.normalized)) < 1e-9 and first.value != first.normalized:
         slope = -1.0  # an error rate
     else:
-        slope = first.value / first.normalised if first.normalised else 1.0
-    return slope, first.value - slope * first.normalised
+        slope = first.value / first.normalized if first.normalized else 1.0
+    return slope, first.value - slope * first.normalized

@@ -109,7 +109,7 @@ def parts_of(
     *,
     metrics: MetricSpec | Iterable[MetricSpec] | None,
     sinks: Iterable[SinkSpec] | SinkSpec | None,
-    evaluator: object,
+    run_on: object,
     redact: RedactSpec | None,
     tracer: TracerProvider | None,
     meter: MeterProvider | None,
@@ -129,7 +129,7 @@ def parts_of(
         config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
         check_spool(Path(config.spool or ""))
     incidents = Incidents()
-    fleet = _fleet(config, evaluator)
+    fleet = _fleet(config, run_on)
     available = build(_metric_options(config.question_checks))
     redactor = choose_redactor(config, redact)
     chosen = _chosen_metrics(metrics, config, available)
@@ -206,14 +206,14 @@ def _metric_options(path: str | None) -> MetricOptions:
     return MetricOptions(question_checks=parse_checks(text, path))
 
 
-def _fleet(config: RagEvalConfig, evaluator: object) -> RemoteFleet | None:
+def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
     """Return the workers that evaluate, or None if this process does."""
-    if config.evaluator != "celery":
+    if config.run_on != "celery":
         return None
-    app: Any = None if evaluator is None or isinstance(evaluator, str) else evaluator
+    app: Any = None if run_on is None or isinstance(run_on, str) else run_on
     if app is not None and not hasattr(app, "send_task"):
         wants = "'thread', 'celery' or an application of Celery"
-        raise ConfigError("evaluator", type(app).__name__, wants)
+        raise ConfigError("run_on", type(app).__name__, wants)
     # Above the core: it builds on the pipeline.
     fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
     return fleet

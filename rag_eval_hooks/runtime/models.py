@@ -79,7 +79,7 @@ class Models:
 
 
 def settings_of(
-    config: RagEvalConfig | None, models: Models, evaluator: object, given: dict[str, Any]
+    config: RagEvalConfig | None, models: Models, run_on: object, given: dict[str, Any]
 ) -> RagEvalConfig:
     """Return the settings in force: arguments over `config` over those of the process.
 
@@ -92,9 +92,9 @@ def settings_of(
     if config is not None:
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}
     explicit |= given | models.names()
-    if evaluator is not None:
+    if run_on is not None:
         # Anything but a name is an application of Celery.
-        explicit["evaluator"] = evaluator if isinstance(evaluator, str) else "celery"
+        explicit["run_on"] = run_on if isinstance(run_on, str) else "celery"
     return RagEvalConfig(**explicit)
 
 

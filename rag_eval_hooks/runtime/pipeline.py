@@ -198,7 +198,7 @@ class Pipeline:
 
     # Submission, in the request's thread or in that of the timer
 
-    def offer(self, given: Any) -> bool:
+    def submit_sample(self, given: Any) -> bool:
         try:
             sample = Sample.of(given)
             request = Request.of(sample, lambda: self.assembler.own(sample))

@@ -84,7 +84,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Mapping[str, Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return the embedded judge's scorer of the metrics in conditions, or None without any.
+    """Return the heuristic judge's scorer of the metrics in conditions, or None without any.
 
     It measures every sample, without network.
 
@@ -94,27 +94,27 @@ def tail_scorer(
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None
-    from rag_eval_hooks.judges.heuristic import LocalJudge
+    from rag_eval_hooks.judges.heuristic import HeuristicJudge
 
     cheap = cheap_metrics(list(known.values()), incidents)
     for metric, number in asked.items():
         if metric not in cheap:
             raise ConfigError.unknown(f"tail[{number}].metric", metric, cheap)
     measured = [cheap[metric] for metric in asked]
-    sources = Sources(judge=LocalJudge())
+    sources = Sources(judge=HeuristicJudge())
     return Scorer(measured, sources, config.sample_timeout, incidents, only_fed=False)
 
 
 def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, Metric]:
     """Return the metrics whose findings the local judge makes, by id."""
-    from rag_eval_hooks.judges.heuristic import LocalJudge
+    from rag_eval_hooks.judges.heuristic import HeuristicJudge
 
     cheap = {}
     for metric in metrics:
         if isinstance(metric, AskedMetric):
             # It may call any service, and would do so for every request.
             continue
-        lacking = findings_read(metric, *example(), incidents) - LocalJudge.makes
+        lacking = findings_read(metric, *example(), incidents) - HeuristicJudge.makes
         # Without generated questions a metric may read another finding instead.
         if not (lacking if metric.reads is None else lacking - _QUESTIONS):
             cheap[metric.id] = metric

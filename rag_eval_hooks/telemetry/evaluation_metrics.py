@@ -28,7 +28,7 @@ __all__ = ["MetricRecorder"]
 _HISTOGRAMS: Final[Mapping[str, tuple[str, str, Sequence[float]]]] = {
     semconv.METRIC_SCORE: (
         "1",
-        "Scores as they were drawn, normalised to 0 to 1, where 1 is best.",
+        "Scores as they were drawn, normalized to 0 to 1, where 1 is best.",
         (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     ),
     semconv.METRIC_DURATION: (
@@ -51,7 +51,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     semconv.METRIC_SCORE_WEIGHTED: (
         "1",
-        "Sum of normalised scores by inverse inclusion probability.",
+        "Sum of normalized scores by inverse inclusion probability.",
     ),
     semconv.METRIC_SCORE_SQUARE: (
         "1",
@@ -127,14 +127,14 @@ class MetricRecorder:
                 attributes[semconv.EVAL_SCREENING] = "true"
             if name in evaluation.verdicts:
                 attributes[semconv.EVAL_PASS] = str(evaluation.verdicts[name]).lower()
-            self._histograms[semconv.METRIC_SCORE].record(score.normalised, attributes, context)
+            self._histograms[semconv.METRIC_SCORE].record(score.normalized, attributes, context)
         status = {semconv.EVAL_STATUS: evaluation.status.value, **workflow}
         self._histograms[semconv.METRIC_DURATION].record(evaluation.seconds, status, context)
 
     def _add_weighted(self, score: Score, attributes: dict[str, str], context: Context) -> None:
         if not score.probability:
             return
-        weight, value = 1.0 / score.probability, score.normalised
+        weight, value = 1.0 / score.probability, score.normalized
         counters = self._counters
         counters[semconv.METRIC_SCORE_WEIGHT].add(weight, attributes, context)
         counters[semconv.METRIC_SCORE_WEIGHTED].add(weight * value, attributes, context)

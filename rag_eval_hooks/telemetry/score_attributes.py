@@ -86,8 +86,8 @@ class ScoreAttributes:
             "pass": lambda name, _: verdicts.get(name),
             "label": lambda _, score: score.label,
             "screening": lambda _, score: score.screening or None,
-            "normalised": lambda name, score: (
-                score.normalised if self._thresholds.is_rescaled(name) else None
+            "normalized": lambda name, score: (
+                score.normalized if self._thresholds.is_rescaled(name) else None
             ),
             "sample_rate": lambda _, score: (
                 score.probability if score.probability != evaluation.probability else None

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import NotScored, Outcome, Outcomes, RagEval, Sample
+from rag_eval_hooks import NotScored, Outcome, RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.metrics.options import GRAPHRAG_WEIGHTS, WHITEPAPER_WEIGHTS
 from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.score import Cause, Score
+from rag_eval_hooks.score import Cause, Outcomes, Score
 from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.servers.corruptions import HARMLESS, KINDS, corrupted
 from tests.servers.samples import AGREEMENTS, DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY

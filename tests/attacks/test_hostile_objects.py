@@ -60,8 +60,8 @@ def entrances(evals: RagEval, value: Any, other: Any) -> dict[str, Callable[[], 
         handler.on_chain_end({"output": value}, run_id=run)
 
     return {
-        "offer": lambda: evals.offer({"question": value, "contexts": [other], "answer": value}),
-        "offer it": lambda: evals.offer(value),
+        "offer": lambda: evals.submit({"question": value, "contexts": [other], "answer": value}),
+        "offer it": lambda: evals.submit(value),
         "interaction": interaction,
         "a request": request,
         "its beginning": lambda: handler.on_chain_start(value, other, run_id=uuid.uuid4()),

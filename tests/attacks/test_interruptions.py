@@ -71,7 +71,7 @@ def _block(evals: RagEval, _: str = "") -> None:
 
 NUMBERS = itertools.count()
 CALLS: dict[str, Callable[[RagEval, str], object]] = {
-    "offer": lambda evals, _: evals.offer(sample()),
+    "offer": lambda evals, _: evals.submit(sample()),
     "feedback": lambda evals, name: evals.feedback(name, score=1),
     "stats": lambda evals, _: evals.stats(),
     "explain": lambda evals, name: evals.explain(name),
@@ -94,7 +94,7 @@ def test_signal_at_any_moment_is_raised_and_blocks_nothing(
         spool=str(tmp_path / "spool") if has_spool else None,
     )
     known = sample()
-    evals.offer(known)
+    evals.submit(known)
     evals.flush(PATIENCE)
     try:
         moments = _moments(lambda: CALLS[name](evals, known.sample_id), None)
@@ -110,7 +110,7 @@ def test_signal_at_any_moment_is_raised_and_blocks_nothing(
     ended: list[bool] = []
 
     def others() -> None:
-        evals.offer(sample())
+        evals.submit(sample())
         record_request(evals, "another")
         ended.append(evals.flush(PATIENCE))
 

@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rag_eval_hooks import (
     Context,
-    Memo,
     Metric,
     OpenAIJudge,
     RagEval,
@@ -23,6 +22,7 @@ from rag_eval_hooks import (
     Sample,
 )
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.judges.memo import Memo
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 
@@ -74,7 +74,7 @@ def _run(config: RagEvalConfig, **options: Any) -> tuple[list[str], list[str]]:
     evals = RagEval(config=config, tracer_provider=provider, **options)
     with evals:
         _interaction(evals)
-        evals.offer(FULL)
+        evals.submit(FULL)
         evals.flush(300)
         try:
             outcomes = evals.evaluate(FULL)

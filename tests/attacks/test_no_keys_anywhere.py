@@ -119,7 +119,7 @@ def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
         url = server.url.replace("http://", f"http://user:{KEY}@")
         config = RagEvalConfig(spool=str(tmp_path / "spool"))
         with RagEval(METRIC, sinks=make(url), config=config) as evals:
-            evals.offer(SHOWN)
+            evals.submit(SHOWN)
             assert evals.flush(300)
             told = everything(evals)
         (request,) = server.requests
@@ -142,7 +142,7 @@ def test_a_proxy_that_fails_is_told_by_its_kind(
     monkeypatch.setattr(limits, "SINK_RETRY_SECONDS", 0.1)
     sink = PhoenixSink("http://phoenix.invalid")
     with RagEval(["ragas.faithfulness", METRIC], judge, sinks=sink) as evals:
-        evals.offer(SHOWN)
+        evals.submit(SHOWN)
         assert evals.flush(300)
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]
     assert any("Lost" in line for line in told)
@@ -164,7 +164,7 @@ def test_a_platform_that_repeats_keys_is_not_repeated(logged: list[str]) -> None
             LangfuseSink(server.url, public_key="pk", secret_key=KEY),
         ]
         with RagEval(METRIC, sinks=sinks) as evals:
-            evals.offer(SHOWN)
+            evals.submit(SHOWN)
             assert evals.flush(300)
             told = everything(evals)
         assert len(server.requests) == 3
@@ -181,7 +181,7 @@ def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
 
     judge = LangChainJudge(Leaky(messages=iter(())))
     with RagEval(["ragas.faithfulness"], judge) as evals:
-        evals.offer(ASKED)
+        evals.submit(ASKED)
         assert evals.flush(300)
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]
         told += [str(one) for one in evals.explain(ASKED.sample_id)]

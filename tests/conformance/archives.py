@@ -112,6 +112,6 @@ def locked(source: Path, leave: set[str]) -> list[str]:
 
 
 def names(requirements: Sequence[object]) -> set[str]:
-    """Return the normalised names of packages in requirements."""
+    """Return the normalized names of packages in requirements."""
     found = (re.match(r"[\w.-]+", text) for text in requirements if isinstance(text, str))
     return {re.sub(r"[-_.]+", "-", match[0]).lower() for match in found if match}

@@ -90,7 +90,7 @@ def differences(one: Observed, other: Observed) -> list[str]:
 
 
 def constant(_sample: Sample, _findings: object) -> Score:
-    return Score(value=1.0, normalised=1.0)
+    return Score(value=1.0, normalized=1.0)
 
 
 @contextmanager

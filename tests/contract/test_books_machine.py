@@ -114,7 +114,7 @@ class Requests(RuleBasedStateMachine):
     ) -> None:
         for _ in range(count):
             one = sample(question=question, answer=answer, status=status, trace_id=trace_id)
-            accepted = self._evals().offer(one)
+            accepted = self._evals().submit(one)
             assert not (accepted and (self.is_shut_down or status is not Status.OK))
             self.ids.append(one.sample_id)
         self.submitted += count
@@ -125,7 +125,7 @@ class Requests(RuleBasedStateMachine):
     def submit_from_threads(self, count: int) -> None:
         evals = self._evals()
         threads = [
-            threading.Thread(target=lambda: [evals.offer(sample()) for _ in range(5)])
+            threading.Thread(target=lambda: [evals.submit(sample()) for _ in range(5)])
             for _ in range(count)
         ]
         for one in threads:
@@ -136,7 +136,7 @@ class Requests(RuleBasedStateMachine):
 
     @rule(given=st.sampled_from([None, 5, {}, {"question": 3}, {"answer": "a"}]))
     def submit_what_cannot_be_read(self, given: Any) -> None:
-        assert not self._evals().offer(given)
+        assert not self._evals().submit(given)
         self.submitted += 1
 
     @rule()
@@ -224,7 +224,7 @@ class Requests(RuleBasedStateMachine):
                 self.judge.goes_on.clear()
                 evals = self._evals()
                 for _ in range(count):
-                    evals.offer(sample(question="hard"))
+                    evals.submit(sample(question="hard"))
                 evals._pipeline.outbox.drain(PATIENCE)
                 held = evals.stats().pending
                 os.write(writer, bytes([held if evals._pipeline.outbox.undurable == 0 else 0]))
@@ -272,7 +272,7 @@ def _in_child(evals: RagEval, is_shut_down: bool) -> int:
     """Use the evaluator in a forked child; return 0 if its own books add up."""
     try:
         before = evals.stats()
-        accepted = evals.offer(sample())
+        accepted = evals.submit(sample())
         finished = evals.flush(PATIENCE)
         stats = evals.stats()
         fine = before.offered == 0 and stats.offered == total(stats) == 1

@@ -152,7 +152,7 @@ def test_judges_are_named_as_in_the_settings() -> None:
     with JudgeServer() as server:
         settings: dict[str, Any] = {"judge_base_url": server.url, "embedder": "none"}
         metrics = ["ragas.faithfulness", "graphrag.factual_accuracy_percentage"]
-        cascade = Cascade("local", "openai:m", floor=0.0)
+        cascade = Cascade("heuristic", "openai:m", floor=0.0)
         with RagEval(metrics, judge=cascade, **settings) as evals:
             outcomes = evals.evaluate(sample)
     assert all(isinstance(one, Score) for one in outcomes.values())
@@ -160,7 +160,7 @@ def test_judges_are_named_as_in_the_settings() -> None:
     assert isinstance(rated, Score)
     assert (rated.annotator, rated.annotator_kind) == ("openai:m", AnnotatorKind.LLM)
     with pytest.raises(ConfigError, match="judge"):
-        RagEval(metrics, judge=Cascade("local", "nonsense:x"))
+        RagEval(metrics, judge=Cascade("heuristic", "nonsense:x"))
     for floor in (-0.1, 1.1, True, "x", float("nan")):
         with pytest.raises(ConfigError, match="floor"):
-            Cascade("local", "local", floor=floor)  # type: ignore[arg-type]
+            Cascade("heuristic", "local", floor=floor)  # type: ignore[arg-type]

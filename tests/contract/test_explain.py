@@ -33,10 +33,10 @@ def test_each_fate_is_told() -> None:
     out = next(key for key in keys if not Share(0.5).includes(position(key)))
     taken = [key for key in keys if Share(0.5).includes(position(key))]
     with RagEval(["ragas.faithfulness"], faithful_judge(), 0.5) as evals:
-        evals.offer(sample(trace_id=taken[0]))
-        evals.offer(sample(trace_id=taken[1], contexts=None))
-        evals.offer(sample(trace_id=taken[2], status=Status.CLOSED))
-        evals.offer(sample(trace_id=out))
+        evals.submit(sample(trace_id=taken[0]))
+        evals.submit(sample(trace_id=taken[1], contexts=None))
+        evals.submit(sample(trace_id=taken[2], status=Status.CLOSED))
+        evals.submit(sample(trace_id=out))
         evals.flush(300)
         assert outcomes(evals, taken[0]) == [("scored", "")]
         assert outcomes(evals, taken[1]) == [("failed", "missing_input")]
@@ -45,7 +45,7 @@ def test_each_fate_is_told() -> None:
         assert evals.explain(out)[0].probability == 0.5
         assert outcomes(evals, "f" * 32) == []
         assert "sample_rate" in str(evals.explain(out)[0])
-    evals.offer(sample(trace_id=taken[3]))
+    evals.submit(sample(trace_id=taken[3]))
     assert outcomes(evals, taken[3]) == [("dropped", "shutdown")]
 
 
@@ -54,7 +54,7 @@ def test_metrics_without_a_score_are_told_with_their_cause() -> None:
         raise JudgeError("openai:m: HTTP 401")
 
     with RagEval(["ragas.faithfulness"], ScriptedJudge(fail)) as evals:
-        evals.offer(one := sample())
+        evals.submit(one := sample())
         evals.flush(300)
         (told,) = evals.explain(one.sample_id)
     assert told.reason == "judge_failed"
@@ -112,7 +112,7 @@ def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
 )
 def test_an_id_may_be_written_in_any_way(written: Any) -> None:
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
-        evals.offer(sample(trace_id=TRACE))
+        evals.submit(sample(trace_id=TRACE))
         evals.flush(300)
         assert [told.outcome for told in evals.explain(written)] == ["scored"]
         assert evals.feedback(written, score=1)
@@ -121,9 +121,9 @@ def test_an_id_may_be_written_in_any_way(written: Any) -> None:
 def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EXPLAINED_REQUESTS", 1)
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
-        evals.offer(sample(trace_id=TRACE, sample_id="Order-7"))
+        evals.submit(sample(trace_id=TRACE, sample_id="Order-7"))
         evals.flush(300)
         assert outcomes(evals, "Order-7") == [("scored", "")]
         assert evals.explain("order-7") == ()
-        evals.offer(sample(trace_id="f" * 32))
+        evals.submit(sample(trace_id="f" * 32))
         assert evals.explain("Order-7") == ()

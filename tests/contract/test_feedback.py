@@ -58,7 +58,7 @@ def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
 def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
     memory = MemorySink()
     evals = make(sinks=[memory])
-    evals.offer(one := sample(**IDS))
+    evals.submit(one := sample(**IDS))
     assert evals.feedback("ab" * 16, score=1, label="thumbs_up")
     assert evals.feedback(one.sample_id, reference="a")
     evals.flush(300)
@@ -96,7 +96,7 @@ class Kept:
 number = sys.argv[1]
 sample = {"question": "q", "answer": "a", "contexts": ["a"], "sample_id": f"sample-{number}"}
 with RagEval("lexical", spool=sys.argv[2], sinks=[Kept()]) as evals:
-    evals.offer(sample)
+    evals.submit(sample)
     evals.flush()
     print("ready", flush=True)
     for line in sys.stdin:
@@ -143,7 +143,7 @@ def test_feedback_finds_the_worker_that_has_its_request(tmp_path: Path) -> None:
 )
 def test_invalid_feedback_is_counted_and_not_raised(told: dict[str, Any], make: Make) -> None:
     evals = make()
-    evals.offer(one := sample())
+    evals.submit(one := sample())
     assert evals.feedback(one.sample_id, **told) is False
     assert evals.stats().feedback == {"invalid": 1}
     assert sum(evals.stats().incidents.values()) == 1
@@ -185,7 +185,7 @@ def test_feedback_evaluates_the_metrics_that_it_adds(
     """Once each, with the probability of the draw that chose them."""
     memory = MemorySink()
     evals = make(sinks=[memory], **settings)
-    evals.offer(one := sample(answer="Right", reference=reference))
+    evals.submit(one := sample(answer="Right", reference=reference))
     evals.flush(300)
     before = len(memory.results)
     for feedback in given:
@@ -203,7 +203,7 @@ def test_feedback_evaluates_the_metrics_that_it_adds(
 def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
     memory = MemorySink()
     evals = make(sinks=[memory], max_text_chars=100)
-    evals.offer(one := sample())
+    evals.submit(one := sample())
     evals.feedback(one.sample_id, reference="r" * 1000, label="l" * 1000)
     evals.flush(300)
     assert memory.results[1].sample.reference == "r" * 100
@@ -222,10 +222,10 @@ def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None
     judge, memory = Thinking(CLAIMS), MemorySink()
     evals = make(judge, [memory], judge_concurrency=2)
     hard, easy = sample(question="hard"), sample(question="easy")
-    evals.offer(hard)
+    evals.submit(hard)
     for _ in range(5):
         assert evals.feedback(hard.sample_id, label="and?")
-    evals.offer(easy)
+    evals.submit(easy)
     until(lambda: [result.sample.question for result in memory.results] == ["easy"])
     assert memory.feedbacks == []
     judge.until.set()
@@ -238,7 +238,7 @@ def test_feedback_from_many_threads_adds_up(make: Make) -> None:
     evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
     some = [sample() for _ in range(40)]
     for one in some:
-        evals.offer(one)
+        evals.submit(one)
 
     def give() -> None:
         for one in some:
@@ -266,7 +266,7 @@ def test_feedback_and_its_evaluation_are_told_on_the_trace(make: Make) -> None:
         meter_provider=metrics.provider,
         logger_provider=loggers,
     )
-    evals.offer(sample(**IDS))
+    evals.submit(sample(**IDS))
     assert evals.feedback("ab" * 16, score=0.0, label="thumbs_down", reference="secret")
     assert evals.flush(300)
     assert not any("secret" in one.to_json() for one in spans.all())
@@ -297,7 +297,7 @@ def test_feedback_and_its_evaluation_are_told_on_the_trace(make: Make) -> None:
 def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
     memory = MemorySink()
     evals = make(ScriptedJudge(CLAIMS, latency=30), [memory])
-    evals.offer(one := sample())
+    evals.submit(one := sample())
     assert evals.feedback(one.sample_id, score=1)
     evals.shutdown(0.1)
     assert memory.feedbacks == []
@@ -436,7 +436,7 @@ def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> Non
     memory = MemorySink()
     evals = make(sinks=[memory], rules=[{"error": True, "rate": 0.0}], tail=[DOWN])
     one = sample(status=Status.ERROR, error_type="X", reference="r")
-    evals.offer(one)
+    evals.submit(one)
     evals.feedback(one.sample_id, score=0)
     evals.flush(300)
     assert [result.sample.answer for result in memory.results] == [None]
@@ -452,7 +452,7 @@ def test_feedback_does_not_wait_for_a_rule_that_hangs(make: Make) -> None:
             return "slow"
 
     evals = make(rules=[{"metadata": {"tier": "slow"}, "rate": 1.0}])
-    assert evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
+    assert evals.submit(sample(trace_id="ab" * 16, span_id="cd" * 8))
     evals.flush()
     with evals.interaction("When?", metadata={"tier": Slow()}) as it:
         it.contexts(["At noon."])

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rag_eval_hooks import Outcomes, Sample
+from rag_eval_hooks import Sample
 from rag_eval_hooks.evaluation.collect import Sources
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
@@ -18,7 +18,7 @@ from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.score import Score
+from rag_eval_hooks.score import Outcomes, Score
 from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.support.brain_chat import body
 

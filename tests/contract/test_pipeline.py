@@ -18,7 +18,6 @@ from rag_eval_hooks import (
     JudgeError,
     Metric,
     NotScored,
-    Outcomes,
     RagEval,
     RagEvalConfig,
     Sample,
@@ -26,6 +25,7 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.support.evaluation import StuckJudge, faithful_judge, sample, total
 from tests.waiting import PATIENCE, until
@@ -50,13 +50,13 @@ def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
 
 def test_background_and_inline_scores_are_the_same(make: Make) -> None:
     memory = MemorySink()
-    evals = make("local", metrics=["ragas", "lexical"], sinks=[memory])
+    evals = make("heuristic", metrics=["ragas", "lexical"], sinks=[memory])
     subject = sample(
         contexts=("The quay opened in 1931. It has two berths.",),
         answer="The quay opened in 1931. It has nine berths.",
         reference="It opened in 1931.",
     )
-    evals.offer(subject)
+    evals.submit(subject)
     evals.flush(300)
     inline = evals.evaluate(subject)
     assert inline == memory.results[0].outcomes
@@ -67,9 +67,9 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
     config = RagEvalConfig(queue_size=10, judge_concurrency=2)
     judge = StuckJudge()
     evals = make(judge, config=config)
-    accepted = int(evals.offer(sample()))
+    accepted = int(evals.submit(sample()))
     until(lambda: judge.calls)
-    accepted += sum(evals.offer(sample()) for _ in range(999))
+    accepted += sum(evals.submit(sample()) for _ in range(999))
     stats = evals.stats()
     assert judge.replies == 0
     assert accepted <= 12
@@ -93,7 +93,7 @@ def test_a_failing_judge_gives_failures_not_scores(
 ) -> None:
     memory = MemorySink()
     evals = make(judge, sinks=[memory])
-    evals.offer(sample())
+    evals.submit(sample())
     evals.flush(300)
     (outcome,) = memory.results[0].outcomes.values()
     assert isinstance(outcome, NotScored)
@@ -110,7 +110,7 @@ def test_a_crashing_sink_harms_nothing_else(make: Make, caplog: pytest.LogCaptur
     evals = make(sinks=[Broken(), memory])
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
         for _ in range(3):
-            evals.offer(sample())
+            evals.submit(sample())
         evals.flush(300)
     assert evals.stats().incidents == {"sink Broken: OSError": 3}
     assert evals.stats().scored == len(memory.results) == 3
@@ -129,11 +129,11 @@ def test_a_thread_that_cannot_start_loses_nothing_uncounted(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         for _ in range(3):
-            assert not evals.offer(sample())
+            assert not evals.submit(sample())
     incidents = {"clock: RuntimeError": 3}
     assert evals.stats() == Stats(offered=3, dropped={"no_thread": 3}, incidents=incidents)
     assert len(caplog.records) == 1
-    assert evals.offer(sample())
+    assert evals.submit(sample())
 
 
 def _exiting(part: str, error: type[BaseException]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def test_code_that_exits_ends_no_other_evaluation(
         (outcome,) = evals.evaluate(sample()).values()
         assert isinstance(outcome, NotScored)
         assert outcome.cause in ("judge_failed", "metric_failed")
-        assert evals.offer(sample())
+        assert evals.submit(sample())
     assert evals.flush(300)
     assert sum(evals.stats().failed.values()) == 2
 
@@ -201,12 +201,12 @@ def test_late_sink_exception_is_not_logged(
 
     monkeypatch.setattr(limits, "SINK_SECONDS", 0.1)
     evals = make(sinks=[late])
-    evals.offer(sample())
+    evals.submit(sample())
     assert evals.flush(300)
     release.set()
     # Its turn comes after the exception.
     assert evals.flush(300)
-    evals.offer(sample())
+    evals.submit(sample())
     evals.shutdown()
     gc.collect()
     assert "secret" not in caplog.text
@@ -219,7 +219,7 @@ def test_waiting_samples_are_bounded_by_size_too(
     config = RagEvalConfig(judge_concurrency=1)
     evals = make(StuckJudge(), config=config)
     for _ in range(50):
-        evals.offer(sample(contexts=("x" * 30_000,)))
+        evals.submit(sample(contexts=("x" * 30_000,)))
     stats = evals.stats()
     assert stats.pending <= 5
     assert stats.dropped == {"queue_full": 50 - stats.pending}

@@ -60,7 +60,7 @@ def test_golden_reference_is_used_by_every_way_to_an_evaluation(
     with RagEval("lexical", ScriptedJudge(), sinks=[memory], config=config) as evals:
         for answer in ("in 1931.", "Never."):
             one = Sample(question=OPEN.lower(), answer=answer)
-            evals.offer(one)
+            evals.submit(one)
             if feedback:
                 assert evals.feedback(one.sample_id, score=0)
         assert evals.flush(300)
@@ -133,7 +133,7 @@ def test_golden_question_is_matched_before_and_redacted_with_the_sample(
                 it.contexts(["At the quay."])
                 it.answer(answer)
         else:
-            evals.offer(Sample(question=question, answer=answer))
+            evals.submit(Sample(question=question, answer=answer))
         assert evals.flush(300)
     (result,) = memory.results
     assert result.sample.reference == reference

@@ -104,7 +104,7 @@ def test_an_undecided_score_is_seen_everywhere() -> None:
         evals.flush(300)
     outcome = outcomes["ragas.faithfulness"]
     assert isinstance(outcome, NotScored)
-    words = "undecided: the embedded judge cannot tell for 2 of 2; configure an LLM judge"
+    words = "undecided: the heuristic judge cannot tell for 2 of 2; configure an LLM judge"
     assert outcome.detail == words
     assert words in repr(outcomes)
     assert [row["claim"] for row in outcome.explanation["claims"]] == ["a", "b"]
@@ -173,7 +173,7 @@ def test_a_judge_that_fails_is_visible_at_once(seed: int, caplog: pytest.LogCapt
         host = urlsplit(server.url).netloc
         with RagEval(["lexical", "ragas.faithfulness"], judge=judge, embedder="none") as evals:
             for _ in range(count):
-                evals.offer(SAMPLE)
+                evals.submit(SAMPLE)
             assert evals.flush(300)
             stats = evals.stats()
     assert stats.failed == {"partial": count}
@@ -189,6 +189,6 @@ def test_one_score_of_the_judge_makes_a_sample_scored() -> None:
     broken = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
     for metrics in (["lexical"], ["lexical", "ragas.faithfulness", "ragas.context_recall"]):
         with RagEval(metrics, judge=ScriptedJudge(broken), embedder="none") as evals:
-            evals.offer(SAMPLE)
+            evals.submit(SAMPLE)
             assert evals.flush(300)
             assert (evals.stats().scored, evals.stats().failed) == (1, {})

@@ -35,7 +35,7 @@ def test_exception_in_an_asked_evaluation_is_a_failure_not_a_shutdown(
         raise KeyError
 
     monkeypatch.setattr(evals._parts.scorer, "score", broken)
-    evals.offer(one := sample())
+    evals.submit(one := sample())
     assert evals.feedback(one.sample_id, score=0)
     assert evals.flush(PATIENCE)
     stats = evals.stats()
@@ -52,7 +52,7 @@ def test_nothing_starts_before_the_first_use() -> None:
     before = _ours()
     evals = RagEval("ragas.faithfulness", faithful_judge(), sinks=[MemorySink()])
     assert _ours() <= before
-    evals.offer(sample())
+    evals.submit(sample())
     assert _ours() - before
     evals.shutdown()
 
@@ -64,7 +64,7 @@ def test_abandoned_object_finishes_and_frees_its_threads(pending: int) -> None:
     record_request(evals)
     evals.flush(PATIENCE)
     for _ in range(pending):
-        evals.offer(sample())
+        evals.submit(sample())
     del evals
 
     def is_free() -> bool:
@@ -81,7 +81,7 @@ def test_handler_keeps_its_evaluator(shut_down_after: Shut) -> None:
     handler = RagEvalCallbackHandler(RagEval("ragas.faithfulness", faithful_judge()))
     gc.collect()
     evals = shut_down_after(handler._evals)
-    assert evals.offer(sample())
+    assert evals.submit(sample())
 
 
 def test_intake_that_two_threads_empty_at_once_loses_and_raises_nothing(
@@ -122,7 +122,7 @@ def test_samples_wait_for_descriptors_and_need_no_further_sample(tmp_path: Path)
         except OSError:
             pass
         for number in range(50):
-            evals.offer(Sample(question="q", contexts=("c",), answer=str(number)))
+            evals.submit(Sample(question="q", contexts=("c",), answer=str(number)))
         time.sleep(1.5)
         stats = evals.stats()
         assert (stats.pending, stats.scored) == (50, 0), stats

@@ -24,7 +24,7 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.sampling.tail import cheap_metrics
@@ -109,7 +109,7 @@ def test_each_request_is_decided_by_its_rule(
     memory = MemorySink()
     evals = make(None, [memory], **({"sample_rate": 0.0} | settings))
     for fields, _ in offered:
-        evals.offer(quay(**fields))
+        evals.submit(quay(**fields))
     evals.flush(300)
     stats, limited = evals.stats(), "rate_limit" in settings
     reasons = Counter(reason for _, reason in offered if reason is not None)
@@ -143,10 +143,10 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
     judge, memory = ScriptedJudge(CLAIMS), MemorySink()
     tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
     evals = make(judge, [memory], sample_rate=0.0, tail=tail)
-    evals.offer(quay(contexts=(RIGHT,), answer=RIGHT))
+    evals.submit(quay(contexts=(RIGHT,), answer=RIGHT))
     evals.flush(300)
     assert judge.calls == []
-    evals.offer(quay(contexts=(RIGHT,), answer="The quay opened in 1977 and sank in 1980."))
+    evals.submit(quay(contexts=(RIGHT,), answer="The quay opened in 1977 and sank in 1980."))
     evals.flush(300)
     assert len(judge.calls) > 0
     assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
@@ -154,7 +154,7 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
 
 
 def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
-    evals = RagEval("all", LocalJudge(), config=RagEvalConfig(embedder="none"))
+    evals = RagEval("all", HeuristicJudge(), config=RagEvalConfig(embedder="none"))
     outcomes = evals.evaluate(example()[0])
     evals.shutdown()
     scored = {name for name, outcome in outcomes.items() if isinstance(outcome, Score)}
@@ -196,12 +196,12 @@ def test_a_full_queue_enters_the_probability(make: Make, tail: list[Any]) -> Non
 
     evals = make(None, [memory], metrics=[hold], queue_size=10, judge_concurrency=1, tail=tail)
     offered = random.Random(3).randint(50, 80)
-    first = sum(evals.offer(quay()) for _ in range(offered))
+    first = sum(evals.submit(quay()) for _ in range(offered))
     assert first < 12
     gate.set()
     evals.flush(300)
     for _ in range(100):
-        assert evals.offer(quay())
+        assert evals.submit(quay())
         evals.flush(300)
     outcomes = [next(iter(one.outcomes.values())) for one in memory.results]
     weights = [1.0 / outcome.probability for outcome in outcomes if outcome.probability]
@@ -250,7 +250,7 @@ def test_weighted_means_are_unbiased() -> None:
         for repeat in range(size(20, 60)):
             memory.results.clear()
             for number, one in enumerate(stream):
-                evals.offer(replace(one, sample_id=f"{repeat} {number}"))
+                evals.submit(replace(one, sample_id=f"{repeat} {number}"))
             assert evals.flush(300)
             outcomes = [result.outcomes["my.costly"] for result in memory.results]
             scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]

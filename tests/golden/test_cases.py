@@ -75,7 +75,7 @@ def test_metric_has_the_worked_value(case: dict[str, Any]) -> None:
         return
     assert isinstance(outcome, Score)
     assert outcome.value == pytest.approx(case["value"], abs=case.get("within", 1e-8))
-    for name in case.keys() & {"label", "normalised"}:
+    for name in case.keys() & {"label", "normalized"}:
         assert getattr(outcome, name) == case[name]
     assert outcome.parts == pytest.approx(case.get("parts", outcome.parts))
     assert list(outcome.warnings) == case.get("warnings", list(outcome.warnings))

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rag_eval_hooks import Context, Outcomes, RagEval, Sample, Score
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks import Context, RagEval, Sample, Score
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
+from rag_eval_hooks.score import Outcomes
 from tests.injection.attacks import NAMES, Attack
 from tests.servers.brain import truthful_reply
 
@@ -142,7 +143,7 @@ def mount(
 
 def mount_embedded(attacks: Sequence[Attack]) -> list[Result]:
     metrics = ("ragas.faithfulness", "graphrag.ragas_faithfulness", "lexical")
-    with RagEval(metrics=metrics, judge=LocalJudge(None), embedder="none") as evals:
+    with RagEval(metrics=metrics, judge=HeuristicJudge(None), embedder="none") as evals:
         usual = evals.evaluate(HARMLESS)
         return [
             Result(attack, 0, _raised(evals.evaluate(_attacked(attack, _ZEROS)), usual))
@@ -195,9 +196,9 @@ def _raised(outcomes: Outcomes, usual: Outcomes) -> tuple[str, ...]:
     return tuple(
         name
         for name, outcome in outcomes.items()
-        if isinstance(outcome, Score) and outcome.normalised > _value(usual[name]) + 1e-9
+        if isinstance(outcome, Score) and outcome.normalized > _value(usual[name]) + 1e-9
     )
 
 
 def _value(outcome: object) -> float:
-    return outcome.normalised if isinstance(outcome, Score) else 0.0
+    return outcome.normalized if isinstance(outcome, Score) else 0.0

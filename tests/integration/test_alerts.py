@@ -88,7 +88,7 @@ def test_evaluator_delivers_to_alerts_as_to_any_sink() -> None:
 
         with RagEval(low, sinks=[sink]) as evals:
             for number in range(9):
-                evals.offer(Sample(question=f"q{number}", answer="a", contexts=("c",)))  # type: ignore[arg-type]
+                evals.submit(Sample(question=f"q{number}", answer="a", contexts=("c",)))  # type: ignore[arg-type]
             assert evals.flush(60)
         assert len(server.requests) == 1
 

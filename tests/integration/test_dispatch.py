@@ -40,7 +40,7 @@ def evaluation(number: int, chars: int = 1) -> Evaluation:
         trace_id=f"{number + 1:032x}",
         span_id=f"{number + 1:016x}",
     )
-    outcomes = {"own.metric": Score(value=0.5, normalised=0.5)}
+    outcomes = {"own.metric": Score(value=0.5, normalized=0.5)}
     return Evaluation(sample=sample, outcomes=outcomes, probability=1.0, start=1, end=2)
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.delivery.sink import RetryLater
 from rag_eval_hooks.runtime import process
+from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.support.delivery import PLATFORMS as SINKS
@@ -121,7 +122,7 @@ from rag_eval_hooks import RagEval
 def begin(sinks):
     evals = RagEval(METRIC, sinks=sinks, spool="spool")
     for n in range(5):
-        evals.offer(sample(n))
+        evals.submit(sample(n))
     while evals.spooled().get("scored") != 5:
         time.sleep(0.01)
 """
@@ -161,11 +162,11 @@ def test_scores_go_to_the_address_they_were_made_for(make: Make, platform: Platf
     """Another project's platform does not get them, though it shares the spool."""
     with PlatformServer(lambda _: Answer(503)) as down:
         first = make(SINKS["phoenix"](down.url), SINK_RETRY_SECONDS=0.2)
-        first.offer(sample(1))
+        first.submit(sample(1))
         assert first.flush(PATIENCE)
         first.shutdown(0.5)
     second = make(SINKS["phoenix"](platform.url))
-    second.offer(sample(2))
+    second.submit(sample(2))
     assert second.flush(PATIENCE)
     # Long enough for several looks at what others left behind.
     time.sleep(2.5)
@@ -180,12 +181,12 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     platform.status = 503
     for number in range(9):
         evals = make(SINKS["phoenix"](f"{platform.url}/{number}"), SINK_RETRY_SECONDS=0.1)
-        evals.offer(sample(number))
+        evals.submit(sample(number))
         assert evals.flush(PATIENCE)
         evals.shutdown(0.1)
     until(lambda: evals.spooled().get("undelivered") == 9)
     left = RagEval("ragas.faithfulness", ScriptedJudge(latency=600), spool=str(tmp_path / "spool"))
-    left.offer(sample(9999, contexts=("c",)))
+    left.submit(sample(9999, contexts=("c",)))
     assert not left.shutdown(0)
     second = make([])
     until(lambda: second.stats().recovered == 1)
@@ -194,7 +195,7 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     second.shutdown(1)
     monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 0.0)
     third = make([])
-    third.offer(sample(1))
+    third.submit(sample(1))
     until(lambda: "undelivered" not in third.spooled())
     assert third.stats().incidents["spool, sink of other settings: Lost"] == 9
 
@@ -216,7 +217,7 @@ class Table:
 
 def offer(evals: RagEval, count: int, **fields: Any) -> None:
     for number in range(count):
-        assert evals.offer(sample(number, **fields))
+        assert evals.submit(sample(number, **fields))
     assert evals.flush(PATIENCE)
 
 
@@ -314,7 +315,7 @@ def test_each_sink_has_its_own_pace(make: Make) -> None:
     is_for_long.set()
     until(lambda: tries[-1])
     shaky.down = True
-    assert evals.offer(sample(10))
+    assert evals.submit(sample(10))
     assert evals.flush(PATIENCE)
     shaky.down = False
     until(lambda: shaky.rows["s10"])

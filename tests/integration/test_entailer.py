@@ -10,7 +10,7 @@ import pytest
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, made
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.entailment import Entailer
 from tests.support.judge_task import JudgeTask
 
@@ -18,7 +18,7 @@ WORDS = ["the", "dog", "cat", "slept", "on", "mat", "."]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
-async def support(judge: LocalJudge, claims: list[str], *chunks: str) -> tuple[Support, ...]:
+async def support(judge: HeuristicJudge, claims: list[str], *chunks: str) -> tuple[Support, ...]:
     task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="",
@@ -63,14 +63,14 @@ async def test_a_model_on_disk_decides_what_words_leave_open(
     labels = ["contradiction", "entailment", "neutral"]
     random.Random(favoured).shuffle(labels)
     model = tiny(tmp_path, labels, labels.index(favoured))
-    judge = LocalJudge(entailer=Entailer(str(model), process=False))
+    judge = HeuristicJudge(entailer=Entailer(str(model), process=False))
     claims = ["The cat slept on the mat.", "The dog slept on 12 mats."]
     decided = (await support(judge, claims[:1], "The dog slept on the mat."))[0]
     denied = (await support(judge, claims[1:], "The dog slept on 3 mats."))[0]
     await judge.aclose()
     assert decided.verdict is verdict
     assert denied.verdict is ClaimVerdict.CONTRADICTED
-    assert judge.name.startswith("embedded+nli:")
+    assert judge.name.startswith("heuristic+nli:")
 
 
 async def test_a_model_without_such_labels_is_refused(tmp_path: Path) -> None:

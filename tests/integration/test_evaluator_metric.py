@@ -49,7 +49,7 @@ def test_what_is_no_result_is_told_what_to_return(returned: Any, words: str) -> 
     def own(_sample: Sample) -> Any:
         return returned
 
-    with RagEval(metrics=[own], judge="local") as evals:
+    with RagEval(metrics=[own], judge="heuristic") as evals:
         outcome = evals.evaluate(SAMPLE)["own.own"]
     assert isinstance(outcome, NotScored)
     assert words in outcome.detail
@@ -58,7 +58,7 @@ def test_what_is_no_result_is_told_what_to_return(returned: Any, words: str) -> 
 
 def test_a_traceback_of_a_users_metric_is_shown_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "rag_eval_hooks")
-    with RagEval(metrics=[evaluator_metric(broken)], judge="local") as evals:
+    with RagEval(metrics=[evaluator_metric(broken)], judge="heuristic") as evals:
         evals.evaluate(SAMPLE)
     shown = [one for one in caplog.records if one.exc_info and one.levelname == "DEBUG"]
     assert any("ValueError: the answer" in (one.exc_text or "") for one in shown)
@@ -68,7 +68,7 @@ def test_a_traceback_of_a_users_metric_is_shown_at_debug(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize(("evaluator", "value"), [(exact, 1.0), (thorough, 0.25)])
 def test_a_result_is_a_score(evaluator: Any, value: float) -> None:
-    with RagEval(metrics=[evaluator_metric(evaluator)], judge="local") as evals:
+    with RagEval(metrics=[evaluator_metric(evaluator)], judge="heuristic") as evals:
         outcome = evals.evaluate(SAMPLE)[f"evaluator.{evaluator.__name__}"]
     assert isinstance(outcome, Score)
     assert (outcome.value, outcome.annotator) == (value, evaluator.__name__)
@@ -78,7 +78,7 @@ def test_a_result_is_a_score(evaluator: Any, value: float) -> None:
     ("evaluator", "cause"), [(broken, Cause.METRIC_FAILED), (undecided, Cause.UNDEFINED)]
 )
 def test_no_result_has_a_cause(evaluator: Any, cause: Cause) -> None:
-    with RagEval(metrics=[evaluator_metric(evaluator)], judge="local") as evals:
+    with RagEval(metrics=[evaluator_metric(evaluator)], judge="heuristic") as evals:
         outcome = evals.evaluate(SAMPLE)[f"evaluator.{evaluator.__name__}"]
         incidents = evals.stats().incidents
     assert isinstance(outcome, NotScored)
@@ -104,7 +104,7 @@ def test_mistake_in_a_metric_names_its_file_and_line(
     file = tmp_path_factory.mktemp("own") / "metrics.py"
     file.write_text("\n" * blank + f"import json\n{prefix}def {name}(sample):\n    {body}\n")
     scope = runpy.run_path(str(file))
-    with RagEval(metrics=[scope[name]], judge="local", embedder="none") as evals:
+    with RagEval(metrics=[scope[name]], judge="heuristic", embedder="none") as evals:
         outcome = evals.evaluate(SAMPLE)[f"own.{name}"]
     assert isinstance(outcome, NotScored)
     assert words.format(file=file, first=blank + 2, last=blank + 3) in outcome.detail

@@ -48,7 +48,7 @@ async def test_mapping_and_keywords_are_evaluated_as_their_sample(
     expected = evals.evaluate(Sample(**plain))
     assert evals.evaluate(plain) == evals.evaluate(**plain) == expected
     assert await evals.aevaluate({"user_input": "q", "response": "see page 1"}) == expected
-    assert evals.offer(plain)
+    assert evals.submit(plain)
     for wrong, fields, message in (
         (None, {"question": "q", "anwser": "a"}, "anwser"),
         ({"question": "q"}, {"answer": "a"}, "a sample or keyword fields, not both; got answer"),
@@ -187,7 +187,7 @@ def test_a_sample_that_feeds_no_metric_is_told_what_it_lacks(shut_down_after: Sh
 
 def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     evals = RagEval([lambda _: 0.25], sinks=["console"])
-    evals.offer({"question": "Which colour?", "answer": "Blue."})
+    evals.submit({"question": "Which colour?", "answer": "Blue."})
     assert evals.flush(300)
     assert "own.lambda" in capsys.readouterr().out
     evals.shutdown(1)

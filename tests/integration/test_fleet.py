@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import ConfigError, MemorySink, RagEval, RagEvalConfig, Sample, score_id
-from rag_eval_hooks.score import outcome_from_dict
+from rag_eval_hooks import ConfigError, MemorySink, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.score import outcome_from_dict, score_id
 from tests.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer
 from tests.servers.judge_server import JudgeServer
 from tests.servers.otlp_collector import OtlpCollector
@@ -75,7 +75,7 @@ def worker(
 
 def application(redis: RedisServer, **settings: object) -> RagEval:
     given: dict[str, Any] = {
-        "evaluator": "celery",
+        "run_on": "celery",
         "broker": redis.url,
         "embedder": "none",
     } | settings
@@ -112,13 +112,13 @@ def test_workers_give_the_scores_of_the_application(
     path, samples = worker.folder / "scores.jsonl", some_samples(seed, 20)
     app = Celery(broker=redis.url, backend=redis.url, set_as_current=False)
     givens: list[dict[str, Any]] = [
-        {"evaluator": app},
-        {"evaluator": "celery", "broker": redis.url},
+        {"run_on": app},
+        {"run_on": "celery", "broker": redis.url},
     ]
     returned = MemorySink()
     for number, given in enumerate(givens):
         with RagEval(METRIC, embedder="none", sinks=returned, **given) as evals:
-            assert all(map(evals.offer, samples[10 * number : 10 * number + 10]))
+            assert all(map(evals.submit, samples[10 * number : 10 * number + 10]))
             assert evals.flush(PATIENCE)
             stats = evals.stats()
         assert (stats.scored, total(stats)) == (10, stats.offered)
@@ -154,7 +154,7 @@ def test_the_worker_writes_below_the_rag_span(
 ) -> None:
     (sample,) = some_samples(7, 1)
     with application(redis) as evals:
-        evals.offer(sample)
+        evals.submit(sample)
         assert evals.flush(PATIENCE)
 
     def below() -> list[Any]:
@@ -190,7 +190,7 @@ def test_messages_are_compressed_json_without_what_is_redacted(tmp_path: Path) -
     ):
         for secret in secrets:
             text = f"{draw.question()} {secret}"
-            evals.offer({"question": text, "contexts": [secret], "answer": secret})
+            evals.submit({"question": text, "contexts": [secret], "answer": secret})
         until(lambda: len(waiting(redis)) == 20)
         samples = waiting(redis)
         assert {one["schema"] for one in samples} == {1}
@@ -208,7 +208,7 @@ def test_the_application_goes_on_without_a_broker(tmp_path: Path) -> None:
     redis = RedisServer(tmp_path)
     with application(redis, SINK_RETRY_SECONDS=0.5, queue_size=100, exit_timeout=1.0) as evals:
         for sample in some_samples(3, 60):
-            evals.offer(sample)
+            evals.submit(sample)
         until(lambda: evals.stats().dropped.get("broker") == 60, "the drops")
         stats = evals.stats()
         assert total(stats) == stats.offered == 60
@@ -221,7 +221,7 @@ def test_the_spool_holds_samples_until_the_broker_is_back(tmp_path: Path) -> Non
     spool = str(tmp_path / "spool")
     with application(redis, spool=spool, exit_timeout=0.1) as evals:
         for sample in samples:
-            evals.offer(sample)
+            evals.submit(sample)
         until(lambda: evals.stats().dropped.get("spooled", 0) >= 50, "samples on disk")
         with redis:
             until(lambda: len(waiting(redis)) == 50, "the recovery")
@@ -234,11 +234,11 @@ def test_a_broker_that_hangs_holds_up_no_request(tmp_path: Path) -> None:
     passage = Variation(2).passage()
     with (
         RedisServer(tmp_path) as redis,
-        RagEval(LEXICAL, evaluator="celery", broker=redis.url, queue_size=50) as evals,
+        RagEval(LEXICAL, run_on="celery", broker=redis.url, queue_size=50) as evals,
     ):
         with redis.frozen():
             for _ in range(1400):
-                evals.offer(Sample(question="q", answer=passage, reference=passage))
+                evals.submit(Sample(question="q", answer=passage, reference=passage))
             stats = evals.stats()
             assert 0 < stats.dropped["queue_full"] < 1400
         with WorkerProcess(tmp_path, redis.url, metrics=LEXICAL):
@@ -267,10 +267,10 @@ def test_no_sample_is_lost_to_killed_workers(tmp_path: Path, kind: str) -> None:
         given = {"judge": "openai:m", "judge_base_url": slow.url, "judge_api_key": "k"}
         given |= {"sample_timeout": "5", "judge_concurrency": "2"}
         worker = WorkerProcess(tmp_path, broker, **given)
-        config = RagEvalConfig(evaluator="celery", broker=broker, sample_timeout=5.0)
+        config = RagEvalConfig(run_on="celery", broker=broker, sample_timeout=5.0)
         with RagEval(METRIC, sinks=sink, embedder="none", config=config) as evals:
             for sample in samples:
-                evals.offer(sample)
+                evals.submit(sample)
             for number in (10, 25):
                 with worker:
                     until(lambda: len(sink.results) >= number, "some results")  # noqa: B023
@@ -286,9 +286,9 @@ def test_next_process_gets_the_results_of_a_killed_application(tmp_path: Path) -
     import os, redis, signal, time
     from rag_eval_hooks import RagEval, Sample
     broker, text = os.environ["BROKER"], os.environ["PASSAGE"]
-    evals = RagEval("lexical.keyword_coverage", evaluator="celery", broker=broker, spool="spool")
+    evals = RagEval("lexical.keyword_coverage", run_on="celery", broker=broker, spool="spool")
     for n in range(20):
-        evals.offer(Sample(question="q", answer=text, reference=text))
+        evals.submit(Sample(question="q", answer=text, reference=text))
     client = redis.Redis.from_url(broker)
     while sum(map(client.llen, client.scan_iter("rag_eval*"))) < 20: time.sleep(0.01)
     assert evals.spooled().get("pending") == 20
@@ -327,10 +327,10 @@ def test_sample_that_ends_its_workers_is_given_up(tmp_path: Path) -> None:
         redis = servers.enter_context(RedisServer(tmp_path / "redis"))
         broker = servers.enter_context(RabbitServer(tmp_path / "rabbit", redis)).url
         worker = WorkerProcess(tmp_path, broker, metrics=LEXICAL, arguments=arguments)
-        with RagEval(LEXICAL, evaluator="celery", broker=broker) as evals:
+        with RagEval(LEXICAL, run_on="celery", broker=broker) as evals:
             for number in range(10):
                 question = "deadly" if number == 5 else "q"
-                evals.offer(Sample(question=question, answer=passage, reference=passage))
+                evals.submit(Sample(question=question, answer=passage, reference=passage))
             for _ in range(3):
                 worker.start()
                 worker.wait()
@@ -345,10 +345,10 @@ def test_sample_that_ends_its_workers_is_given_up(tmp_path: Path) -> None:
 )
 def test_a_broker_that_cannot_be_used_is_refused_at_start(broker: str | None) -> None:
     with pytest.raises(ConfigError, match="broker") as caught:
-        RagEval(evaluator="celery", broker=broker and broker.replace("://", "://u:secret@"))
+        RagEval(run_on="celery", broker=broker and broker.replace("://", "://u:secret@"))
     assert "secret" not in str(caught.value)
-    with pytest.raises(ConfigError, match="evaluator"):
-        RagEval(evaluator=object(), broker="redis://localhost")
+    with pytest.raises(ConfigError, match="run_on"):
+        RagEval(run_on=object(), broker="redis://localhost")
 
 
 def test_workers_evaluate_a_data_set_and_resume(

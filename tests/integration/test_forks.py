@@ -130,7 +130,7 @@ def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
 
         parent = os.getpid()
         evals = RagEval("lexical", sinks=[Sink()])
-        evals.offer(Sample(question="q", answer="a", reference="a"))
+        evals.submit(Sample(question="q", answer="a", reference="a"))
         if child := os.fork():
             assert os.waitpid(child, 0)[1] == 0
         """,

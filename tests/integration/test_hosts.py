@@ -44,7 +44,7 @@ def answer():
             interaction.contexts(["c"])
             interaction.answer("a")
     else:
-        evals.offer(Sample(question=str(os.getpid()), contexts=("c",), answer="a"))
+        evals.submit(Sample(question=str(os.getpid()), contexts=("c",), answer="a"))
     return str(os.getpid()).encode()
 """
 SCORE = "rag.eval.ragas.faithfulness.score"

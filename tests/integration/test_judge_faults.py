@@ -54,7 +54,7 @@ Make = Callable[..., Judge]
 def evaluated(judge: Judge, count: int = 20, **config: Any) -> tuple[RagEval, Mapping[str, int]]:
     evals = RagEval(metrics=[METRIC], judge=judge, embedder="none", config=RagEvalConfig(**config))
     for number in range(count):
-        assert evals.offer(sample(number))
+        assert evals.submit(sample(number))
     assert evals.flush(300)
     return evals, evals.stats().failed
 

@@ -67,7 +67,7 @@ class Odd(BaseEvaluator):
 
 def outcome_of(evaluator: BaseEvaluator, sample: Sample = SAMPLE, **options: Any) -> Any:
     metric = llama_index_metric(evaluator, id="own.metric", **options)
-    with RagEval(metrics=[metric], judge="local") as evals:
+    with RagEval(metrics=[metric], judge="heuristic") as evals:
         return evals.evaluate(sample)["own.metric"]
 
 
@@ -84,7 +84,7 @@ def test_metric_of_their_evaluator_keeps_its_scale(
 ) -> None:
     asyncio.set_event_loop(None)
     outcome = outcome_of(evaluator, scale=scale)
-    assert (outcome.value, outcome.normalised, outcome.label) == score
+    assert (outcome.value, outcome.normalized, outcome.label) == score
     assert outcome.annotator == type(evaluator).__name__
 
 
@@ -113,7 +113,7 @@ async def test_ours_in_their_batch_runner() -> None:
         "The tower has 12 bells.": (None, None, True),
     }
     responses = list(texts) * 7
-    with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
+    with RagEval(metrics=["ragas.faithfulness"], judge="heuristic") as evals:
         evaluator = SuiteEvaluator(evals, "ragas.faithfulness")
         results = await BatchEvalRunner({"faithful": evaluator}, workers=8).aevaluate_response_strs(
             queries=["When was the tower built?"] * len(responses),
@@ -170,7 +170,7 @@ def test_evaluator_of_a_misspelt_metric_is_refused_with_the_one_meant(data: st.D
     meant = data.draw(st.sampled_from(metrics))
     left_out = data.draw(st.integers(len("ragas.") + 1, len(meant) - 1))
     with (
-        RagEval(metrics=["ragas"], judge="local") as evals,
+        RagEval(metrics=["ragas"], judge="heuristic") as evals,
         pytest.raises(ConfigError, match=re.escape(meant)),
     ):
         SuiteEvaluator(evals, meant[:left_out] + meant[left_out + 1 :])

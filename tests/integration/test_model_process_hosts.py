@@ -127,7 +127,7 @@ def load():
 def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
     for text in ("text", "hang"):
         code = script("print(json.dumps(told()), flush=True)")
-        code += f"\nevals.offer(asked({text!r}))\ntime.sleep(600)"
+        code += f"\nevals.submit(asked({text!r}))\ntime.sleep(600)"
         with host(tmp_path, "-c", code) as app:
             assert app.stdout is not None
             there = json.loads(app.stdout.readline())
@@ -146,10 +146,10 @@ def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
             import gc
             before = told()
             for n in range(5):
-                evals.offer(asked("sleep"))
+                evals.submit(asked("sleep"))
             worker = os.fork()
             if worker == 0:
-                evals.offer(asked())
+                evals.submit(asked())
                 assert evals.flush(300) and evals.stats().scored == evals.stats().offered == 1
                 gc.collect()
                 print(json.dumps(told()), flush=True)

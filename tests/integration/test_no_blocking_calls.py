@@ -15,7 +15,7 @@ pytest.importorskip("blockbuster")
 
 @pytest.mark.parametrize("seed", seeds(1))
 def test_the_first_evaluation_blocks_no_event_loop(tmp_path: Path, seed: int) -> None:
-    """The embedded judge has read its files before a loop runs: nothing fails, all is scored."""
+    """The heuristic judge has read its files before a loop runs: nothing fails, all is scored."""
     drawn = Variation(seed)
     answer = drawn.sentence()
     values = {
@@ -33,7 +33,7 @@ def test_the_first_evaluation_blocks_no_event_loop(tmp_path: Path, seed: int) ->
 
         async def request():
             with blockbuster_ctx():
-                evals.offer(sample)
+                evals.submit(sample)
                 await asyncio.to_thread(evals.flush, 60)
 
         asyncio.run(request())

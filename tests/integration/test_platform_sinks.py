@@ -28,12 +28,12 @@ SAMPLE = Sample(question="q", trace_id="a" * 32, span_id="b" * 16)
 SCORES = {
     "ragas.faithfulness": Score(
         value=0.25,
-        normalised=0.25,
+        normalized=0.25,
         annotator="openai:m",
         annotator_kind=AnnotatorKind.LLM,
         explanation={"claims": [{"claim": CLAIM, "supported": False, "reason": "in no chunk"}]},
     ),
-    "lexical.exact_match": Score(value=1.0, normalised=1.0, label="True"),
+    "lexical.exact_match": Score(value=1.0, normalized=1.0, label="True"),
 }
 EVALUATION = Evaluation(
     sample=SAMPLE,
@@ -261,7 +261,7 @@ def test_platform_sink_after_failed_constructor_or_shutdown_is_usable_again(kind
                 RagEval(["lexical"], sinks=[sink], config=RagEvalConfig(**wrong))
         for sent in (1, 1):
             with RagEval(["lexical.source_citation"], sinks=[sink]) as evals:
-                evals.offer(replace(SAMPLE, answer="see page 1"))
+                evals.submit(replace(SAMPLE, answer="see page 1"))
                 assert evals.flush(300)
                 assert sink.books()["sent"] == sent
 
@@ -347,7 +347,7 @@ def test_settings_name_sinks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RAG_EVAL_SINKS", f"phoenix:{server.url},langfuse:{server.url}")
         monkeypatch.setenv("RAG_EVAL_SINK_KEYS", "phoenix=one,langfuse=pk:two")
         with RagEval(metrics=["lexical.source_citation"]) as evals:
-            evals.offer(replace(SAMPLE, answer="see page 1"))
+            evals.submit(replace(SAMPLE, answer="see page 1"))
             assert evals.flush(300)
         assert {request.headers["authorization"].split()[0] for request in server.requests} == {
             "Basic",

@@ -93,7 +93,7 @@ def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics:
 def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> None:
     with JudgeServer() as server:
         evals = make("openai:m", **at(server, budget={"calls_per_hour": 1}))
-        evals.offer(ships())
+        evals.submit(ships())
         evals.flush(300)
     assert metrics.by("rag.eval.judge.calls", "outcome") == {}
     assert metrics.by("rag.eval.refused", "reason") == {"budget": 1}
@@ -180,7 +180,7 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
     )
     for tag in ("vip", "vip", "vip", "bot", "none", "", ""):
         told = ships()
-        evals.offer(Sample(**{**told.to_dict(), "tags": (tag,) if tag else ()}))
+        evals.submit(Sample(**{**told.to_dict(), "tags": (tag,) if tag else ()}))
     evals.feedback("unknown", score=1)
     evals.flush(300)
     assert metrics.by("rag.eval.decisions", "eval.decision", "eval.reason") == {

@@ -9,7 +9,7 @@ import pytest
 
 from rag_eval_hooks.findings import Finding, made
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from tests.support.judge_task import JudgeTask
 from tests.support.optional import require
@@ -47,7 +47,7 @@ async def test_near_meanings_are_near(embedder: SentenceEmbedder) -> None:
 
 
 async def test_it_decides_no_support_of_the_embedded_judge(embedder: SentenceEmbedder) -> None:
-    judge = LocalJudge(embedder)
+    judge = HeuristicJudge(embedder)
     task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="When?",
@@ -57,8 +57,8 @@ async def test_it_decides_no_support_of_the_embedded_judge(embedder: SentenceEmb
             "The plant blooms in 4 summer months.",
         ),
     )
-    plain = made((await task.by(LocalJudge())).answer_support)
+    plain = made((await task.by(HeuristicJudge())).answer_support)
     found = made((await task.by(judge)).answer_support)
     assert [s.verdict for s in found] == [s.verdict for s in plain]
     assert not any(s.supported for s in found)
-    assert judge.name == "embedded+" + embedder.name
+    assert judge.name == "heuristic+" + embedder.name

@@ -102,7 +102,7 @@ def test_what_a_killed_process_accepted_is_scored_by_the_next(make: Make, tmp_pa
         tmp_path,
         """
         evals = RagEval("ragas.faithfulness", ScriptedJudge(GOOD, latency=600), spool="spool")
-        for n in range(7): assert evals.offer(sample(n))
+        for n in range(7): assert evals.submit(sample(n))
         while evals.spooled().get("pending") != 7: time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
         """,
@@ -127,7 +127,7 @@ def test_reader_of_a_file_gets_each_result_once(make: Make, tmp_path: Path) -> N
             os.kill(os.getpid(), signal.SIGKILL)
     evals = RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD, latency=0.3),
                     sinks=[Deadly("results.jsonl")], config=RagEvalConfig(spool="spool"))
-    evals.offer(sample("s0"))
+    evals.submit(sample("s0"))
     time.sleep(120)
     """
     run_until_killed(tmp_path, script)
@@ -181,7 +181,7 @@ def test_relative_path_after_chdir_stays_the_same_folder(
     evals = make(spool="relative")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    evals.offer(sample())
+    evals.submit(sample())
     assert evals.flush(300)
     assert (tmp_path / "relative").is_dir()
     assert not list((tmp_path / "elsewhere").iterdir())
@@ -193,7 +193,7 @@ def test_nobody_else_can_read_it(make: Make, tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         evals = make(ScriptedJudge(GOOD, latency=600))
-        evals.offer(sample())
+        evals.submit(sample())
         until(lambda: any(folder.glob("*-wal")))
     finally:
         os.umask(old)
@@ -206,7 +206,7 @@ def left_behind_samples(make: Make, folder: Path, number: int, **fields: Any) ->
     """The file that a process leaves with so many samples that nobody has evaluated."""
     evals = make(ScriptedJudge(GOOD, latency=600))
     for n in range(number):
-        evals.offer(sample(n, **fields))
+        evals.submit(sample(n, **fields))
     until(lambda: len(rows(folder)) >= number)
     assert not evals.shutdown(0)
     return own_file(folder)
@@ -245,7 +245,7 @@ def test_a_damaged_file_is_renamed(
         evals = make(sinks=[memory := MemorySink()])
         until(left.with_name(f"{left.name}.damaged").exists)
         for number in range(100, 110):
-            evals.offer(sample(number))
+            evals.submit(sample(number))
         assert evals.flush(300)
     until(lambda: evals.stats().pending == 0)
     stats = evals.stats()
@@ -262,13 +262,13 @@ def test_harm_to_the_file_of_a_running_process_costs_none_of_its_samples(
     """What the process has in memory is stored again in the new file."""
     evals = make(ScriptedJudge(GOOD, latency=600))
     for number in range(20):
-        evals.offer(sample(number))
+        evals.submit(sample(number))
     until(lambda: len(rows(tmp_path / "spool")) == 20)
     path = own_file(tmp_path / "spool")
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     harm(path)
-    evals.offer(sample(20))
+    evals.submit(sample(20))
     until(lambda: sorted(rows(tmp_path / "spool")) == sorted((f"s{n}",) for n in range(21)))
     assert evals.stats().undurable == 0
 
@@ -310,15 +310,15 @@ def own_file(folder: Path) -> Path:
 def test_a_locked_file_disturbs_nobody(make: Make, tmp_path: Path) -> None:
     """While another program holds the file, samples are scored from memory; then kept again."""
     evals = make(sinks=[memory := MemorySink()])
-    assert evals.offer(sample(1))
+    assert evals.submit(sample(1))
     assert evals.flush(300)
     with closing(sqlite3.connect(own_file(tmp_path / "spool"), isolation_level=None)) as db:
         db.execute("BEGIN EXCLUSIVE")
-        assert evals.offer(sample(2))
+        assert evals.submit(sample(2))
         until(lambda: len(memory.results) == 2)
         until(lambda: evals.stats().undurable == 1)
         db.execute("ROLLBACK")
-    evals.offer(sample(3))
+    evals.submit(sample(3))
     assert evals.flush(300)
     until(lambda: len(memory.results) == 3)
     assert evals.stats().undurable == 1
@@ -336,7 +336,7 @@ def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
 
     evals = make(Waiting(GOOD), SPOOL_BYTES=1_000_000, judge_concurrency=64)
     for number in range(60):
-        evals.offer(sample(number, contexts=("x" * 60_000,)))
+        evals.submit(sample(number, contexts=("x" * 60_000,)))
     until(lambda: evals.stats().undurable + len(rows(tmp_path / "spool")) == 60)
     go.set()
     assert evals.flush(300)
@@ -358,7 +358,7 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     evals = RagEval(metrics=["ragas.faithfulness"], judge=Deadly(GOOD),
                     config=RagEvalConfig(spool="spool"))
     first = not evals.spooled().get("pending")
-    if first: evals.offer(sample("deadly"))
+    if first: evals.submit(sample("deadly"))
     time.sleep(120)
     """
     for tries in range(3):
@@ -384,7 +384,7 @@ def test_what_finds_no_room_is_not_taken_over_without_pause(
 
     first = make(ScriptedJudge(GOOD, latency=60), judge_concurrency=1)
     for number in range(40):
-        assert first.offer(sample(number, contexts=("c" * 1000,)))
+        assert first.submit(sample(number, contexts=("c" * 1000,)))
     first.shutdown(0.1)
     # It is asked once about each text of a sample whenever that is taken over.
     monkeypatch.setattr(limits, "QUEUE_CHARS", 3000)
@@ -399,7 +399,7 @@ def left_behind(make: Make, **settings: Any) -> None:
     """A sample that a process left in the spool."""
     evals = make(ScriptedJudge(GOOD, latency=600), redact=shouted, **settings)
     text = "Write to ada@example.com or <EMAIL_1>."
-    evals.offer(sample(question=text, user_id="ada", contexts=(text,)))
+    evals.submit(sample(question=text, user_id="ada", contexts=(text,)))
     assert not evals.shutdown(0)
 
 
@@ -454,9 +454,9 @@ def test_slow_redaction_holds_no_file(make: Make, tmp_path: Path) -> None:
         return text
 
     evals = make(redact=redact)
-    evals.offer(sample(question="quick"))
+    evals.submit(sample(question="quick"))
     assert evals.flush(300)
-    evals.offer(sample(question="slow"))
+    evals.submit(sample(question="slow"))
     assert building.wait(120)
     path = own_file(tmp_path / "spool")
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:

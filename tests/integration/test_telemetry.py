@@ -17,7 +17,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from rag_eval_hooks import Outcomes, Sample
+from rag_eval_hooks import Sample
+from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks.usage import Usage
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -227,7 +228,7 @@ def test_the_content_switch(
 
 
 def test_a_bad_bucket_leads_to_its_trace(world: World) -> None:
-    """The score histogram is normalised, has tenths as bounds, and exemplars of the RAG span."""
+    """The score histogram is normalized, has tenths as bounds, and exemplars of the RAG span."""
     world.ask()
     rag = world.spans.one("invoke")
     (point,) = world.metrics.points("rag.eval.score")

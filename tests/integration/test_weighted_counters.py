@@ -38,7 +38,7 @@ def test_the_ratio_of_the_counters_is_the_mean_over_all_traffic() -> None:
             beta = chance.random() < 0.3
             value = chance.betavariate(8, 2) if beta else chance.betavariate(2, 4)
             total += value
-            evals.offer(
+            evals.submit(
                 Sample(
                     question=f"q{index}",
                     contexts=("c",),  # type: ignore[arg-type]

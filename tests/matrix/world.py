@@ -112,7 +112,7 @@ class _Watched(RagEval):
 
 
 def _constant(_sample: Sample, _findings: Findings) -> Score:
-    return Score(value=1.0, normalised=1.0)
+    return Score(value=1.0, normalized=1.0)
 
 
 def _below(spans: Sequence[ReadableSpan], span_id: str | None, depth: int = 0) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import ConfigError, Context, NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.delivery.codec import evaluation_to_text, from_text
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.redaction import Match, Redactor, choose_redactor
 from rag_eval_hooks.redaction.patterns import Patterns
@@ -97,7 +97,7 @@ def test_what_cannot_be_redacted_is_not_used(bad: Any) -> None:
     """A failing redactor drops the sample, counted; inline it raises, without content."""
     sink = MemorySink()
     with RagEval(judge=ScriptedJudge(), sinks=[sink], redact=bad) as evals:
-        evals.offer(FULL)
+        evals.submit(FULL)
         evals.flush(300)
         stats = evals.stats()
         assert stats.dropped == {"redaction_failed": 1}
@@ -124,7 +124,7 @@ def test_judge_and_sink_get_redacted_samples() -> None:
     with JudgeServer() as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")
         with RagEval(["ragas"], judge, sinks=[sink], embedder="none", redact="all") as evals:
-            evals.offer(FULL)
+            evals.submit(FULL)
             assert evals.flush(300)
             evals.evaluate(FULL)
         sent = json.dumps([request.body for request in server.requests])
@@ -187,7 +187,7 @@ def test_scores_stay_what_they_are(sample: Sample) -> None:
                "lexical.number_match", "lexical.keyword_coverage")  # fmt: skip
     values = []
     for redact in ("none", "all"):
-        with RagEval(metrics, LocalJudge(None), embedder="none", redact=redact) as evals:
+        with RagEval(metrics, HeuristicJudge(None), embedder="none", redact=redact) as evals:
             outcomes = evals.evaluate(sample)
             values.append({n: o.value for n, o in outcomes.items() if isinstance(o, Score)})
     assert values[0] == values[1]
@@ -198,7 +198,7 @@ def test_scores_stay_what_they_are(sample: Sample) -> None:
 @pytest.mark.parametrize("named", ["ada@varne.example", "bob@varne.example", "ada@lorne.example"])
 def test_an_address_is_supported_as_a_whole_only(named: str, redact: str) -> None:
     """Another address of the host or person is none of the contexts', as is a placeholder's."""
-    with RagEval("ragas.faithfulness", LocalJudge(None), redact=redact) as evals:
+    with RagEval("ragas.faithfulness", HeuristicJudge(None), redact=redact) as evals:
         outcomes = evals.evaluate(
             Sample(
                 question="Who answers letters?",

@@ -1,7 +1,7 @@
 """Real Redis and RabbitMQ on loopback, which can be ended, killed and started again.
 
     with RedisServer(folder) as redis:
-        evals = RagEval(evaluator="celery", broker=redis.url)
+        evals = RagEval(run_on="celery", broker=redis.url)
 
 Debian's `redis-server` and `rabbitmq-server`; tests skip where they are not installed.
 """

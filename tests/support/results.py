@@ -45,12 +45,12 @@ def any_outcome(chance: random.Random) -> Outcome:
     words = chance.choice(["plain", "umlaut ü", "字", "عربي", 'quo"te\n'])
     return Score(
         value=value,
-        normalised=value,
+        normalized=value,
         label=chance.choice([None, "CORRECT", words]),
         parts={"part": chance.random()} if chance.random() < 0.5 else {},
         explanation={"claims": [{"claim": words, "supported": chance.random() < 0.5}]},
         warnings=("short",) if chance.random() < 0.2 else (),
-        annotator="local",
+        annotator="heuristic",
         version="0.1.0+prompts.3",
         probability=probability,
         reason=chance.choice(["", "ratio", "rule:beta"]),

@@ -74,7 +74,7 @@ def attributes(span: ReadableSpan) -> Mapping[str, Any]:
 
 def many(count: int) -> list[Metric]:
     def score(*_: object) -> Outcome:
-        return Score(value=0.5, normalised=0.5, label="half", explanation={"n": 1})
+        return Score(value=0.5, normalized=0.5, label="half", explanation={"n": 1})
 
     return [
         Metric(id=f"own.m{number:03}", score=score, needs=frozenset({Field.QUESTION}))

@@ -12,9 +12,7 @@ from typing import assert_type
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 from rag_eval_hooks import (
-    AnnotatorKind,
     AskedMetric,
-    BertScorer,
     CallableJudge,
     Cascade,
     Cause,
@@ -23,18 +21,14 @@ from rag_eval_hooks import (
     Criterion,
     Embedder,
     Evaluation,
-    Explanation,
     Feedback,
-    FeedbackSink,
     Field,
     Findings,
+    HeuristicJudge,
     JsonlSink,
     Judge,
     JudgeError,
     LangfuseSink,
-    LocalJudge,
-    Match,
-    Memo,
     MemorySink,
     Metric,
     MlflowSink,
@@ -42,7 +36,6 @@ from rag_eval_hooks import (
     OpenAIEmbedder,
     OpenAIJudge,
     Outcome,
-    Outcomes,
     Patterns,
     PhoenixSink,
     Presidio,
@@ -50,31 +43,35 @@ from rag_eval_hooks import (
     RagEvalConfig,
     RagEvalError,
     RagEvalSpanProcessor,
-    RedactionError,
     RuleSettings,
     Sample,
     Scale,
     Score,
     ScriptedJudge,
-    SentenceEmbedder,
     Sink,
     Stats,
     Status,
-    Support,
     TailSettings,
-    TokenScorer,
     __version__,
     evaluator_metric,
-    result_id,
-    score_id,
     setup_tracing,
 )
+from rag_eval_hooks.delivery.sink import FeedbackSink
+from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.explanation import Explanation
+from rag_eval_hooks.findings import Support
+from rag_eval_hooks.judges.base import TokenScorer
+from rag_eval_hooks.judges.bert_scorer import BertScorer
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+from rag_eval_hooks.redaction.rule import Match
+from rag_eval_hooks.score import AnnotatorKind, Outcomes, result_id, score_id
 
 
 def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> RagEval:
     """Construct evaluators with settings and objects."""
     RagEval()
-    RagEval("ragas", "local", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
+    RagEval("ragas", "heuristic", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
     RagEval(embedder="none", token_scorer="bert-score", redact="all")
     RagEval(
         judge=OpenAIJudge("gpt-4o-mini", retries=1, memo=Memo("replies")),
@@ -116,7 +113,7 @@ def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> 
 
 def use(evals: RagEval, sample: Sample) -> None:
     """Use the methods of an evaluator."""
-    assert_type(evals.offer(sample), bool)
+    assert_type(evals.submit(sample), bool)
     assert_type(evals.flush(5.0), bool)
     assert_type(evals.evaluate(sample), Mapping[str, Score | NotScored])
     assert_type(asyncio.run(evals.aevaluate(sample)), Mapping[str, Score | NotScored])
@@ -201,12 +198,12 @@ def protocols(url: str) -> None:
     taking: FeedbackSink = OwnSink()
     findings = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
     judges: list[Judge] = [ScriptedJudge(findings), OpenAIJudge("m"), CallableJudge(str)]
-    judges.append(LocalJudge(calibration="made.json"))
+    judges.append(HeuristicJudge(calibration="made.json"))
     embedder: Embedder = SentenceEmbedder(process=False)
     scorer: TokenScorer = BertScorer(layer=9)
     metric = Metric(
         id="own.length",
-        score=lambda *_: Score(value=1.0, normalised=1.0),
+        score=lambda *_: Score(value=1.0, normalized=1.0),
         needs=frozenset(),
         scale=Scale(1, 5),
     )
@@ -232,4 +229,4 @@ def fail() -> str:
 
 def cascade() -> RagEval:
     """A judge of two."""
-    return RagEval(judge=Cascade("local", "openai:gpt-4o-mini", floor=0.02))
+    return RagEval(judge=Cascade("heuristic", "openai:gpt-4o-mini", floor=0.02))

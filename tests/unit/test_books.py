@@ -73,7 +73,7 @@ def test_judge_failure_counts_as_partial_by_the_score_alone(
     version: str, judged: bool, cause: Cause
 ) -> None:
     score = Score(
-        value=1.0, normalised=1.0, annotator_kind=AnnotatorKind.CODE, judged=judged, version=version
+        value=1.0, normalized=1.0, annotator_kind=AnnotatorKind.CODE, judged=judged, version=version
     )
     evaluation = Evaluation(
         sample=Sample(question="q"),

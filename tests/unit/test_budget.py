@@ -24,7 +24,7 @@ from rag_eval_hooks.judges.calls.context import Meter, in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.judges.embeddings import embedded
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Price
@@ -230,10 +230,10 @@ async def test_embedder_of_a_users_is_called_within_the_budget() -> None:
 
 def test_limit_of_cost_needs_prices_of_what_costs_alone() -> None:
     config = RagEvalConfig(budget={"cost_per_day": 3})
-    assert budget_of(config, LocalJudge(), None, Incidents()) is not None
+    assert budget_of(config, HeuristicJudge(), None, Incidents()) is not None
     for embedder in (Paid(), OpenAIEmbedder("vectors", base_url="http://localhost")):
         with pytest.raises(ConfigError, match=embedder.name):
-            budget_of(config, LocalJudge(), embedder, Incidents())
+            budget_of(config, HeuristicJudge(), embedder, Incidents())
 
 
 @pytest.mark.parametrize("limit", [1, 2, 9, 10])
@@ -248,7 +248,7 @@ def test_budget_that_runs_out_leaves_whole_samples_unscored(limit: int) -> None:
         )
         with evals:
             for sample in samples(20):
-                evals.offer(sample)
+                evals.submit(sample)
             assert evals.flush(PATIENCE)
             stats = evals.stats()
         assert stats.scored == limit // 2 == len(server.calls()) / 2

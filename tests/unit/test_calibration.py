@@ -28,7 +28,7 @@ from rag_eval_hooks.judges.calibration import (
     cross_fitted,
     fitted,
 )
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from tests.support.judge_task import JudgeTask
 
 
@@ -82,8 +82,8 @@ def written(folder: Path, probabilities: list[float], truths: list[bool]) -> lis
     for number, (probability, truth) in enumerate(zip(probabilities, truths, strict=True)):
         claim = {"claim": f"claim {number}", "supported": True, "probability": probability}
         sample = {"question": "q", "sample_id": f"s{number}", "answer": "a", "contexts": ["c"]}
-        score = {"value": 1.0, "normalised": 1.0, "explanation": {"claims": [claim]}}
-        score |= {"annotator": "embedded", "version": "0.0+local.9"}
+        score = {"value": 1.0, "normalized": 1.0, "explanation": {"claims": [claim]}}
+        score |= {"annotator": "heuristic", "version": "0.0+heuristic.9"}
         lines.append({"sample": sample, "outcomes": {"ragas.faithfulness": score}})
         told.append({"sample_id": f"s{number}", "supported": truth})
         if number % 2:
@@ -103,8 +103,8 @@ def test_the_command_writes_what_the_judge_reads(
         assert word in text
     assert "labels             120" in text
     made = Calibration.read(tmp_path / "made.json")
-    assert made == replace(fitted(probabilities, truths), judge="embedded", version="local.9")
-    assert not LocalJudge(calibration=tmp_path / "made.json").screening
+    assert made == replace(fitted(probabilities, truths), judge="heuristic", version="heuristic.9")
+    assert not HeuristicJudge(calibration=tmp_path / "made.json").screening
 
 
 UNIT = st.floats(0, 1)
@@ -128,7 +128,7 @@ def test_calibrated_verdict_follows_the_cut_unless_contradicted(
 def test_judge_with_a_calibration_screens_no_more(tmp_path: Path) -> None:
     made = Calibration(slope=0.5, intercept=1.0, labels=50)
     made.write(tmp_path / "made.json")
-    plain, calibrated = LocalJudge(), LocalJudge(calibration=tmp_path / "made.json")
+    plain, calibrated = HeuristicJudge(), HeuristicJudge(calibration=tmp_path / "made.json")
     task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="What does the tank hold?",
@@ -148,9 +148,9 @@ def test_judge_with_a_calibration_screens_no_more(tmp_path: Path) -> None:
 
 def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "made.json"
-    Calibration(judge="embedded", version="local.1").write(path)
+    Calibration(judge="heuristic", version="heuristic.1").write(path)
     with pytest.raises(ConfigError, match=r"local\.1"):
-        LocalJudge(calibration=path)
+        HeuristicJudge(calibration=path)
 
 
 @given(st.integers(0, 2**32), st.sampled_from([50, 60, 400]), st.floats(0.0, 1.5))

@@ -13,7 +13,7 @@ from rag_eval_hooks.judges import choose_embedder, choose_judge
 def test_the_local_judge_takes_the_embedder() -> None:
     pytest.importorskip("sentence_transformers")
     config = RagEvalConfig(embedder="sentence-transformers:/models/mini")
-    assert choose_judge(config, choose_embedder(config)).name == "embedded+models/mini"
+    assert choose_judge(config, choose_embedder(config)).name == "heuristic+models/mini"
 
 
 def test_the_embedder_has_a_default_model() -> None:

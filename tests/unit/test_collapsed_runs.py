@@ -1,4 +1,4 @@
-"""Long runs of one character change no verdict of the embedded judge and take it no time."""
+"""Long runs of one character change no verdict of the heuristic judge and take it no time."""
 
 from __future__ import annotations
 

@@ -181,11 +181,11 @@ WRONG: list[tuple[str, Any]] = [
     ("redact_regions", "de"),
     ("rate_limit", {"hour": 1}),
     ("budget", {"calls_per_hours": 1}),
-    ("judge", "local:x"),
+    ("judge", "heuristic:x"),
     ("embedder", "minilm"),
     ("embedder", "openai:"),
     ("token_scorer", "none:x"),
-    ("evaluator", "process"),
+    ("run_on", "process"),
     ("judge_base_url", "localhost:8000"),
     ("judge_base_url", "http://"),
 ]

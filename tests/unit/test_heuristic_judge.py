@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Stance, Support, made
 from rag_eval_hooks.judges.base import Embedder, Judge
-from rag_eval_hooks.judges.heuristic import LocalJudge
+from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS
 from rag_eval_hooks.judges.heuristic.reference import classification
@@ -51,7 +51,7 @@ TAGS = (
 def find(kind: Finding, question: str = "", chunks: Sequence[str] = (), **given: Any) -> Any:
     known = Findings(**{name: given.pop(name) for name in list(given) if name.endswith("_claims")})
     sample = Sample(question=question, contexts=list(chunks), **given)  # type: ignore[arg-type]
-    judge = given.get("judge", LocalJudge())
+    judge = given.get("judge", HeuristicJudge())
     found = asyncio.run(judge.make(sample, frozenset({kind}), known))
     return made(getattr(found, kind))
 
@@ -336,7 +336,7 @@ class Counting(Embedder):
 
 def test_embedder_sees_each_text_once_and_is_closed() -> None:
     embedder = Counting()
-    judge = LocalJudge(embedder)
+    judge = HeuristicJudge(embedder)
     sample = Sample(question="Where?", contexts=["In Breck.", "In Breck."], answer="Arden.")  # type: ignore[arg-type]
     kinds = frozenset({Finding.RELEVANCE, Finding.DIRECT_RELEVANCE})
     found = asyncio.run(judge.make(sample, kinds, Findings()))
@@ -347,9 +347,9 @@ def test_embedder_sees_each_text_once_and_is_closed() -> None:
 
 
 def test_judge_makes_no_rubric_ratings_and_no_questions() -> None:
-    judge = LocalJudge()
+    judge = HeuristicJudge()
     assert isinstance(judge, Judge)
-    kinds = frozenset(Finding) - LocalJudge.makes
+    kinds = frozenset(Finding) - HeuristicJudge.makes
     found = asyncio.run(judge.make(Sample(question="q", answer="a"), kinds, Findings()))
     assert all(isinstance(getattr(found, kind), NotScored) for kind in kinds)
 

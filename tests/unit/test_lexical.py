@@ -47,7 +47,7 @@ def test_score_is_in_range_and_more_answer_is_never_less_covered(
     for name in BY_NAME:
         found = outcome(name, " ; ".join(answer), " ; ".join(reference))
         if isinstance(found, Score):
-            assert 0.0 <= found.value == found.normalised <= 1.0
+            assert 0.0 <= found.value == found.normalized <= 1.0
             json.dumps(dict(found.explanation))
             longer = score(name, " ; ".join([*answer, *more]), " ; ".join(reference))
             assert name == "exact_match" or longer.value >= found.value

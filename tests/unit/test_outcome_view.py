@@ -26,8 +26,8 @@ def outcomes_of_every_kind(draw: st.DrawFn) -> Outcome:
     value, text = draw(UNIT), draw(TEXTS)
     claims = [{"claim": text, "supported": value > 0.5, "reason": text}]
     kinds: list[Outcome] = [
-        Score(value=value, normalised=value, explanation={"claims": claims}),
-        Score(value=value, normalised=value, explanation={"reason": text}, label=text),
+        Score(value=value, normalized=value, explanation={"claims": claims}),
+        Score(value=value, normalized=value, explanation={"reason": text}, label=text),
         NotScored(draw(st.sampled_from([*Cause])), text),
     ]
     return draw(st.sampled_from(kinds))
@@ -71,7 +71,7 @@ def test_every_metric_has_its_row_the_worst_first(drawn: list[Outcome]) -> None:
         if isinstance(outcome, NotScored):
             assert reason == outcome.detail.replace("\ud800", "?")
         else:
-            assert bool(reason) is (outcome.normalised < 0.8)
+            assert bool(reason) is (outcome.normalized < 0.8)
     shown = repr(table)
     assert shown.encode()
     assert re.findall(r"suite\.metric_\d", shown) == [row[0] for row in rows]
@@ -87,7 +87,7 @@ def test_statistics_show_what_is_not_zero(offered: int, pending: int, one: int, 
 
 def test_a_notebook_shows_what_is_evaluated_and_what_became_of_it() -> None:
     with RagEval("lexical") as evals:
-        evals.offer({"question": "q", "answer": "see page 1"})
+        evals.submit({"question": "q", "answer": "see page 1"})
         evals.flush()
         head, *counts = Cells(evals._repr_html_()).rows
     assert head[0] == repr(evals)
@@ -98,7 +98,7 @@ def test_a_notebook_shows_what_is_evaluated_and_what_became_of_it() -> None:
 @pytest.mark.parametrize("answer", ["I do not know.", "Ich weiß es nicht.", "Yes, 5."])
 def test_a_refusal_is_shown_as_one(answer: str) -> None:
     shown = io.StringIO()
-    outcomes = OutcomeTable({"ragas.context_precision": Score(value=0.0, normalised=0.0)})
+    outcomes = OutcomeTable({"ragas.context_precision": Score(value=0.0, normalized=0.0)})
     asked = sample(answer=answer)
     done = Evaluation(sample=asked, outcomes=outcomes, probability=None, start=0, end=1)
     ConsoleSink(shown).deliver(done)
@@ -111,7 +111,7 @@ def test_an_undecided_score_stands_before_a_perfect_one_and_shows_its_items(
 ) -> None:
     rows = {"claims": [{"claim": "It is red.", "supported": None, "verdict": "unsure"}]}
     undecided = NotScored(Cause.UNDEFINED, "cannot tell", risk=risk, explanation=rows)
-    perfect = Score(value=1.0, normalised=1.0, risk=other)
+    perfect = Score(value=1.0, normalized=1.0, risk=other)
     lines = [text for text, _ in outcome_lines({"a": perfect, "b": undecided})]
     assert "undefined" in lines[0]
     assert f"risk {risk:.2f}" in lines[0]

@@ -26,7 +26,7 @@ from rag_eval_hooks.testing import ScriptedJudge
 yaml = pytest.importorskip("yaml")
 FOLDER = Path(rag_eval_hooks.__file__).parent / "registry"
 TYPES = {"string": str, "double": float, "boolean": bool, "int": int, "string[]": list}
-FIELDS = ("score", "normalised", "label", "pass", "screening", "reason", "sample_rate")
+FIELDS = ("score", "normalized", "label", "pass", "screening", "reason", "sample_rate")
 
 
 def groups() -> Iterator[dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_every_name_is_declared_and_no_other() -> None:
         semconv.eval_key(metric.id, field)
         for metric in ALL_METRICS
         for field in FIELDS
-        if (field != "normalised" or metric.scale != UNIT)
+        if (field != "normalized" or metric.scale != UNIT)
         and (field != "screening" or metric.findings)
     }
     assert set(declared()) == constants("EVAL_") | results
@@ -128,7 +128,7 @@ def test_instruments_are_as_declared() -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     with RagEval("lexical", ScriptedJudge(), meter_provider=provider) as evals:
-        evals.offer(Sample(question="q", answer="a", contexts=(Context(text="c"),), reference="a"))
+        evals.submit(Sample(question="q", answer="a", contexts=(Context(text="c"),), reference="a"))
         assert evals.flush(300)
         data = reader.get_metrics_data()
     assert data is not None

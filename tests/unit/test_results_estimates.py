@@ -434,7 +434,7 @@ def test_worst_ranks_by_faithfulness_then_risk_and_undecided_before_perfect(
 
     def key(one: ResultRow) -> tuple[float, float]:
         faithful, safety = one.outcomes[FAITHFUL], 1.0 - (one.outcomes[FAITHFUL].risk or 0.0)
-        level = faithful.normalised if isinstance(faithful, Score) else min(safety, 0.999)
+        level = faithful.normalized if isinstance(faithful, Score) else min(safety, 0.999)
         return level, safety
 
     assert list(map(key, ranked)) == sorted(map(key, ranked))

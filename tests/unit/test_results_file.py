@@ -228,7 +228,7 @@ def test_a_spool_gives_what_sinks_lack(
     evals = shut_down_after(
         RagEval("ragas.faithfulness", faithful_judge(), 1.0, failing, spool=str(spool))
     )
-    assert evals.offer(sample(ended_at=START))
+    assert evals.submit(sample(ended_at=START))
     until(lambda: spool.exists() and len(list(read(spool))) == 1)
     (row,) = read(spool)
     score = row.score("ragas.faithfulness")

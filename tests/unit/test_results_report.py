@@ -52,7 +52,7 @@ def results(folder: Path, number: int = 24, now: datetime | None = None) -> Path
         claim = {"claim": text, "supported": value > 0.5, "chunks": [1], "reason": text}
         score = Score(
             value=value,
-            normalised=value,
+            normalized=value,
             label=text[:30],
             explanation={"claims": [claim]},
             annotator="judge",

@@ -55,14 +55,14 @@ def test_round_trip_through_plain_types() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_score_is_never_nan(value: float) -> None:
     with pytest.raises(ValueError, match="finite"):
-        Score(value=value, normalised=0.5)
+        Score(value=value, normalized=0.5)
 
 
-def test_scale_normalises_by_direction() -> None:
-    assert Scale(1, 5).score(5).normalised == 1.0
-    assert Scale(1, 5).score(3).normalised == 0.5
-    assert Scale(0, 1, higher_is_better=False).score(0.25).normalised == 0.75
-    with pytest.raises(ValueError, match="normalised"):
+def test_scale_normalizes_by_direction() -> None:
+    assert Scale(1, 5).score(5).normalized == 1.0
+    assert Scale(1, 5).score(3).normalized == 0.5
+    assert Scale(0, 1, higher_is_better=False).score(0.25).normalized == 0.75
+    with pytest.raises(ValueError, match="normalized"):
         Scale(0, 1).score(1.5)
 
 

@@ -64,9 +64,9 @@ def test_the_headline_is_the_worst_failure(seed: int) -> None:
     for name, limit in limits.items():
         score = outcomes[name]
         assert isinstance(score, Score)
-        wanted = METRICS[name].scale.score(limit).normalised
-        if score.normalised < wanted - 1e-12:
-            missed[name] = wanted - score.normalised
+        wanted = METRICS[name].scale.score(limit).normalized
+        if score.normalized < wanted - 1e-12:
+            missed[name] = wanted - score.normalized
     assert sorted(seen.get("rag.eval.failed", ())) == sorted(missed)  # type: ignore[arg-type]
     if missed:
         named = str(seen["gen_ai.evaluation.name"])
@@ -132,14 +132,14 @@ def test_only_failures_have_reasons() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
-def test_another_scale_has_its_normalised_value(name: str) -> None:
+def test_another_scale_has_its_normalized_value(name: str) -> None:
     """From 0, worst, to 1, best; where that is the metric's own scale, no number stands twice."""
     metric = METRICS[name]
     source = random.Random(name)
     score = random_score(metric, source)
     seen = attributes({name: score})
-    normalised = [value for key, value in seen.items() if key.endswith(".normalised")]
-    assert normalised == ([] if metric.scale == UNIT else [score.normalised])
+    normalized = [value for key, value in seen.items() if key.endswith(".normalized")]
+    assert normalized == ([] if metric.scale == UNIT else [score.normalized])
     ours: list[Any] = [
         key for key in seen if key.startswith("rag.eval.") and key.endswith(".score")
     ]

@@ -43,7 +43,7 @@ def test_everything_works_without_posix(tmp_path: Path) -> None:
                  "answer": "The bridge is 5 km long."}
         settings = {"embedder": "none", "budget": {"calls_per_day": 5, "path": "budget.db"}}
         with RagEval(sinks=["jsonl:scores.jsonl"], spool="spool", **settings) as evals:
-            assert evals.offer(asked)
+            assert evals.submit(asked)
             assert evals.flush(300)
             assert evals.stats().scored == 1
             assert evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0}
@@ -72,7 +72,7 @@ def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
         from pathlib import Path
         from rag_eval_hooks.judges.calls.budget import Budget
         with RagEval("lexical", sinks=["jsonl:scores.jsonl"]) as evals:
-            evals.offer({"question": "q", "answer": "see page 1"})
+            evals.submit({"question": "q", "answer": "see page 1"})
             evals.flush(300)
         budget = Budget({"calls_per_day": 9}, Path("budget.db"), incidents=Incidents())
         asyncio.run(budget.reserve(1))

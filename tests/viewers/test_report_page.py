@@ -54,7 +54,7 @@ def report(folder: Path, samples: int, metrics: int) -> Path:
         outcomes = {
             "ragas.faithfulness" if not k else f"suite.a_metric_with_a_long_name_{k}": Score(
                 value=value,
-                normalised=value,
+                normalized=value,
                 label=None if k else chance.choice(["CORRECT", "WRONG"]),
                 explanation={} if k else {"claims": claims},
                 usage=Usage(1, 100, 10, 0.001),

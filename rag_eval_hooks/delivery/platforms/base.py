@@ -158,7 +158,7 @@ class PlatformSink(Destination):
                 annotator_kind=score.annotator_kind.value,
                 identifier=score.annotator or semconv.TRACER_NAME,
                 metadata={
-                    "normalised": score.normalised,
+                    "normalized": score.normalized,
                     **({"passed": verdicts[name]} if name in verdicts else {}),
                     **score_details(score),
                 },

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rag_eval_hooks.judges.heuristic.judge import LocalJudge
+from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
 
-__all__ = ["LocalJudge"]
+__all__ = ["HeuristicJudge"]

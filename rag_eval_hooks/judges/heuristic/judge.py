@@ -37,11 +37,11 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
 from rag_eval_hooks.text.key_terms import entities
 
-__all__ = ["LocalJudge"]
+__all__ = ["HeuristicJudge"]
 
-VERSION: Final = "local.9"
+VERSION: Final = "heuristic.9"
 _NOT_MADE: Final = NotScored(
-    Cause.MISSING_INPUT, "the embedded judge generates no questions and rates by no rubric"
+    Cause.MISSING_INPUT, "the heuristic judge generates no questions and rates by no rubric"
 )
 _SUPPORT: Final = {
     Finding.ANSWER_SUPPORT: "answer_claims",
@@ -155,7 +155,7 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 }
 
 
-class LocalJudge:
+class HeuristicJudge:
     """Findings by rules and a small logistic model over words; deterministic, no download.
 
     It speaks only where it can be right: a claim is supported where one sentence states it in its
@@ -194,9 +194,9 @@ class LocalJudge:
 
     @property
     def name(self) -> str:
-        """`embedded`, with the names of embedder and entailment model behind plus signs."""
+        """`heuristic`, with the names of embedder and entailment model behind plus signs."""
         models = (self._embedder, self._entailer)
-        return "+".join(["embedded", *(model.name for model in models if model is not None)])
+        return "+".join(["heuristic", *(model.name for model in models if model is not None)])
 
     @property
     def screening(self) -> bool:

@@ -121,7 +121,7 @@
       Object.entries(outcome.explanation || {}).forEach(([key, value]) => explain(to, key, value, at));
       return;
     }
-    title.append(make("span", [number(outcome.value), outcome.word, outcome.label, outcome.screening && "screening"].filter(Boolean).join(" "), `chip ${colour(outcome.normalised)}`));
+    title.append(make("span", [number(outcome.value), outcome.word, outcome.label, outcome.screening && "screening"].filter(Boolean).join(" "), `chip ${colour(outcome.normalized)}`));
     to.append(title);
     (outcome.warnings || []).forEach((text) => to.append(auto("p", text, "minor")));
     Object.entries(outcome.explanation || {}).forEach(([key, value]) => explain(to, key, value, at));
