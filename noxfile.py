@@ -19,7 +19,7 @@ SHARED = ROOT / ".venv"
 """The environment of development, which most sessions share."""
 TORCH = "torch==2.13.0"
 """Named before anything that wants torch, so that no other build of it is pulled in."""
-QUICK = ("-n", "6", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
+QUICK = ("-n", "4", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
 """More workers than cores: many tests wait for a time-out or a process."""
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
 LANGCHAIN = (
@@ -281,6 +281,8 @@ def run(
     """Run a program of the environment of development, which has what the groups name."""
     place = develop(session, *groups) / "bin"
     path = {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}"}
+    # Without compiled files, every worker rewrites and compiles all tests anew.
+    path["PYTHONDONTWRITEBYTECODE"] = ""
     session.run(str(place / program), *arguments, env={**path, **(variables or {})}, external=True)
 
 

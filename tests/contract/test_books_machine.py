@@ -285,7 +285,7 @@ def _in_child(evals: RagEval, is_shut_down: bool) -> int:
 
 TestRequests = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")(Requests.TestCase)
 TestRequests.settings = settings(
-    max_examples=size(25, 150),
+    max_examples=size(6, 150),
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -102,6 +102,7 @@ def assert_equal(found: list[TokenScore], expected: list[TokenScore]) -> None:
         assert one.f1 == pytest.approx(other.f1, abs=1e-5)
 
 
+@pytest.mark.long
 async def test_numbers_are_those_of_bert_score(scorer: BertScorer, model: str) -> None:
     together = list(await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS)))
     alone = [await scorer.score(*pair) for pair in PAIRS]
@@ -121,12 +122,14 @@ async def test_numbers_are_the_same_in_a_process(scorer: BertScorer, model: str)
     assert_equal(there, list(await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS))))
 
 
+@pytest.mark.long
 async def test_a_blank_text_shares_nothing(scorer: BertScorer) -> None:
     blank, other = await asyncio.gather(scorer.score(" ", "cat"), scorer.score("cat", "cat"))
     assert blank == TokenScore(0.0, 0.0, 0.0)
     assert other.f1 == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")  # bert-score's own
 async def test_rescaling_is_that_of_bert_score(model: str, baseline: Path) -> None:
     scorer = BertScorer(
@@ -138,6 +141,7 @@ async def test_rescaling_is_that_of_bert_score(model: str, baseline: Path) -> No
     assert scorer.name.endswith("_L3-custom-rescaled")
 
 
+@pytest.mark.long
 async def test_a_tokenizer_without_a_limit_is_cut_to_the_model(tmp_path: Path) -> None:
     bounded_model = saved_bert(tmp_path / "bounded")
     boundless_model = saved_bert(tmp_path / "boundless", states_limit=False)
@@ -149,6 +153,7 @@ async def test_a_tokenizer_without_a_limit_is_cut_to_the_model(tmp_path: Path) -
     await boundless.aclose()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("layer", "told"), [(None, "set the layer"), (99, "cannot load")])
 async def test_a_wrong_layer_is_told(model: str, layer: int | None, told: str) -> None:
     scorer = BertScorer(model, layer=layer, process=False)

@@ -28,6 +28,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Score
 from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.support.delivery import Dispatched
+from tests.support.size import size
 from tests.waiting import until
 
 LIMITS: dict[str, Any] = {"SINK_SECONDS": 60.0}
@@ -165,7 +166,7 @@ class Deliveries(RuleBasedStateMachine):
 
 TestDeliveries = Deliveries.TestCase
 TestDeliveries.settings = settings(
-    max_examples=25,
+    max_examples=size(10, 60),
     stateful_step_count=8,
     deadline=None,
     derandomize=True,

@@ -49,6 +49,7 @@ def tiny(folder: Path, labels: list[str], favoured: int) -> str:
     return str(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("favoured", "verdict"),
     [
@@ -73,6 +74,7 @@ async def test_a_model_on_disk_decides_what_words_leave_open(
     assert judge.name.startswith("heuristic+nli:")
 
 
+@pytest.mark.long
 async def test_a_model_without_such_labels_is_refused(tmp_path: Path) -> None:
     model = tiny(tmp_path, ["happy", "sad", "angry"], 0)
     entailer = Entailer(model, process=False)
@@ -81,6 +83,7 @@ async def test_a_model_without_such_labels_is_refused(tmp_path: Path) -> None:
     await entailer.aclose()
 
 
+@pytest.mark.long
 async def test_nothing_is_downloaded() -> None:
     """A name that is not on disk fails at once, with the name in the error."""
     pytest.importorskip("transformers")

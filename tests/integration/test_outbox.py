@@ -23,6 +23,7 @@ from rag_eval_hooks.delivery import outbox, outbox_file
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, OutboxFile, read_counts
 from rag_eval_hooks.incidents import Incidents
+from tests.support.size import size
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, and limits of a file")
@@ -299,7 +300,7 @@ class Machine(RuleBasedStateMachine):
 
 TestOutbox = Machine.TestCase
 TestOutbox.settings = settings(
-    max_examples=12,
+    max_examples=size(4, 40),
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

@@ -20,6 +20,7 @@ MODEL = str(packaged.get_model_path())
 
 pytestmark = [
     pytest.mark.embeddings,
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]

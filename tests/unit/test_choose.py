@@ -8,16 +8,17 @@ import pytest
 
 from rag_eval_hooks import RagEvalConfig
 from rag_eval_hooks.judges import choose_embedder, choose_judge
+from tests.support.optional import require
 
 
 def test_the_local_judge_takes_the_embedder() -> None:
-    pytest.importorskip("sentence_transformers")
+    require("sentence_transformers")
     config = RagEvalConfig(embedder="sentence-transformers:/models/mini")
     assert choose_judge(config, choose_embedder(config)).name == "heuristic+models/mini"
 
 
 def test_the_embedder_has_a_default_model() -> None:
-    pytest.importorskip("sentence_transformers")
+    require("sentence_transformers")
     embedder = choose_embedder(RagEvalConfig(embedder="sentence-transformers"))
     assert embedder is not None
     assert embedder.name == "sentence-transformers/all-MiniLM-L6-v2"
