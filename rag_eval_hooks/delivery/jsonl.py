@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -44,30 +44,16 @@ class JsonlSink:
     Args:
         path: File to append to; its folder must exist. A relative path is resolved once.
         content: Whether question, contexts, answer, reference and explanations are written.
-        rotate_mb: Megabytes after which the file is renamed to `<name>.<day>.<suffix>` and a new
-            one begun; None for no limit.
-        rotate_daily: Whether that is done with the first line of a day, in UTC.
 
     Raises:
-        ConfigError: The folder does not exist or the path is a folder; a size is not above 0.
+        ConfigError: The folder does not exist or the path is a folder.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        content: bool = True,
-        rotate_mb: float | None = None,
-        rotate_daily: bool = False,
-    ) -> None:
+    def __init__(self, path: str | Path, *, content: bool = True) -> None:
         self._path = Path(path).absolute()
         if not may_be_file(self._path):
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
-        if rotate_mb is not None and not rotate_mb > 0:
-            raise ConfigError("rotate_mb", rotate_mb, "a number of megabytes above 0, or None")
         self._content = content
-        self._max_bytes = math.inf if rotate_mb is None else rotate_mb * 1e6
-        self._daily = rotate_daily
 
     @property
     def place(self) -> str:
@@ -88,53 +74,29 @@ class JsonlSink:
         Raises:
             OSError: The file cannot be written.
         """
-        record = asdict(feedback)
-        if not self._content:
-            del record["reference"]
-        known = {key: value for key, value in record.items() if value is not None}
+        left_out = () if self._content else ("reference",)
+        known = {
+            key: value
+            for key, value in asdict(feedback).items()
+            if value is not None and key not in left_out
+        }
         self._write({"schema": SCHEMA, "feedback": known})
 
     def close(self) -> None:
         """Do nothing: the file is open only while a line is written."""
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        line = _json(record)
         # A lone surrogate, which some models emit, must not cost the line.
-        data = line.encode("utf-8", errors="replace") + b"\n"
-        while True:
-            with (
-                open(self._path, "ab+", buffering=0, opener=open_private) as file,
-                _exclusive(file),
-            ):
-                if self._is_rotated(file) or self._rotates(file, len(data)):
-                    continue
-                _append(file, data)
-                return
-
-    def _is_rotated(self, file: BinaryIO) -> bool:
-        """Return whether another process has renamed the file since it was opened."""
-        try:
-            return not os.path.samestat(os.fstat(file.fileno()), self._path.stat())
-        except FileNotFoundError:
-            return True
-
-    def _rotates(self, file: BinaryIO, added: int) -> bool:
-        """Rename a file that is full or of an earlier day; return whether it was."""
-        state = os.fstat(file.fileno())
-        day = datetime.fromtimestamp(state.st_mtime, UTC).date()
-        is_old = self._daily and day < datetime.now(UTC).date()
-        if not state.st_size or not (is_old or state.st_size + added > self._max_bytes):
-            return False
-        names = (f".{number}" if number else "" for number in count())
-        targets = (
-            self._path.with_name(f"{self._path.stem}.{day}{number}{self._path.suffix}")
-            for number in names
-        )
-        # Where an open file cannot be renamed, the line matters more than the rotation.
-        with suppress(OSError):
-            self._path.rename(next(path for path in targets if not path.exists()))
-            return True
-        return False
+        data = _json(record).encode("utf-8", errors="replace") + b"\n"
+        with open(self._path, "ab+", buffering=0, opener=open_private) as file, _exclusive(file):
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    data = b"\n" + data
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
 
 
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
@@ -175,26 +137,12 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the files into which a results file was rotated, the oldest first.
+    """Return the files into which a log rotator moved a results file, the oldest first.
 
-    These are its own `<name>.<day>[.<number>]<suffix>`, and `<name><suffix>.<number>` of a log
-    rotator, each possibly compressed by gzip.
+    These are `<name>.<number or day>` and `<name>-<day>`, each possibly compressed by gzip.
     """
-    day = "[0-9]" * 4 + "-[0-9][0-9]-[0-9][0-9]"
-    patterns = (f"{path.stem}.{day}*{path.suffix}", f"{path.name}.[0-9]*")
-    found = {
-        file
-        for pattern in patterns
-        for end in ("", ".gz")
-        for file in path.parent.glob(_literal(pattern, path) + end)
-    }
+    found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
-
-
-def _literal(pattern: str, path: Path) -> str:
-    """Return the pattern with the characters of the path's own name taken literally."""
-    name = path.stem.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
-    return name + pattern[len(path.stem) :]
 
 
 def open_private(path: str, flags: int) -> int:
@@ -212,17 +160,6 @@ def open_private(path: str, flags: int) -> int:
             os.close(descriptor)
             raise
     return descriptor
-
-
-def _append(file: BinaryIO, data: bytes) -> None:
-    size = file.seek(0, os.SEEK_END)
-    if size:
-        file.seek(size - 1)
-        if file.read(1) != b"\n":
-            data = b"\n" + data
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks import ConfigError, JsonlSink, RagEval, Sample
+from rag_eval_hooks import JsonlSink, RagEval, Sample
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import ResultRow, read, to_frame
@@ -132,11 +132,12 @@ def _several(path: Path) -> list[Any]:
 
 
 def _rotated(path: Path) -> list[Any]:
-    path.unlink()
-    write_results(path, many(30), rotate_mb=0.005)
-    files = list(path.parent.iterdir())
-    assert len(files) > 3
-    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    lines = path.read_bytes().splitlines(keepends=True)
+    for name, part in (("2", lines[:9]), ("2026-01-01", lines[9:12]), ("1", lines[12:20])):
+        path.with_name(f"{path.name}.{name}").write_bytes(b"".join(part))
+    archive = path.with_name(f"{path.name}-20260102.gz")
+    archive.write_bytes(gzip.compress(b"".join(lines[20:25])))
+    path.write_bytes(b"".join(lines[25:]))
     return [path]
 
 
@@ -269,45 +270,25 @@ def test_relative_path_after_chdir_stays_the_same_file(
     assert not (tmp_path / "elsewhere" / "r.jsonl").exists()
 
 
-def test_a_day_has_its_own_file(tmp_path: Path) -> None:
-    """With daily rotation, lines of an earlier day are moved to a file that bears its date."""
-    path = write_results(tmp_path / "r.jsonl", many(2), rotate_daily=True)
-    long_ago = datetime(2025, 12, 31, 23, 59, tzinfo=UTC).timestamp()
-    os.utime(path, (long_ago, long_ago))
-    write_results(path, many(3, seed=1), rotate_daily=True)
-    assert len(path.with_name("r.2025-12-31.jsonl").read_bytes().splitlines()) == 2
-    assert len(path.read_bytes().splitlines()) == 3
-    assert len(list(read(path))) == 5
-
-
-def test_processes_rotate_one_file_together(tmp_path: Path) -> None:
-    """Several processes that write and rotate the same file lose and double no line."""
+def test_processes_write_one_file_together(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from tests.unit.test_results_file import many;"
         "from tests.support.results import write_results;"
-        "write_results(Path('r.jsonl'), many(60, seed=int(sys.argv[1])), rotate_mb=0.01)"
+        "write_results(Path('r.jsonl'), many(60, seed=int(sys.argv[1])))"
     )
     processes = [
         subprocess.Popen([sys.executable, "-c", script, str(n)], cwd=tmp_path, env=environment())
-        for n in range(4)
+        for n in range(3)
     ]
-    assert [process.wait() for process in processes] == [0] * 4
+    assert [process.wait() for process in processes] == [0] * 3
     results = read(tmp_path / "r.jsonl")
-    assert len(list(results)) == 240
+    assert len(list(results)) == 180
     assert results.skipped == {}
-    assert len(list(tmp_path.iterdir())) > 4
-
-
-@pytest.mark.parametrize("size", [0, -1])
-def test_a_size_that_holds_no_line_is_refused(tmp_path: Path, size: float) -> None:
-    """A wrong limit is named at start-up."""
-    with pytest.raises(ConfigError, match="rotate_mb"):
-        JsonlSink(tmp_path / "r.jsonl", rotate_mb=size)
 
 
 def test_names_with_signs_of_patterns_are_taken_literally(tmp_path: Path) -> None:
     """Brackets and stars in a name match no other file."""
     path = tmp_path / "[r]*.jsonl"
-    write_results(path, many(40), rotate_mb=0.005)
-    shutil.copy(path, tmp_path / "r1.2026-01-01.jsonl")
+    write_results(path, many(40))
+    shutil.copy(path, tmp_path / "r1.jsonl.1")
     assert len(list(read(path))) == 40
