@@ -9,6 +9,7 @@ import os
 import queue
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
@@ -185,15 +186,20 @@ class Threads:
 
 
 class Wakeup:
-    """Wakes one thread. A plain lock: a signal handler that raises leaves no lock of it taken.
+    """Wakes one thread, and lets callers wait for its answer.
 
-    `threading.Event` is Python code, which an exception can leave with its lock taken.
+    Plain locks alone: a signal handler of the application may raise at any moment, and must leave
+    no lock taken. `threading.Event` is Python code, which an exception can leave with its lock
+    taken.
     """
 
     def __init__(self) -> None:
         # Taken, except at the moment when the thread is to wake up.
         self._sleep = threading.Lock()
         self._sleep.acquire()
+        # Each caller of `ask` waits until its own lock is released.
+        self._asking: deque[threading.Lock] = deque()
+        self._is_over = False
 
     def set(self) -> None:
         """Wake the thread, or let its next wait end at once."""
@@ -203,3 +209,29 @@ class Wakeup:
     def wait(self, timeout: float) -> bool:
         """Sleep for at most so many seconds; return whether the thread was woken."""
         return self._sleep.acquire(timeout=max(0.0, timeout))
+
+    def ask(self, timeout: float | None) -> bool:
+        """Wake the thread and wait for its answer; None is no limit. Return whether it came."""
+        turn = threading.Lock()
+        turn.acquire()
+        self._asking.append(turn)
+        self.set()
+        if self._is_over:
+            self.end()
+        return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+
+    @property
+    def asking(self) -> int:
+        """Number of callers that wait for an answer."""
+        return len(self._asking)
+
+    def answer(self, count: int) -> None:
+        """Answer the first callers."""
+        for _ in range(count):
+            with contextlib.suppress(IndexError):
+                self._asking.popleft().release()
+
+    def end(self) -> None:
+        """Answer all callers, from now on at once."""
+        self._is_over = True
+        self.answer(len(self._asking))

@@ -69,12 +69,10 @@ class Outbox:
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, Consumer] = {}
         self._lock = threading.Lock()
-        self._wake = Wakeup()
+        self._wakeup = Wakeup()
         # Jobs that differ from the file, with the time of their first change.
         self._dirty: dict[Job, float] = {}
         self._stored: set[Job] = set()
-        # Each caller of `drain` waits until its own lock is released.
-        self._drains: list[threading.Lock] = []
         self._undurable = 0
         self._is_closing = self._has_ended = self._is_anew = False
         self._retry_at = self._poll_at = 0.0
@@ -88,11 +86,9 @@ class Outbox:
     @property
     def undurable(self) -> int:
         """Accepted samples whose text and result could not be stored."""
-        late = time.monotonic() - PATIENCE_S
         with self._lock:
-            for job, since in self._dirty.items():
-                if since < late:
-                    self._count_undurable(job)
+            for job in self._late():
+                self._count_undurable(job)
             return self._undurable
 
     def consume(self, name: str, consumer: Consumer) -> None:
@@ -113,15 +109,15 @@ class Outbox:
             thread.start()
             self._thread = thread
 
-    def put(self, job: Job) -> None:
-        """Store a job soon, claimed by this process."""
+    def put(self, job: Job, *, for_any: bool = False) -> None:
+        """Store a job soon, claimed by this process, or `for_any` process to claim."""
         job.is_put = True
-        self._change(job)
+        self._change(job, End(is_released=True) if for_any else None)
 
     def begin(self, job: Job) -> Future[bool]:
         """Count a try of a claimed job before it is worked on, as that may end this process."""
         job.tries += 1
-        return self._awaited(job)
+        return self._change(job)
 
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
         """Remove a job, count its end and store the jobs that follow, in one transaction.
@@ -130,21 +126,13 @@ class Outbox:
             Future that resolves after the commit: False if another process has claimed the job,
             so that nothing was written.
         """
-        return self._awaited(job, End(counted_as=count, then=then))
+        return self._change(job, End(counted_as=count, then=then))
 
     def release(self, job: Job) -> bool:
-        """Give a job back to the file, for any process to claim.
-
-        Returns:
-            Whether the file has it.
-        """
+        """Let any process claim a job of the file; return whether the file has it."""
         if job.is_stored:
             self._change(job, End(is_released=True))
         return job.is_stored
-
-    def leave(self, job: Job) -> None:
-        """Let any process claim a job that was put, as soon as it is stored."""
-        self._change(job, End(is_released=True))
 
     def counts(self) -> Mapping[str, int]:
         """Return how the samples of all processes ended and how many wait; empty if unreadable."""
@@ -157,19 +145,14 @@ class Outbox:
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or given up; return whether they are."""
-        drained = threading.Lock()
-        drained.acquire()
-        with self._lock:
-            if self._file is None or self._thread is None or self._has_ended:
-                return not self._dirty
-            self._drains.append(drained)
-        self._wake.set()
-        return drained.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        if self._thread is None or self._has_ended:
+            return not self._dirty
+        return self._wakeup.ask(timeout)
 
     def close(self, timeout: float) -> None:
         """Write waiting changes, give all jobs back and end the thread."""
         self._is_closing = True
-        self._wake.set()
+        self._wakeup.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
@@ -180,22 +163,17 @@ class Outbox:
             self._incidents.report("spool", error)
             return default
 
-    def _awaited(self, job: Job, end: End | None = None) -> Future[bool]:
+    def _change(self, job: Job, end: End | None = None) -> Future[bool]:
+        """Note that a job differs from the file; the future resolves after the commit."""
         written: Future[bool] = Future()
-        self._change(job, end, written)
-        return written
-
-    def _change(
-        self, job: Job, end: End | None = None, written: Future[bool] | None = None
-    ) -> None:
-        """Note that a job differs from the file."""
         with self._lock:
-            job.end, job.written = end or job.end, written or job.written
+            job.end, job.written = end or job.end, written
             if self._file is not None and not self._has_ended:
                 self._dirty.setdefault(job, time.monotonic())
-                self._wake.set()
-                return
+                self._wakeup.set()
+                return written
         job.resolve()
+        return written
 
     # The outbox's thread
 
@@ -203,9 +181,9 @@ class Outbox:
         assert self._file is not None
         while not self._is_closing:
             due = min(self._poll_at, self._retry_at) if self._dirty else self._poll_at
-            if self._wake.wait(max(0.0, due - time.monotonic())) and not self._drains:
+            if self._wakeup.wait(due - time.monotonic()) and not self._wakeup.asking:
                 time.sleep(_GATHER_S)
-            self._wake.wait(0.0)
+            self._wakeup.wait(0.0)
             self._guarded(self._write_all)
             self._guarded(self._poll)
         self._guarded(self._write_all)
@@ -213,8 +191,7 @@ class Outbox:
             self._guarded(self._file.leave)
         with self._lock:
             self._has_ended = True
-            drains, self._drains = self._drains, []
-        _resolve(drains)
+        self._wakeup.end()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
@@ -223,17 +200,21 @@ class Outbox:
             self._incidents.report("spool", error)
 
     def _write_all(self) -> None:
-        with self._lock:
-            drains, self._drains = self._drains, []
-        is_urgent = self._is_closing or bool(drains)
+        asking = self._wakeup.asking
+        is_urgent = self._is_closing or asking > 0
         try:
             if is_urgent or time.monotonic() >= self._retry_at:
                 while self._dirty and self._commit():
                     pass
             with self._lock:
-                self._give_up(at_once=is_urgent)
+                # After a failure, overdue jobs are kept in memory alone.
+                for job in self._late(at_once=is_urgent) if self._retry_at else ():
+                    del self._dirty[job]
+                    self._count_undurable(job)
+                    job.text = None
+                    job.resolve()
         finally:
-            _resolve(drains)
+            self._wakeup.answer(asking)
 
     def _commit(self) -> bool:
         """Write the oldest changes; return whether the next ones can follow."""
@@ -252,7 +233,7 @@ class Outbox:
         with self._lock:
             for job, end, written in batch:
                 self._note(job, end)
-                if job.end is end and job.written is written:
+                if job.written is written:
                     del self._dirty[job]
         for (job, _, written), is_ours in zip(batch, are_ours, strict=True):
             if job.written is written:
@@ -311,20 +292,20 @@ class Outbox:
         """Store the jobs that are in memory in a new file."""
         assert self._file is not None
         self._file.replace(is_damaged=is_damaged)
-        stored, self._stored = self._stored, set()
-        for job in stored:
-            job.is_stored, job.row = False, None
-            self._change(job)
+        with self._lock:
+            stored, self._stored = self._stored, set()
+            for job in stored:
+                job.is_stored, job.row = False, None
+                self._dirty.setdefault(job, time.monotonic())
 
-    def _give_up(self, *, at_once: bool) -> None:
-        """Keep overdue jobs in memory alone. Holds the lock."""
+    def _late(self, *, at_once: bool = False) -> list[Job]:
+        """Return the jobs that the file lacks for too long. Holds the lock."""
         late = time.monotonic() - PATIENCE_S
-        for job, since in list(self._dirty.items()):
-            if not job.is_stored and (at_once or since < late) and self._retry_at:
-                del self._dirty[job]
-                self._count_undurable(job)
-                job.text = None
-                job.resolve()
+        return [
+            job
+            for job, since in self._dirty.items()
+            if not job.is_stored and (at_once or since < late)
+        ]
 
     def _count_undurable(self, job: Job) -> None:
         """Count a sample once, whichever of its writes failed. Holds the lock.
@@ -344,8 +325,7 @@ class Outbox:
             return
         rooms = {name: min(one.capacity(), _MOST_JOBS) for name, one in self._consumers.items()}
         try:
-            lost = self._file.purge([EVALUATE, *self._consumers])
-            claimed = self._file.claim(rooms)
+            claimed, lost = self._file.claim({EVALUATE: 0, **rooms})
         except (FileMovedError, *FILE_ERRORS) as error:
             self._failed(error)
             return
@@ -356,8 +336,3 @@ class Outbox:
                 self.release(job)
         if claimed:
             self._poll_at = 0.0
-
-
-def _resolve(drains: Iterable[threading.Lock]) -> None:
-    for drained in drains:
-        drained.release()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +30,6 @@ LEASE_S: Final = 15.0
 """Seconds after which another process may claim the jobs of a process that stopped writing."""
 _BUSY_S: Final = 0.5
 """Seconds to wait for another process that holds the file."""
-_PURGE_S: Final = 60.0
-"""Seconds between two removals of old results for sinks of other settings."""
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL,"
     " origin INTEGER, accepted REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, owner TEXT,"
@@ -54,6 +51,7 @@ _CLAIM: Final = (
     "UPDATE jobs SET owner = ? WHERE id IN (SELECT id FROM jobs WHERE owner IS NULL"
     " AND consumer = ? ORDER BY id LIMIT ?) RETURNING id, tries, accepted, payload"
 )
+_OLD: Final = "DELETE FROM jobs WHERE owner IS NULL AND accepted < ? AND consumer NOT IN"
 _SIZE: Final = (
     "SELECT (page_count - freelist_count) * page_size"
     " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
@@ -81,7 +79,6 @@ class OutboxFile:
         self.path = folder / NAME
         self._max_bytes = max_bytes
         self._file = SqliteFile(self.path, _SCHEMA, patience=_BUSY_S)
-        self._purge_at = 0.0
         self._reset()
 
     def _reset(self) -> None:
@@ -99,7 +96,7 @@ class OutboxFile:
         with self._transaction() as db:
             return [self._sync(db, job, end) for job, end in changes]
 
-    def claim(self, rooms: Mapping[str, int]) -> list[Job]:
+    def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs that no living process has.
 
         The file is locked only if there is anything to change: all processes ask every second,
@@ -107,38 +104,35 @@ class OutboxFile:
 
         Args:
             rooms: Number of jobs that each consumer of this process can take now.
+
+        Returns:
+            The jobs, and the number of old results for other consumers that were removed.
         """
         self._check()
         now = time.time()
         leases = self._owner, now, now + LEASE_S
         open_to = {name: room for name, room in rooms.items() if room > 0}
+        is_beat = self._is_beat(now)
         with self._file.opened() as db:
             is_idle = not (
-                self._is_beat(now)
+                is_beat
                 or db.execute(_DEAD, leases).fetchone()
                 or any(db.execute(_READY, (name,)).fetchone() for name in open_to)
             )
         if is_idle:
-            return []
+            return [], 0
         with self._transaction() as db:
             for (owner,) in db.execute(_DEAD, leases).fetchall():
                 self._release_all(db, owner)
-            return [
+            claimed = [
                 _claimed(name, *row)
                 for name, room in open_to.items()
                 for row in sorted(db.execute(_CLAIM, (self._owner, name, room)).fetchall())
             ]
-
-    def purge(self, consumers: Sequence[str]) -> int:
-        """Remove old results for sinks that no process of these settings has; return how many."""
-        if time.monotonic() < self._purge_at:
-            return 0
-        self._purge_at = time.monotonic() + _PURGE_S
-        before = time.time() - limits.SINK_KEEP_SECONDS
-        marks = ",".join("?" * len(consumers))
-        sql = f"DELETE FROM jobs WHERE owner IS NULL AND accepted < ? AND consumer NOT IN ({marks})"
-        with self._transaction() as db:
-            return db.execute(sql, (before, *consumers)).rowcount
+            before = now - limits.SINK_KEEP_SECONDS
+            old = f"{_OLD} ({','.join('?' * len(rooms))})"
+            removed = db.execute(old, (before, *rooms)).rowcount if is_beat else 0
+        return claimed, removed
 
     def leave(self) -> None:
         """Let other processes claim all jobs of this process, and close the file."""
@@ -249,15 +243,15 @@ def check_spool(folder: Path) -> bool:
     """
     wants = "a folder, or a path in a folder that exists"
     try:
-        if not folder.parent.is_dir() or (folder.exists() and not folder.is_dir()):
-            raise ConfigError("spool", str(folder), wants)
-        if os.name == "posix" and folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o077:
-            folder.chmod(0o700)
-        return (folder / NAME).exists()
+        if folder.parent.is_dir() and (folder.is_dir() or not folder.exists()):
+            if os.name == "posix" and folder.exists() and folder.stat().st_mode & 0o077:
+                folder.chmod(0o700)
+            return (folder / NAME).exists()
     except PermissionError:
-        raise ConfigError("spool", str(folder), f"{wants}, of this user alone") from None
+        wants = f"{wants}, of this user alone"
     except OSError:
-        raise ConfigError("spool", str(folder), wants) from None
+        pass
+    raise ConfigError("spool", str(folder), wants)
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
@@ -302,9 +296,7 @@ def read_results(path: Path) -> Iterator[str]:
     chosen = f"SELECT payload FROM jobs WHERE consumer {_OF_SINKS}"
     with _read(path) as db:
         sql = f"{chosen} GROUP BY coalesce(origin, id) ORDER BY id"
-        rows = [] if db is None else db.execute(sql).fetchall()
-    for (payload,) in rows:
-        yield payload
+        yield from () if db is None else [text for (text,) in db.execute(sql)]
 
 
 @contextmanager

@@ -25,28 +25,20 @@ _STOP_TIMEOUT: Final = 2.0
 
 
 class Clock:
-    """Calls a function four times a second, in a daemon thread.
-
-    Plain locks alone: a signal handler of the application may raise at any moment, and must leave
-    no lock taken.
-    """
+    """Calls a function four times a second, in a daemon thread."""
 
     def __init__(self, tick: Callable[[], None], incidents: Incidents) -> None:
         self._tick = tick
         self._incidents = incidents
         self._wakeup = Wakeup()
-        # Each caller of `call` waits until its own lock is released.
-        self._turns: list[threading.Lock] = []
         self._is_stopped = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def start(self) -> bool:
         """Start the thread, once; return False if it is stopped or the system has no thread."""
-        if self._is_stopped:
-            return False
-        if self._thread is not None:
-            return True
+        if self._is_stopped or self._thread is not None:
+            return not self._is_stopped
         try:
             threading.Thread(target=self._run, name="rag-eval-hooks-clock", daemon=True).start()
         except RuntimeError as error:
@@ -55,14 +47,13 @@ class Clock:
         return True
 
     @property
-    def ticks(self) -> bool:
-        """True once the thread runs, until it is stopped."""
-        return self._thread is not None and not self._is_stopped
-
-    @property
     def is_awaited(self) -> bool:
         """True while a caller waits for the end of a call."""
-        return not self.ticks or bool(self._turns)
+        return not self._ticks or bool(self._wakeup.asking)
+
+    @property
+    def _ticks(self) -> bool:
+        return self._thread is not None and not self._is_stopped
 
     def call(self, timeout: float | None) -> bool:
         """Wait for a call that starts from now on; the caller makes it if there is no thread.
@@ -70,14 +61,10 @@ class Clock:
         Returns:
             Whether it has ended within `timeout` seconds; None is no limit.
         """
-        if not self.ticks or threading.current_thread() is self._thread:
-            self._call()
-            return True
-        turn = threading.Lock()
-        turn.acquire()
-        self._turns.append(turn)
-        self._wakeup.set()
-        return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        if self._ticks and threading.current_thread() is not self._thread:
+            return self._wakeup.ask(timeout)
+        self._call()
+        return True
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -91,13 +78,10 @@ class Clock:
             self._thread = threading.current_thread()
         while not self._is_stopped:
             self._wakeup.wait(_TICK_S)
-            turns = self._turns[:]
+            asking = self._wakeup.asking
             self._call()
-            del self._turns[: len(turns)]
-            for turn in turns:
-                turn.release()
-        for turn in self._turns:
-            turn.release()
+            self._wakeup.answer(asking)
+        self._wakeup.end()
 
     def _call(self) -> None:
         try:

@@ -74,9 +74,7 @@ class StrayFeedback:
             return "alone"
         self._left.append(now)
         text = json.dumps({"name": name, "feedback": asdict(feedback)})
-        job = Job(FEEDBACK, encode=lambda: text)
-        self._outbox.put(job)
-        self._outbox.leave(job)
+        self._outbox.put(Job(FEEDBACK, encode=lambda: text), for_any=True)
         return "passed_on"
 
     def take(self, job: Job) -> bool:
