@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections import Counter
@@ -22,7 +23,6 @@ from rag_eval_hooks.delivery.sink import (
     FeedbackSink,
     Sink,
     SinkFunction,
-    TwoArgumentSink,
     UserSink,
 )
 from rag_eval_hooks.delivery.sink_queue import SinkQueue
@@ -35,7 +35,7 @@ from rag_eval_hooks.telemetry.tracing import flush_providers
 
 __all__ = ["AnySink", "Dispatch", "SinkSpec", "sink_list"]
 
-AnySink: TypeAlias = Sink | TwoArgumentSink | FeedbackSink | PlatformSink | SinkFunction
+AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5
@@ -93,12 +93,10 @@ class Dispatch:
     ) -> Iterable[Destination]:
         names: Counter[str] = Counter()
         for sink in sinks:
-            if isinstance(sink, PlatformSink):
-                sink.claim(weakref.ref(self))
-                sink.configure(content=config.capture_content, max_chars=limits.EXPLANATION_CHARS)
-                one: Destination = sink
-            else:
-                one = UserSink(sink)
+            one = sink if isinstance(sink, PlatformSink) else UserSink(sink)
+            if isinstance(one, PlatformSink):
+                one.claim(weakref.ref(self))
+                one.configure(content=config.capture_content, max_chars=limits.EXPLANATION_CHARS)
             names[one.key] += 1
             if names[one.key] > 1:
                 one.key = f"{one.key}#{names[one.key]}"
@@ -157,14 +155,16 @@ class Dispatch:
         Returns:
             Whether it is.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
             provider = self._tracer_provider or trace.get_tracer_provider()
             seconds = _FLUSH_TIMEOUT if timeout is None else timeout
             if seconds and not flush_providers(seconds, [provider]):
                 self._incidents.report("span flush", TimeoutError())
         # Each sink has its turn, even after a sink that needed all the time.
-        flushed = [queue.flush(_left(deadline)) for queue in self._queues.values()]
+        flushed = [
+            queue.flush(max(0.0, deadline - time.monotonic())) for queue in self._queues.values()
+        ]
         return all(flushed)
 
     def close(self) -> None:
@@ -214,7 +214,3 @@ def _chars_of(evaluation: Evaluation) -> int:
     outcomes = evaluation.outcomes.values()
     explained = sum(len(str(one.explanation)) for one in outcomes)
     return evaluation.sample.chars + _OUTCOME_CHARS * len(outcomes) + explained
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -43,10 +43,8 @@ class Job:
     end: End | None = None
     written: Future[bool] | None = None
     # Of a sink's queue; times in seconds of the monotonic clock.
-    number: int = 0
     chars: int = 0
     queued_at: float = 0.0
-    retry_until: float = 0.0
     give_up_at: float = 0.0
     sends: int = 0
     is_alone: bool = False

@@ -23,7 +23,6 @@ __all__ = [
     "Sink",
     "SinkFunction",
     "SpanUnknown",
-    "TwoArgumentSink",
     "UserSink",
 ]
 
@@ -42,21 +41,8 @@ class Sink(Protocol):
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
         """Store one evaluation; an awaitable is awaited in the sink's thread.
 
-        The event loop runs only while something is awaited. A sink may take the two arguments
-        `(sample, outcomes)` instead; that is decided once, by the signature.
+        The event loop runs only while something is awaited.
         """
-        ...
-
-    def close(self) -> None:
-        """Flush and release. Called once, at shutdown."""
-        ...
-
-
-class TwoArgumentSink(Protocol):
-    """Sink that takes sample and outcomes as two arguments."""
-
-    def deliver(self, sample: Sample, outcomes: Outcomes) -> Awaitable[None] | None:
-        """Store the outcomes of one sample; an awaitable is awaited in the sink's thread."""
         ...
 
     def close(self) -> None:
@@ -176,7 +162,7 @@ class UserSink(Destination):
     is_watched = True
     retries = False
 
-    def __init__(self, sink: Sink | TwoArgumentSink | FeedbackSink | SinkFunction) -> None:
+    def __init__(self, sink: Sink | FeedbackSink | SinkFunction) -> None:
         self._sink = own = cast("Any", sink)
         is_function = not isinstance(sink, Sink | FeedbackSink)
         name = "CallableSink" if is_function else type(sink).__name__

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from rag_eval_hooks.backoff import pause_after
@@ -32,6 +34,8 @@ _RECOVERED: Final = 64
 """Results of the spool that are claimed at a time."""
 _POLL: Final = 0.05
 """Seconds between two checks of a call that may hang, while a flush waits."""
+_ALONE: Final = SendError("one of several failed")
+"""Failure of a request whose results are sent again one by one, as any of them may be the cause."""
 
 
 class SinkQueue:
@@ -56,18 +60,16 @@ class SinkQueue:
         self._retry_for = limits.SINK_RETRY_SECONDS
         self._keep_for = limits.SINK_KEEP_SECONDS
         self._most_chars = limits.SINK_QUEUE_CHARS
-        self._retries = sink.retries or outbox.is_durable
         self._origin = f"sink {sink.name}"
-        self._lock = threading.RLock()
-        self._queued = threading.Condition(self._lock)
-        self._settled = threading.Condition(self._lock)
-        # Due, number and job of each; the jobs of the call in flight are in neither.
+        # Notified whenever anything below changes.
+        self._changed = threading.Condition()
+        # Due, number and job of each; the jobs of the call in flight are not among them.
         self._waiting: list[tuple[float, int, Job]] = []
+        self._numbers = itertools.count()
         self._flying: list[Job] = []
-        self._called_at = 0.0
+        self._called_at = self._paused_until = 0.0
         self._is_overdue = False
-        self._chars = self._number = self._failures = 0
-        self._paused_until = 0.0
+        self._chars = self._failures = 0
         self._last_reason = ""
         self._thread: threading.Thread | None = None
         self._closing: float | None = None
@@ -76,27 +78,23 @@ class SinkQueue:
     def put(self, job: Job, chars: int, *, retries: bool = True) -> None:
         """Accept a result of so many characters. Never waits."""
         now = time.monotonic()
-        is_retried = self.sink.retries or (retries and self._outbox.is_durable)
         job.chars, job.queued_at = chars, now
-        job.retry_until = job.give_up_at = now + self._retry_for if is_retried else 0.0
+        if self.sink.retries or (retries and self._outbox.is_durable):
+            job.give_up_at = now + self._retry_for
         if job.is_stored:
             kept_until = now + self._keep_for - (time.time() - job.accepted)
-            job.give_up_at = max(job.retry_until, kept_until)
-        with self._lock:
-            self._number += 1
-            job.number = self._number
+            job.give_up_at = max(job.give_up_at, kept_until)
+        with self._changed:
             self.sink.counts["taken"] += 1
             self._chars += chars
-            reason = self._refusal()
-            if reason is None:
+            if (reason := self._refusal()) is None:
                 self._queue(job, now)
-                self._queued.notify()
             else:
                 self._leave(job, reason)
 
     def capacity(self) -> int:
         """Return how many results of the spool the sink can take over."""
-        with self._lock:
+        with self._changed:
             if self._closing is not None or self._broken is not None:
                 return 0
             is_empty = not self._waiting and not self._flying
@@ -105,50 +103,58 @@ class SinkQueue:
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
-        """Count a hanging call, and give up overdue results of a sink that is down."""
-        if not (self._waiting or self._flying):
-            return
-        now = time.monotonic()
-        with self._lock:
-            self._check_call(now)
-            if self._is_down:
-                self._drop(lambda job: 0 < job.give_up_at <= now, self._give_up)
+        """Count a hanging call, and give up overdue results of a sink that is down.
 
-    def flush(self, timeout: float | None) -> bool:
+        Without a row on disk, the results of the call and those queued behind it are lost.
+        """
+        now, longest = time.monotonic(), self._timeout + _GRACE
+        with self._changed:
+            if self._flying and self.sink.is_watched and now - self._called_at > longest:
+                late = [] if self._is_overdue else self._flying
+                self._is_overdue = True
+                behind = self._take(lambda job: not job.is_stored and now - job.queued_at > longest)
+                for job in (*late, *behind):
+                    self._incidents.report(self._origin, TimeoutError())
+                    if not job.is_stored:
+                        self._lose(job, "")
+            if self._is_down:
+                for job in self._take(lambda job: 0 < job.give_up_at <= now):
+                    self._give_up(job)
+
+    def flush(self, timeout: float) -> bool:
         """Wait until everything accepted so far is sent, lost, or safe in the spool.
 
         Waiting retries are tried at once. A result in the spool is not waited for after its
         first try, nor while the sink is down or hangs.
 
         Args:
-            timeout: Seconds, or None without limit.
+            timeout: Seconds; infinite for no limit.
 
         Returns:
             Whether nothing of it waits.
         """
         now = time.monotonic()
-        deadline = None if timeout is None else now + timeout
-        with self._lock:
-            last = self._number
+        deadline = now + timeout
+        with self._changed:
             self._waiting = [(min(due, now), number, job) for due, number, job in self._waiting]
             heapq.heapify(self._waiting)
-            self._queued.notify()
-            while self._is_awaited(last):
-                now = time.monotonic()
-                if deadline is not None and now >= deadline:
+            self._changed.notify_all()
+            jobs = [*self._flying, *(entry[2] for entry in self._waiting)]
+            while self._is_awaited(jobs):
+                if (left := deadline - time.monotonic()) <= 0:
                     return False
                 # A call that hangs notifies nobody.
-                self._settled.wait(_POLL if deadline is None else min(_POLL, deadline - now))
-                self._check_call(time.monotonic())
+                self._changed.wait(min(_POLL, left))
+                self.check()
             return True
 
     def begin_close(self, timeout: float) -> None:
         """Accept nothing more; try waiting results once more, for `timeout` seconds."""
-        with self._lock:
+        with self._changed:
             if self._closing is not None:
                 return
             self._closing = time.monotonic() + timeout
-            self._queued.notify()
+            self._changed.notify_all()
             is_idle = self._thread is None and self._start() is not None
         if is_idle:
             self._close_sink()
@@ -158,7 +164,7 @@ class SinkQueue:
         thread = self._thread
         if thread is not None:
             thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
-        with self._lock:
+        with self._changed:
             if thread is not None and thread.is_alive() and self.sink.is_watched:
                 self._incidents.report(f"{self._origin} close", TimeoutError())
             self._leave_all("shutdown")
@@ -182,21 +188,20 @@ class SinkQueue:
             while self._next():
                 if not (is_open := is_open or self._open()):
                     break
-                failures, is_whole = self._send()
-                with self._lock:
-                    self._settle(failures, is_whole, time.monotonic())
+                failures = self._send()
+                with self._changed:
+                    self._settle(failures, time.monotonic())
             self._close_sink()
 
     def _open(self) -> bool:
         try:
             self.sink.open(self._timeout)
         except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
-            with self._lock:
+            with self._changed:
                 # Nothing can be sent in this process.
                 self._broken = type(error).__name__
                 self._leave_all(self._broken)
                 self._flying = []
-                self._settled.notify_all()
             return False
         return True
 
@@ -208,19 +213,16 @@ class SinkQueue:
 
     def _next(self) -> bool:
         """Wait for the next batch; return False at the end."""
-        with self._lock:
+        with self._changed:
             while not self._is_at_end(now := time.monotonic()):
-                due = self._due_at()
-                if due is not None and due <= now:
+                due = math.inf
+                if self._waiting and self._closing is None:
+                    due = max(self._waiting[0][0], self._paused_until)
+                if due <= now or (self._waiting and self._closing is not None):
                     self._flying, self._called_at = self._batch(now), now
                     return True
-                self._queued.wait(None if due is None else due - now)
+                self._changed.wait(None if due == math.inf else due - now)
             return False
-
-    def _due_at(self) -> float | None:
-        if not self._waiting:
-            return None
-        return 0.0 if self._closing is not None else max(self._waiting[0][0], self._paused_until)
 
     def _is_at_end(self, now: float) -> bool:
         if self._closing is None:
@@ -239,67 +241,65 @@ class SinkQueue:
             jobs.append(heapq.heappop(self._waiting)[2])
         return jobs
 
-    def _send(self) -> tuple[Mapping[int, BaseException], bool]:
-        """Return the failures of the call by index, and whether it failed as a whole."""
+    def _send(self) -> Mapping[int, BaseException]:
+        """Return the failures of the call by index."""
         jobs = self._flying
         last = self._closing is not None or jobs[0].is_last
         try:
-            return self.sink.send([job.payload for job in jobs], last=last), False
+            return self.sink.send([job.payload for job in jobs], last=last)
         except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
-            return dict.fromkeys(range(len(jobs)), error), True
+            is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
+            return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
 
-    def _settle(self, failures: Mapping[int, BaseException], is_whole: bool, now: float) -> None:
-        jobs, is_shared = self._flying, is_whole and len(self._flying) > 1
+    def _settle(self, failures: Mapping[int, BaseException], now: float) -> None:
+        jobs = self._flying
         for index, job in enumerate(jobs):
             if job.end is not None:
                 continue
             if (error := failures.get(index)) is not None:
-                self._fail(job, error, is_shared, now)
+                self._fail(job, error, now)
             else:
                 self._finish(job)
                 self.sink.counts["sent"] += 1
         self._flying, self._is_overdue = [], False
-        if len(failures) < len(jobs) or not all(map(_is_outage, failures.values())):
-            self._failures = 0
-        else:
-            self._failures += 1
-            if self._is_down:
-                pause = pause_after(self._failures - _DOWN + 1)
-                self._paused_until = max(self._paused_until, now + pause)
-        self._settled.notify_all()
+        is_outage = len(failures) == len(jobs) and all(map(_is_outage, failures.values()))
+        self._failures = self._failures + 1 if is_outage else 0
+        if self._is_down:
+            pause = pause_after(self._failures - _DOWN + 1)
+            self._paused_until = max(self._paused_until, now + pause)
+        self._changed.notify_all()
 
-    def _fail(self, job: Job, error: BaseException, is_shared: bool, now: float) -> None:
+    def _fail(self, job: Job, error: BaseException, now: float) -> None:
         """Retry, leave or lose a failed job."""
-        if is_shared and isinstance(error, SendError) and not error.is_for_all:
-            # Another job of the request may be the cause.
+        if error is _ALONE:
             job.is_alone = True
             self._queue(job, now)
-        elif isinstance(error, Rejected):
-            self._lose(job, error.reason)
-        elif isinstance(error, SpanUnknown):
+            return
+        job.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
+        if isinstance(error, Rejected):
+            self._lose(job, job.reason)
+            return
+        if isinstance(error, SpanUnknown):
             job.is_alone = False
-            self._retry(job, error.reason, now)
-        else:
-            job.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
-            if isinstance(error, RetryLater):
-                self._incidents.count(f"{self._origin}, {error.reason}: Retry")
-                asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
-                self._paused_until = max(self._paused_until, asked)
-            elif not self._is_overdue:
-                self._incidents.report(self._origin, error)
-            self._retry(job, None, now)
+        elif isinstance(error, RetryLater):
+            self._incidents.count(f"{self._origin}, {error.reason}: Retry")
+            asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
+            self._paused_until = max(self._paused_until, asked)
+        elif not self._is_overdue:
+            self._incidents.report(self._origin, error)
+        self._retry(job, now, lacks_span=isinstance(error, SpanUnknown))
 
-    def _retry(self, job: Job, no_span: str | None, now: float) -> None:
+    def _retry(self, job: Job, now: float, *, lacks_span: bool) -> None:
         """Try a job again; one whose span is unknown has a last try, and is not kept for longer."""
         job.sends += 1
         pause = pause_after(job.sends)
-        if self._closing is not None and (job.give_up_at or no_span):
-            self._leave(job, no_span or job.reason)
-        elif no_span and job.is_last:
-            self._lose(job, no_span)
-        elif no_span:
+        if self._closing is not None and (job.give_up_at or lacks_span):
+            self._leave(job, job.reason)
+        elif lacks_span and job.is_last:
+            self._lose(job, job.reason)
+        elif lacks_span:
             pause = min(pause, _LONGEST_LOOK)
-            job.is_last = now + pause >= job.retry_until
+            job.is_last = now + pause >= job.queued_at + self._retry_for
             self._queue(job, now + pause)
         elif now >= job.give_up_at:
             self._give_up(job)
@@ -310,7 +310,7 @@ class SinkQueue:
 
     @property
     def _is_down(self) -> bool:
-        return self._retries and self._failures >= _DOWN
+        return self._failures >= _DOWN and (self.sink.retries or self._outbox.is_durable)
 
     def _refusal(self) -> str | None:
         """Return why no result is accepted, if so."""
@@ -324,46 +324,32 @@ class SinkQueue:
         return None if self._thread is not None else self._start()
 
     def _queue(self, job: Job, due: float) -> None:
-        heapq.heappush(self._waiting, (due, job.number, job))
+        heapq.heappush(self._waiting, (due, next(self._numbers), job))
+        self._changed.notify_all()
 
-    def _check_call(self, now: float) -> None:
-        """Count a call that hangs; without a row on disk, its result and those behind are lost."""
-        longest = self._timeout + _GRACE
-        if not (self._flying and self.sink.is_watched and now - self._called_at > longest):
-            return
-        if not self._is_overdue:
-            self._is_overdue = True
-            for job in self._flying:
-                self._miss(job)
-        self._drop(lambda job: not job.is_stored and now - job.queued_at > longest, self._miss)
+    def _take(self, is_taken: Callable[[Job], bool]) -> list[Job]:
+        """Take jobs off the queue."""
+        waiting, self._waiting, taken = self._waiting, [], []
+        for entry in waiting:
+            if is_taken(entry[2]):
+                taken.append(entry[2])
+            else:
+                heapq.heappush(self._waiting, entry)
+        return taken
 
-    def _miss(self, job: Job) -> None:
-        self._incidents.report(self._origin, TimeoutError())
-        if not job.is_stored:
-            self._lose(job, "")
-
-    def _drop(self, is_over: Callable[[Job], bool], end: Callable[[Job], None]) -> None:
-        over = [entry[2] for entry in self._waiting if is_over(entry[2])]
-        if over:
-            self._waiting = [entry for entry in self._waiting if not is_over(entry[2])]
-            heapq.heapify(self._waiting)
-        for job in over:
-            end(job)
-
-    def _is_awaited(self, last: int) -> bool:
-        """Return whether a flush waits for anything up to a number."""
+    def _is_awaited(self, jobs: Iterable[Job]) -> bool:
+        """Return whether a flush waits for any of these jobs."""
         is_settling = not (self._is_down or self._is_overdue)
-        flying = [] if self._is_overdue else self._flying
         return any(
-            job.number <= last and (not job.is_stored or (is_settling and not job.sends))
-            for job in (*flying, *(entry[2] for entry in self._waiting))
+            job.end is None and (not job.is_stored or (is_settling and not job.sends))
+            for job in jobs
         )
 
     def _leave_all(self, reason: str) -> None:
-        waiting, self._waiting = self._waiting, []
-        for job in (*(entry[2] for entry in waiting), *self._flying):
+        for job in (*self._take(lambda _: True), *self._flying):
             if job.end is None:
                 self._leave(job, reason)
+        self._changed.notify_all()
 
     def _leave(self, job: Job, reason: str) -> None:
         """Leave a result to the spool; without one it is lost."""

@@ -250,8 +250,8 @@ def test_phoenix_sends_what_it_knows_and_waits_for_the_rest(
     assert one.counts() == {}
 
 
-class OneArgument:
-    """A sink as it is described today."""
+class Store:
+    """A sink that keeps what it gets."""
 
     def __init__(self) -> None:
         self.got: list[Any] = []
@@ -264,17 +264,10 @@ class OneArgument:
         self.closed += 1
 
 
-class TwoArguments(OneArgument):
-    """A sink of an application that was written for an older version."""
-
-    def deliver(self, sample: Sample, outcomes: Any) -> None:  # type: ignore[override]
-        self.got.append((sample, outcomes))
-
-
 def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None:
     """One argument is the evaluation, two are sample and outcomes; both forms go on working."""
     got: dict[str, list[Any]] = {"one": [], "two": [], "optional": [], "any": [], "append": []}
-    one_argument, two_arguments = OneArgument(), TwoArguments()
+    store = Store()
 
     def one(evaluation: Evaluation) -> None:
         got["one"].append(evaluation)
@@ -289,7 +282,7 @@ def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None
         got["any"].append(args)
 
     sinks = [one, functools.partial(two), optional, everything, got["append"].append]
-    opened = begin(*sinks, one_argument, two_arguments)
+    opened = begin(*sinks, store)
     result = evaluation(1)
     opened.put(result)
     assert opened.dispatch.flush(300)
@@ -297,13 +290,13 @@ def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None
     assert got == {
         "one": [result], "two": [pair], "optional": [pair], "any": [pair], "append": [result],
     }  # fmt: skip
-    assert (one_argument.got, two_arguments.got) == ([result], [pair])
+    assert store.got == [result]
     assert opened.counts() == {}
 
 
 @pytest.mark.parametrize(
     "spec",
-    [lambda: None, lambda a, b, c: None, OneArgument, 1, "nowhere:http://localhost", "jsonl:"],
+    [lambda: None, lambda a, b, c: None, Store, 1, "nowhere:http://localhost", "jsonl:"],
 )
 def test_what_is_no_sink_is_refused_at_start(spec: Any) -> None:
     with pytest.raises(ConfigError):
@@ -321,9 +314,9 @@ def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[...,
 
         def close(self) -> None: ...
 
-    thumbs, other = Thumbs(), OneArgument()
+    thumbs, other = Thumbs(), Store()
     one = begin(thumbs, other)
-    assert [job.consumer for job in one.dispatch.jobs(evaluation(1), 0.0)] == ["OneArgument"]
+    assert [job.consumer for job in one.dispatch.jobs(evaluation(1), 0.0)] == ["Store"]
     one.number(1)
     told = Feedback(score=1)
     one.dispatch.put_feedback(told)
@@ -334,9 +327,9 @@ def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[...,
 
 def test_sinks_of_one_kind_have_names_of_their_own(begin: Callable[..., Opened]) -> None:
     """The spool can tell them apart, in every process in which they have the same order."""
-    one = begin(OneArgument(), lambda e: None, OneArgument(), lambda e: None)
+    one = begin(Store(), lambda e: None, Store(), lambda e: None)
     assert [job.consumer for job in one.dispatch.jobs(evaluation(1), 0.0)] == [
-        "OneArgument", "CallableSink", "OneArgument#2", "CallableSink#2",
+        "Store", "CallableSink", "Store#2", "CallableSink#2",
     ]  # fmt: skip
 
 
@@ -364,7 +357,7 @@ def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opene
 
 
 def test_sinks_are_closed_once_also_without_a_result() -> None:
-    first, second = OneArgument(), OneArgument()
+    first, second = Store(), Store()
     one = Opened(first, second)
     one.number(1)
     assert one.dispatch.flush(300)

@@ -172,16 +172,6 @@ class OwnSink:
         """Release nothing."""
 
 
-class OwnSinkOfTwoArguments:
-    """A sink that takes sample and outcomes."""
-
-    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Take the outcomes of one sample."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 class OwnRule:
     """A rule of redaction."""
 
@@ -210,7 +200,7 @@ def protocols(url: str) -> None:
     asked: AskedMetric = evaluator_metric(str, needs=[Field.ANSWER])
     RagEval([metric, asked], judges[0], 1.0, own, embedder=embedder, token_scorer=scorer)
     RagEval(redact=OwnRule())
-    RagEval(sinks=[OwnSinkOfTwoArguments(), OwnSink(), *platforms])
+    RagEval(sinks=[OwnSink(), *platforms])
     assert taking
 
 
