@@ -7,8 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, TypeAlias, TypeVar, cast
 
 from rag_eval_hooks.prompts import Ask
 from rag_eval_hooks.score import NotScored
@@ -18,28 +17,23 @@ T = TypeVar("T")
 
 Request: TypeAlias = tuple[Ask, Sequence[str]]
 """A finding and the keys of the items to ask for in one prompt."""
-_MOST_SENT = 256
-"""Beginnings of prompts that are remembered as sent."""
+_MOST_LEADS = 256
+"""Beginnings of prompts that are remembered."""
 _LONGEST_LEAD = 5.0
 """Seconds after which the others follow anyway: by then the first reply has begun, or is late."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """Contents that a model gave for the items of one finding.
-
-    Attributes:
-        values: Valid contents by item.
-        flawed: Items whose content came with a warning once, and that are asked for once more.
-        failure: Reason why asking ended early, or None.
-        problem: Problem of the last reply, without content.
-        usage: Usage of all calls, failed ones included.
-    """
+    """Contents that a model gave for the items of one finding."""
 
     values: dict[str, Any] = field(default_factory=dict)
     flawed: set[str] = field(default_factory=set)
+    """Items whose content came with a warning once, and that are asked for once more."""
     failure: NotScored | None = None
+    """Why asking ended early."""
     problem: str = ""
+    """Problem of the last reply, without content."""
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
@@ -64,43 +58,34 @@ class Stagger:
     """Lets the first of several calls that begin alike go ahead.
 
     A provider has a prompt's beginning in its cache once the first reply to it has begun; calls
-    that are sent before are charged in full. A call that fails lets the others go too. Later calls
-    with a beginning that was sent lately do not wait.
+    that are sent before are charged in full. A call that fails lets the others go too.
     """
 
     def __init__(self) -> None:
-        self._leads: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Event]] = (
-            WeakKeyDictionary()
-        )
-        self._sent: OrderedDict[int, None] = OrderedDict()
+        self._leads: OrderedDict[int, asyncio.Event] = OrderedDict()
 
     async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call, after the first one with the same beginning; None for a call of its own."""
-        if prefix is None or hash(prefix) in self._sent:
+        if prefix is None:
             return await call()
-        leads = self._leads.setdefault(asyncio.get_running_loop(), {})
-        if (lead := leads.get(prefix)) is not None:
+        key = hash((prefix, id(asyncio.get_running_loop())))
+        if (lead := self._leads.get(key)) is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(lead.wait(), _LONGEST_LEAD)
             return await call()
-        lead = leads[prefix] = asyncio.Event()
+        lead = self._leads[key] = asyncio.Event()
+        if len(self._leads) > _MOST_LEADS:
+            self._leads.popitem(last=False)
         try:
             return await call()
         finally:
             lead.set()
-            del leads[prefix]
-            self._sent[hash(prefix)] = None
-            while len(self._sent) > _MOST_SENT:
-                self._sent.popitem(last=False)
 
 
 async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run all parts at once and return their results; the first error is raised at the end.
-
-    Only when all have ended: none goes on unobserved.
-    """
+    """Return the results of all parts; the first error is raised once all have ended."""
     results = await asyncio.gather(*parts, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    return [result for result in results if not isinstance(result, BaseException)]
+    return cast("list[T]", results)

@@ -69,9 +69,9 @@ class LLMJudge:
 
     A reply is read item by item. Items that do not fit are asked for again, with the fault;
     an item that never fits has no verdict. Nothing is guessed. No call is about more than ten
-    claims. Contexts longer than `verify_tokens` are verified in parts, and a claim that several
-    parts state together is asked about once more by these chunks alone. Grades are about the
-    contexts as a whole and are never split.
+    claims. Contexts longer than `verify_tokens` are verified in parts, and a claim is unsure if
+    chunks of several parts state it only together. Grades are about the contexts as a whole and
+    are never split.
 
     Args:
         chat: The model.

@@ -18,6 +18,7 @@ from rag_eval_hooks.usage import tokens
 
 AskAll: TypeAlias = Callable[[Iterable[Request]], Coroutine[Any, Any, Answers]]
 _LITERALLY = "found literally"
+_SPREAD = "parts of it stand in chunks that did not fit into one call"
 _MOST_CLAIMS = 10
 """Claims in one call."""
 _BEFORE = r"(?<![^\s(\"'\[])"
@@ -29,10 +30,9 @@ _RANK = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STA
 async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
     """Return the verdicts; an entity that a chunk holds literally is found without asking.
 
-    Contexts longer than the budget are verified in parts at once. A claim can need chunks that lie
-    in different parts. So each part also says which of its chunks state a part of the claim. A
-    claim that no part supports, with such chunks in several parts, is asked about once more, by
-    these chunks alone. Only then is it known not to be supported.
+    Contexts longer than the budget are verified in parts at once. Each part also says which of its
+    chunks state a part of a claim: where chunks of several parts do and none supports the claim,
+    together they may, and the verdict is unsure.
 
     Args:
         ask: One finding.
@@ -40,29 +40,18 @@ async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
         budget: Tokens of contexts in one call.
     """
     known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
-    keys = [key for key in ask.items() if key not in known]
     groups = _parts(ask, budget) if ask.has_contexts else []
-    if len(groups) < 2:
-        answers = await ask_all(_requests(ask, keys))
-        answers.values |= known
-        return answers
     parts = [replace(ask, shown=group, partial=True) for group in groups]
+    parts = parts if len(parts) > 1 else [ask]
     by_part = await gathered(
-        ask_all(_requests(part, [key for key in keys if key in part.items()])) for part in parts
+        ask_all(_requests(part, [key for key in part.items() if key not in known]))
+        for part in parts
     )
     found = _added_up(ask.kind, [answers.values for answers in by_part])
-    scattered = {key: one for key, one in found.items() if _is_spread(one, groups)}
-    answers = Answers()
-    joined = await ask_all(
-        (replace(ask, shown=tuple(sorted(one.partly))), (key,)) for key, one in scattered.items()
-    )
-    for part in (*by_part, joined):
+    values = {key: _unless_spread(one, groups) for key, one in found.items()}
+    answers = Answers(known | values)
+    for part in by_part:
         answers.absorb(part)
-    for key, before in scattered.items():
-        del found[key]
-        if (joint := joined.values.get(key)) is not None:
-            found[key] = replace(joint, by_chunk=before.by_chunk, together=joint.supported)
-    answers.values = found | known
     return answers
 
 
@@ -143,8 +132,9 @@ def _union(one: Support, other: Support) -> Support:
     )
 
 
-def _is_spread(content: Any, groups: Sequence[Collection[int]]) -> bool:
-    """Return whether a claim that no part supports is partly stated by chunks of several parts."""
+def _unless_spread(content: Any, groups: Sequence[Collection[int]]) -> Any:
+    """Return a verdict, unsure where chunks of several parts state parts of the claim."""
     if not isinstance(content, Support) or content.supported:
-        return False
-    return sum(bool(content.partly & set(group)) for group in groups) > 1
+        return content
+    is_spread = sum(bool(content.partly & set(group)) for group in groups) > 1
+    return replace(content, verdict=ClaimVerdict.UNSURE, reason=_SPREAD) if is_spread else content

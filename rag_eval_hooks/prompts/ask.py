@@ -235,7 +235,7 @@ class Ask:
         """Return the texts that a verdict may quote."""
         if self.has_contexts:
             texts = {int(number): text for number, text in self._chunks().items()}
-            return View(texts, len(self.sample.contexts or ()), self.partial)
+            return View(texts, len(self.sample.contexts or ()), partial=self.partial)
         return View({1: self._text(self.spec.text) or ""})
 
     def _document(self, keys: Sequence[str]) -> dict[str, Any]:

@@ -38,7 +38,6 @@ NO_REASON: Final = "the judge gave no reason"
 _QUESTION_COUNT: Final = 3
 _MOST_ITEMS: Final = 500
 """No sample within the content limits has more; a longer list is a runaway reply."""
-_FLAGS: Final = {"true": True, "false": False}
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
@@ -52,14 +51,16 @@ def number_of(value: Any) -> Any:
     """Return 4 for "4" and 4.0; anything that is no number unchanged."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _step(value: Any) -> Any:
     # True equals 1, and is no rating.
     return None if isinstance(value, bool) else number_of(value)
+
+
+def _flag(value: Any) -> Any:
+    return {"true": True, "false": False}.get(str(value).strip().lower(), value)
 
 
 def _one_line(text: str) -> str:
@@ -80,9 +81,7 @@ def _percent(value: float) -> float:
 
 WholeNumber: TypeAlias = Annotated[int, BeforeValidator(number_of)]
 Number: TypeAlias = Annotated[float, BeforeValidator(number_of), Field(allow_inf_nan=False)]
-Flag: TypeAlias = Annotated[
-    bool, BeforeValidator(lambda value: _FLAGS.get(str(value).strip().lower(), value))
-]
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag)]
 OptionalText: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
 NonEmptyText: TypeAlias = Annotated[str, AfterValidator(_one_line)]
 Percent: TypeAlias = Annotated[Number, Field(ge=0, le=100), AfterValidator(_percent)]
@@ -101,13 +100,7 @@ CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_step)]
 
 @dataclass(frozen=True)
 class View:
-    """The texts that a prompt showed and a verdict may quote.
-
-    Attributes:
-        texts: Chunks by their numbers, or the one other text as 1.
-        chunks: Number of the sample's chunks.
-        partial: Whether the other chunks are shown in other prompts.
-    """
+    """The texts that a prompt showed and a verdict may quote: by chunk, or the one other as 1."""
 
     texts: Mapping[int, str]
     chunks: int = 0
@@ -123,9 +116,7 @@ class View:
         Case, accents, white space, quotation marks and Markdown make no difference.
         """
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
-        holding = [
-            frozenset(n for n, text in self._plain.items() if part in text) for part in parts
-        ]
+        holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
         return frozenset[int]().union(*holding) if all(holding) else frozenset()
 
 
@@ -296,7 +287,7 @@ class _Reasoned(ReplyElement):
 
 
 class DirectnessElement(_Reasoned):
-    """How directly the answer addresses the question, in quarters."""
+    """How directly the answer addresses the question."""
 
     value: Quarter
 
@@ -327,7 +318,7 @@ class _Criterion(_Reasoned):
 
 
 class GEvalElement(ReplyElement):
-    """Three criteria. A total that a model volunteers is ignored: the arithmetic is ours."""
+    """Three criteria. A total that a model volunteers is ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -336,10 +327,9 @@ class GEvalElement(ReplyElement):
     consistency: _Criterion
 
     def content(self, _view: View) -> GEval:
-        criteria = {name: getattr(self, name) for name in type(self).model_fields}
-        reasons = [f"{name}: {one.reason}" for name, one in criteria.items() if one.reason]
-        scores = {name: one.score for name, one in criteria.items()}
-        return GEval(**scores, reason="; ".join(reasons))
+        criteria: list[tuple[str, _Criterion]] = list(self)
+        reasons = (f"{name}: {one.reason}" for name, one in criteria if one.reason)
+        return GEval(**{name: one.score for name, one in criteria}, reason="; ".join(reasons))
 
 
 @lru_cache(maxsize=64)

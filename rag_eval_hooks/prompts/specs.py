@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.resources import files
 from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import elements
 from rag_eval_hooks.sample import Field
+from rag_eval_hooks.text.patterns import toml_of
 
-_WORDING: Final[Mapping[str, Any]] = tomllib.loads(
-    files("rag_eval_hooks.prompts").joinpath("wording.toml").read_text("utf-8")
-)
+_WORDING: Final[Mapping[str, Any]] = toml_of("wording.toml", __package__)
 _COMMON: Final = _WORDING["system"]["common"]
 
 PROMPTS_VERSION: Final[str] = _WORDING["version"]

@@ -6,11 +6,11 @@ Every function is pure and takes any text, the empty one included.
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from typing import Final
+
+from rag_eval_hooks.text.patterns import toml_of
 
 __all__ = [
     "SPACED",
@@ -78,9 +78,7 @@ def word_set(words: str) -> frozenset[str]:
 
 WORDS: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
     kind: {name: word_set(listed) for name, listed in lists.items()}
-    for kind, lists in tomllib.loads(
-        files("rag_eval_hooks.text").joinpath("words.toml").read_text("utf-8")
-    ).items()
+    for kind, lists in toml_of("words.toml").items()
 }
 """Lists of folded words by kind, and by language or use."""
 STOP_WORDS: Final = frozenset[str]().union(*WORDS["stop"].values())

@@ -1,18 +1,14 @@
 """Quantities of a text: numbers with units, sums of money, clock times and dates, as values."""
 
-# ruff: noqa: RUF001 - it is about such characters
-
 from __future__ import annotations
 
 import math
-import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Final
 
 from rag_eval_hooks.text.numbers import number_spans, word_numbers
+from rag_eval_hooks.text.patterns import compiled, toml_of
 from rag_eval_hooks.text.short_cache import cache_short
 
 __all__ = ["MONTHS", "Measure", "agree", "measures"]
@@ -46,7 +42,7 @@ class Measure:
     bound: bool = False
 
 
-_DATA: Final = tomllib.loads(files("rag_eval_hooks.text").joinpath("units.toml").read_text("utf-8"))
+_DATA: Final = toml_of("units.toml")
 _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     name: (base, float(factor))
     for base, sizes in _DATA["units"].items()
@@ -60,59 +56,10 @@ MONTHS: Final = {
     name: int(number) for number, names in _DATA["months"].items() for name in names.split("|")
 }
 """For each name of a month its number."""
-
-_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-_DATE: Final = re.compile(
-    rf"\b(?P<d1>[0-3]?[0-9])(?:st|nd|rd|th|\.|er)?\s(?:of\s|de\s)?(?P<m1>{_MONTH})\b\.?"
-    r"(?:,?\s(?:de\s|del\s)?(?P<y1>[0-9]{4}))?"
-    rf"|\b(?P<m2>{_MONTH})\b\.?\s(?P<d2>[0-3]?[0-9])(?:st|nd|rd|th)?\b(?!:)(?:,?\s(?P<y2>[0-9]{{4}}))?"
-    rf"|\b(?P<m3>{_MONTH}),?\s(?:de\s)?(?P<y3>[0-9]{{4}})"
-    r"|\b(?P<y4>[12][0-9]{3})-(?P<m4>[01]?[0-9])-(?P<d4>[0-3]?[0-9])\b"
-    r"|\b(?P<a>[0-3]?[0-9])(?P<sep>[./])(?P<b>[0-3]?[0-9])(?P=sep)(?P<y5>[12][0-9]{3})\b"
-    r"|(?<![0-9])(?P<y6>[0-9]{2,4})年(?:(?P<m6>[01]?[0-9])月(?:(?P<d6>[0-3]?[0-9])日)?)?",
-    re.IGNORECASE,
-)
-_HOLDS_DATE: Final = re.compile(rf"\b(?:{_MONTH})\b|[0-9](?:[./-][0-9]|年)", re.IGNORECASE)
-_TIMES: Final = dict.fromkeys(("noon", "midday", "midi", "mediodía", "mittag", "mittags"), 720.0)
-_TIMES.update(dict.fromkeys(("midnight", "mitternacht", "minuit", "medianoche"), 0.0))
-_CLOCK: Final = re.compile(
-    r"\b(?P<h>[0-2]?[0-9])[:.h](?P<min>[0-5][0-9])(?:\s?(?P<half>[ap])\.?m\b\.?|\s?(?:Uhr|h)\b)?"
-    r"|\b(?P<h2>[0-2]?[0-9])\s?(?:(?P<half2>[ap])\.?m\b\.?|Uhr\b|heures?\b(?=\s?(?:précises|du)))"
-    rf"|\b(?P<name>{'|'.join(_TIMES)})\b",
-    re.IGNORECASE,
-)
-_GROUPED: Final = re.compile(r"\d(?<![\d.,]\d)\d{0,2}(?: \d{3})+(?![\d.,])")
+_PATTERNS: Final = compiled({**_DATA["patterns"], "month": sorted(MONTHS, key=len, reverse=True)})
 _SIGNS: Final = ("$", "€", "£", "¥")
 _SHORT: Final = {"k": 1e3, "m": 1e6, "bn": 1e9}
-_SHORT_AFTER: Final = re.compile(r"\s?(bn|k|m)\b", re.IGNORECASE)
-_UNIT_AFTER: Final = re.compile(
-    r"[\s\u00a0\u202f-]?(?P<unit>[$€£¥%]|°\s?[cf]\b|[^\W\d_]+)", re.IGNORECASE
-)
-_CODE_BEFORE: Final = re.compile(r"\b(usd|eur|gbp|cad|aud|chf|nok|sek|dkk|jpy)\s?$", re.IGNORECASE)
-_ROUGHLY_BEFORE: Final = re.compile(
-    r"\b(?:about|around|approximately|roughly|nearly|almost|some|circa|ca\.?|etwa|rund|ungefähr|fast"
-    r"|environ|près de|presque|unos|unas|casi|alrededor de|aproximadamente)\s[$€£¥]?$",
-    re.IGNORECASE,
-)
-_BOUND_BEFORE: Final = re.compile(
-    r"\b(?:than|over|above|exceed\w{0,3}|under|below|at least|at most|up to|als|über|unter|bis zu"
-    r"|mindestens|höchstens|plus de|moins de|au moins|au plus|jusqu'à|más de|menos de|al menos"
-    r"|como máximo|hasta)\s[$€£¥]?$",
-    re.IGNORECASE,
-)
-_FROM_DAY: Final = re.compile(
-    r"\b(?P<day>[0-3]?[0-9])(?:st|nd|rd|th|\.)?\s?(?:-|–|to|until|and|bis|und|au|et|al?|y)\s?$",
-    re.IGNORECASE,
-)
-_AND: Final = re.compile(r",?\s?(?:(?:and|und|et|y)\s)?", re.IGNORECASE)
-_LABEL_BEFORE: Final = re.compile(
-    r"(?:\b(?:response|answer|passage|document|source|chunk|step|figure|table|chapter|section|part"
-    r"|option|item|question|page|fact|point|tip|stage|phase|level|type|tier|rule|article|verse"
-    r"|grade|antwort|abschnitt|schritt|seite|réponse|étape|respuesta|paso|página)s?\s\#?"
-    r"(?:\d{1,4}\s?(?:,|and|&|to|-|–|und|et|y)\s?){0,8}"
-    r"|\bno\.?\s|\bnr\.?\s|\[|\#)$",
-    re.IGNORECASE,
-)
+_NOON: Final = 720.0
 
 
 @cache_short(4096)
@@ -122,7 +69,7 @@ def measures(text: str) -> tuple[Measure, ...]:
     Number words count in English, German, French and Spanish; "Response 1", "[2]" and the numbers
     of list items are labels, not quantities.
     """
-    text = _GROUPED.sub(lambda match: match[0].replace(" ", "\u202f"), text)
+    text = _PATTERNS["grouped"].sub(lambda match: match[0].replace(" ", "\u202f"), text)
     found: list[Measure] = []
     taken = bytearray(len(text))
     for made in (*_dates(text), *_clocks(text), *_numbers(text)):
@@ -148,13 +95,13 @@ def _added_up(found: Sequence[Measure], text: str) -> Sequence[Measure]:
 def _goes_on(last: Measure, made: Measure, text: str) -> bool:
     smaller = made.unit == last.unit in ("s", "m", "g", "month") and last.number > 0
     joined = smaller and made.value < last.value / last.number
-    return joined and _AND.fullmatch(text[last.end : made.start]) is not None
+    return joined and _PATTERNS["and"].fullmatch(text[last.end : made.start]) is not None
 
 
 def _dates(text: str) -> Iterator[Measure]:
-    if _HOLDS_DATE.search(text) is None:
+    if _PATTERNS["holds_date"].search(text) is None:
         return
-    for match in _DATE.finditer(text):
+    for match in _PATTERNS["date"].finditer(text):
         part = match.groupdict()
         year, month, day = (
             next((value for name, value in part.items() if name[0] == kind and value), "0")
@@ -170,16 +117,16 @@ def _dates(text: str) -> Iterator[Measure]:
         if dates:
             yield Measure(math.nan, "date", match[0], *match.span(), dates=dates)
         start = match.start()
-        if part["d1"] and (first := _FROM_DAY.search(text[max(0, start - 16) : start])):
+        if part["d1"] and (first := _PATTERNS["from_day"].search(text[max(0, start - 16) : start])):
             at, end = (max(0, start - 16) + place for place in first.span("day"))
             opening = tuple((year_, month_, int(first["day"])) for year_, month_, _ in dates)
             yield Measure(math.nan, "date", text[at:end], at, end, dates=opening)
 
 
 def _clocks(text: str) -> Iterator[Measure]:
-    for match in _CLOCK.finditer(text):
-        if match["name"]:
-            yield Measure(_TIMES[match["name"].lower()], "clock", match[0], *match.span())
+    for match in _PATTERNS["clock"].finditer(text):
+        if not (match["h"] or match["h2"]):
+            yield Measure(_NOON if match["noon"] else 0.0, "clock", match[0], *match.span())
             continue
         hour, minute = int(match["h"] or match["h2"]), int(match["min"] or 0)
         half = (match["half"] or match["half2"] or "").lower()
@@ -193,16 +140,16 @@ def _numbers(text: str) -> Iterator[Measure]:
     spans = [(a, b, float(one.value), "%" * one.percent) for a, b, one in number_spans(text)]
     spans += [(a, b, float(value), "") for a, b, value in word_numbers(text)]
     for start, end, number, percent in spans:
-        if _LABEL_BEFORE.search(text[max(0, start - 24) : start]):
+        if _PATTERNS["label_before"].search(text[max(0, start - 24) : start]):
             continue
         sign = text[start - 1 : start] if text[start - 1 : start] in _SIGNS else ""
-        if sign and (short := _SHORT_AFTER.match(text, end)):
+        if sign and (short := _PATTERNS["short_after"].match(text, end)):
             number, end = number * _SHORT[short[1].lower()], short.end()
         name, stop = percent or sign, end
         if not name:
             after, code = (
-                _UNIT_AFTER.match(text, end),
-                _CODE_BEFORE.search(text[max(0, start - 5) : start]),
+                _PATTERNS["unit_after"].match(text, end),
+                _PATTERNS["code_before"].search(text[max(0, start - 5) : start]),
             )
             name = after["unit"].lower().replace(" ", "") if after else ""
             if after and name in _UNITS:
@@ -213,8 +160,8 @@ def _numbers(text: str) -> Iterator[Measure]:
         before = text[max(0, start - 18) : start]
         yield Measure(
             number * factor, unit, text[start:stop], start, stop, number,
-            rough=_ROUGHLY_BEFORE.search(before) is not None,
-            bound=_BOUND_BEFORE.search(before) is not None,
+            rough=_PATTERNS["roughly_before"].search(before) is not None,
+            bound=_PATTERNS["bound_before"].search(before) is not None,
         )  # fmt: skip
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
-from importlib.resources import files
 from typing import Final, NamedTuple
 
 from rag_eval_hooks.text.languages import language
+from rag_eval_hooks.text.patterns import toml_of
 
 __all__ = ["Number", "number_spans", "numbers", "word_numbers"]
 
@@ -36,9 +35,7 @@ def _table(name: str) -> dict[str, int]:
     return {word: int(value) for value, words in _DATA[name].items() for word in words.split("|")}
 
 
-_DATA: Final = tomllib.loads(
-    files("rag_eval_hooks.text").joinpath("number_words.toml").read_text("utf-8")
-)
+_DATA: Final = toml_of("number_words.toml")
 _VALUES: Final = _table("values")
 _MAGNITUDES: Final = _table("magnitudes")
 _MULTIPLIERS: Final = _MAGNITUDES.keys() - {"cent", "cents"}

@@ -117,23 +117,14 @@ async def test_long_contexts_are_verified_in_parts(kind: Finding) -> None:
     assert shown == ([[]] if kind in AGREEMENTS else [["1", "2"], ["3", "4"]])
 
 
-async def test_a_claim_spread_over_parts_is_found_together() -> None:
+async def test_a_claim_spread_over_parts_is_unsure_and_a_half_is_not_the_claim() -> None:
     chat = BrainChat()
     findings = await FAR.by(LLMJudge(chat, verify_tokens=60))
-    assert [found.together for found in made(findings.answer_support)] == [True, False]
-    assert verdicts(made(findings.answer_support)) == [(False,) * 3] * 2
-    last = prompt_data(body(chat.prompts[-1]))
-    assert list(last["chunks"]) == ["1", "3"]
-    assert list(last["answer_claims"]) == ["a1"]
-    assert len(chat.prompts) == 3 + 1
-
-
-async def test_a_half_of_a_claim_is_not_the_claim() -> None:
-    chat = BrainChat()
+    assert verdicts(made(findings.answer_support)) == [None, (False,) * 3]
+    assert len(chat.prompts) == 3
     chunks = LONG_VERIFY.chunks[:1] + LONG_VERIFY.chunks[2:3]
     findings = await replace(FAR, chunks=chunks).by(LLMJudge(chat, verify_tokens=60))
-    assert [found.supported for found in made(findings.answer_support)] == [False, False]
-    assert len(chat.prompts) == 2
+    assert verdicts(made(findings.answer_support)) == [(False,) * 2] * 2
 
 
 @pytest.mark.parametrize("kind", VERIFY_PARTS)
@@ -151,16 +142,6 @@ async def test_a_part_that_fails_leaves_no_half_verdict(kind: Finding) -> None:
         assert found.cause is Cause.JUDGE_FAILED
     elif kind is not Finding.ENTITIES_FOUND:
         assert [one.sure for one in found] == [True, True, False, False]
-
-
-async def test_a_claim_that_stays_open_is_not_unsupported() -> None:
-
-    def no_joint(reply: Reply) -> Reply:
-        rows = reply["answer_support"]
-        return {"answer_support": [] if any(row["together"] for row in rows) else rows}
-
-    findings = await FAR.by(LLMJudge(BrainChat([no_joint]), verify_tokens=60))
-    assert [found.sure for found in made(findings.answer_support)] == [False, True]
 
 
 async def test_an_entity_in_any_part_is_found() -> None:

@@ -12,6 +12,7 @@ import pytest
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
+from rag_eval_hooks.judges.calls import limits
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.score import Cause
@@ -19,7 +20,6 @@ from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 
 METRIC = "ragas.faithfulness"
-BREAKER: dict[str, Any] = {"breaker_failures": 4, "breaker_pause": 0.3}
 
 
 def sample(number: int) -> Sample:
@@ -59,11 +59,17 @@ def evaluated(judge: Judge, count: int = 20, **config: Any) -> tuple[RagEval, Ma
     return evals, evals.stats().failed
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_FAILURES", 4)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.3)
+
+
 @pytest.mark.parametrize("make", JUDGES)
-def test_a_dead_judge_costs_nothing_but_failed(make: Make) -> None:
+def test_a_dead_judge_costs_nothing_but_failed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 60.0)
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
-        judge = make(server, concurrency=4, **{**BREAKER, "breaker_pause": 60.0})
-        evals, failed = evaluated(judge, 100)
+        evals, failed = evaluated(make(server, concurrency=4), 100)
         assert len(server.calls()) <= 8
         assert failed[Cause.JUDGE_UNAVAILABLE] >= 90
         stats = evals.stats()
@@ -74,7 +80,7 @@ def test_a_dead_judge_costs_nothing_but_failed(make: Make) -> None:
 @pytest.mark.parametrize("make", JUDGES)
 def test_a_judge_that_comes_back_is_asked_again(make: Make) -> None:
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
-        evals, failed = evaluated(make(server, concurrency=4, **BREAKER))
+        evals, failed = evaluated(make(server, concurrency=4))
         assert failed[Cause.JUDGE_UNAVAILABLE] > 0
         server.faults.clear()
         scored = threading.Event()

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.judges.calls import limits as call_limits
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import Findings, ScriptedJudge
@@ -99,19 +100,17 @@ def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> Non
     assert metrics.by("rag.eval.refused", "reason") == {"budget": 1}
 
 
-def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None:
+def test_the_breaker_is_seen_in_each_state(
+    make: Make, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_limits, "MAX_FAILURES", 2)
+    monkeypatch.setattr(call_limits, "FIRST_PAUSE", 2.0)
+
     def states() -> Mapping[str, float]:
         return metrics.by("rag.eval.judge.breakers", "breaker.state")
 
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
-        judge = OpenAIJudge(
-            "m",
-            base_url=server.url,
-            api_key="k",
-            retries=0,
-            breaker_failures=2,
-            breaker_pause=2.0,
-        )
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", retries=0)
         evals = make(judge)
         evals.evaluate(ships())
         until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})

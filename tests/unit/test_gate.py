@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
+from rag_eval_hooks.judges.calls import limits
 from rag_eval_hooks.judges.calls.failures import answers, describe, outcome_of, requested_pause
 from rag_eval_hooks.judges.calls.limits import Breaker, BreakerState, CallLimits, Gate
 
@@ -29,8 +30,8 @@ BUSY = StatusError(429)
 DOWN = StatusError(500)
 
 
-def gate(most: int = 8, failures: int = 3, pause: float = 60.0) -> Gate:
-    return Gate(CallLimits(concurrency=most, breaker_failures=failures, breaker_pause=pause))
+def gate(most: int = 8) -> Gate:
+    return Gate(CallLimits(concurrency=most))
 
 
 async def many(
@@ -128,8 +129,12 @@ async def test_gate_never_exceeds_its_limit_and_loses_no_slot(most: int, ends: l
     assert await many(subject, most) == [None] * most
 
 
-async def test_gate_after_a_cancelled_probe_takes_the_next_call_for_it() -> None:
-    subject = gate(8, failures=1, pause=0.01)
+async def test_gate_after_a_cancelled_probe_takes_the_next_call_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_FAILURES", 1)
+    monkeypatch.setattr(limits, "FIRST_PAUSE", 0.01)
+    subject = gate(8)
     await many(subject, 1, DOWN)
     await asyncio.sleep(0.02)
     probe = asyncio.create_task(many(subject, 1, seconds=60))
@@ -155,10 +160,10 @@ async def test_gate_keeps_a_requested_pause_for_all_calls() -> None:
     assert min(starts) >= told + 0.19
 
 
-@given(st.lists(st.sampled_from(["fail", "reply", "wait"]), max_size=60))
+@given(st.lists(st.sampled_from(["fail"] * 9 + ["reply", "wait"]), max_size=120))
 def test_breaker_opens_after_failures_in_a_row_and_doubles_its_pause(steps: list[str]) -> None:
     now = 0.0
-    breaker = Breaker(3, 10.0, lambda: now)
+    breaker = Breaker(lambda: now)
     failures, pause, until = 0, 10.0, None
     for step in steps:
         if step == "wait":
@@ -175,6 +180,6 @@ def test_breaker_opens_after_failures_in_a_row_and_doubles_its_pause(steps: list
         if probe:
             pause = min(2 * pause, 60.0)
             until = now + pause
-        elif until is None and failures >= 3:
+        elif until is None and failures >= limits.MAX_FAILURES:
             until = now + pause
     assert (breaker.state is BreakerState.CLOSED) is (until is None)

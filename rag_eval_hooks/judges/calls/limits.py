@@ -18,8 +18,12 @@ __all__ = ["Breaker", "BreakerState", "CallKeywords", "CallLimits", "Gate"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
+MAX_FAILURES = 20
+"""Failures in a row after which no call is made for a while. Above the default concurrency: one
+bad moment of all calls in flight does not open the breaker."""
+FIRST_PAUSE = 10.0
+"""Seconds of that while; doubles up to six times as long."""
 _LONGEST_PAUSE: Final = 6
-"""Bound of the breaker's pause, in multiples of its first length."""
 _UNAVAILABLE: Final = "the judge failed too often in a row; it is asked again after a pause"
 
 
@@ -31,8 +35,6 @@ class CallLimits:
         timeout: Seconds for one try of a call.
         retries: Further tries that the client makes after a 429, a 5xx or a timeout.
         concurrency: Most calls in flight at once.
-        breaker_failures: Failures in a row after which no call is made for a while.
-        breaker_pause: Seconds of that while; doubles up to six times as long.
 
     Raises:
         ConfigError: A limit is out of range.
@@ -41,23 +43,19 @@ class CallLimits:
     timeout: float = 60.0
     retries: int = 0
     concurrency: int = 16
-    # Above the default concurrency: one bad moment of all calls in flight does not open it.
-    breaker_failures: int = 20
-    breaker_pause: float = 10.0
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        for name in ("timeout", "breaker_pause"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(name, getattr(self, name), "seconds, above 0")
-        for name, least in (("retries", 0), ("concurrency", 1), ("breaker_failures", 1)):
+        if not 0 < self.timeout < float("inf"):
+            raise ConfigError("timeout", self.timeout, "seconds, above 0")
+        for name, least in (("retries", 0), ("concurrency", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(name, getattr(self, name), f"a whole number, {least} or more")
 
     @classmethod
     def taken_from(cls, keywords: dict[str, Any]) -> Self:
         """Make limits of the keywords that are fields, and remove these; None is the default."""
-        given = {f.name: keywords.pop(f.name) for f in fields(cls) if f.name in keywords}
+        given = {f.name: keywords.pop(f.name, None) for f in fields(cls)}
         return cls(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -66,8 +64,6 @@ class CallKeywords(TypedDict, total=False):
 
     timeout: float
     concurrency: int
-    breaker_failures: int
-    breaker_pause: float
 
 
 class BreakerState(StrEnum):
@@ -85,12 +81,9 @@ class Breaker:
     Any reply closes it, even the reply to a call that was sent before it opened.
     """
 
-    def __init__(
-        self, failures: int, pause: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._max_failures = failures
-        self._first_pause = self._pause = pause
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._pause = FIRST_PAUSE
         self._failures = 0
         self._open_until: float | None = None
         self._probing = False
@@ -116,7 +109,7 @@ class Breaker:
         if answered:
             if self._open_until is not None:
                 _logger.warning("a judge answers again")
-            self._failures, self._pause = 0, self._first_pause
+            self._failures, self._pause = 0, FIRST_PAUSE
             self._open_until, self._probing = None, False
         elif answered is False:
             self._failed(probe=probe)
@@ -124,8 +117,8 @@ class Breaker:
     def _failed(self, *, probe: bool) -> None:
         self._failures += 1
         if probe:
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE * self._first_pause)
-        elif self._open_until is not None or self._failures < self._max_failures:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE * FIRST_PAUSE)
+        elif self._open_until is not None or self._failures < MAX_FAILURES:
             return
         else:
             _logger.warning("a judge does not answer: calls fail at once until a probe succeeds")
@@ -149,7 +142,7 @@ class Gate:
         self.limit = limits.concurrency
         self.in_flight = 0
         self.waiting = 0
-        self.breaker = Breaker(limits.breaker_failures, limits.breaker_pause)
+        self.breaker = Breaker()
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._paused_until = 0.0
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import Verdict
-from rag_eval_hooks.judges.heuristic.claims import claims
+from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Passage, Vectors, closest
 from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Sentence, terms
 from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, tokens, word_set
@@ -38,13 +38,6 @@ _FOOTNOTE: Final = re.compile(r"(?<=[a-z]{4})\d{1,2}(?=[\s.,;:)]|$)")
 _SUPERSCRIPT: Final = re.compile(r"[\u00b9\u00b2\u00b3\u2070-\u2079]")
 _ASIDE: Final = re.compile(r"\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
-_HEDGE: Final = re.compile(
-    r"\b(?:maybe|perhaps|possibly|might|could|may|(?:it|that|this) (?:all )?depends|hard to say"
-    r"|not (?:quite |entirely |really )?sure|i (?:think|guess|suppose)|some(?:thing|how|times)"
-    r"|vielleicht|möglicherweise|vermutlich|kommt darauf an|ربما)\b"
-    r"|也许|或许|可能|かもしれ|たぶん|おそらく",
-    re.IGNORECASE,
-)
 
 
 def agrees(
@@ -241,4 +234,4 @@ def _states_nothing(claim: str) -> bool:
     if refusal(claim) is not None:
         return True
     parts = Sentence(claim)
-    return bool(_HEDGE.search(claim)) and not (parts.names or parts.measures)
+    return bool(PATTERNS["hedge"].search(claim)) and not (parts.names or parts.measures)

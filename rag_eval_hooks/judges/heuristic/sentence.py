@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -15,6 +13,7 @@ from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, stem, w
 from rag_eval_hooks.text.key_terms import phrases
 from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import Measure, measures
+from rag_eval_hooks.text.patterns import toml_of
 from rag_eval_hooks.text.short_cache import cache_short
 
 __all__ = [
@@ -50,9 +49,7 @@ class Lexicon:
 
 LEXICONS: Final = {
     code: Lexicon(**{kind: word_set(words) for kind, words in lists.items()})
-    for code, lists in tomllib.loads(
-        files("rag_eval_hooks.judges.heuristic").joinpath("words.toml").read_text("utf-8")
-    ).items()
+    for code, lists in toml_of("words.toml", __package__).items()
 }
 """By code of the language, the empty one for all others."""
 BREAKS: Final = (",", ";", "&")
