@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Final
 
 from rag_eval_hooks.calls import CallLog
-from rag_eval_hooks.explanation_text import explain
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
@@ -85,15 +84,3 @@ class Evaluation:
         if score.label is None and metric_id in self.verdicts:
             return "pass" if self.verdicts[metric_id] else "fail"
         return score.label
-
-    def explanation(self, metric_id: str, limit: int, *, content: bool) -> str | None:
-        """Return a score's explanation as `explain` does; built once for equal arguments."""
-        key = metric_id, limit, content
-        if key not in self._explained:
-            explanation = self.scores[metric_id].explanation
-            self._explained[key] = explain(explanation, limit, content=content)
-        return self._explained[key]
-
-    @cached_property
-    def _explained(self) -> dict[tuple[str, int, bool], str | None]:
-        return {}

@@ -14,7 +14,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 
-from rag_eval_hooks import RagEval
+from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
 from rag_eval_hooks.capture.copied import called
 from rag_eval_hooks.capture.copies import Copies
@@ -190,12 +190,18 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         own_tags = users_tags(tags) if outer is None else ()
         run = self._recorder.start(run_id, parent_id, kind, name, metadata, own_tags)
         if run is not None:
-            self._describe(run, event, tags)
+            self._describe(run, serialized, event, tags)
         return run
 
-    def _describe(self, run: Run, event: Mapping[str, Any], tags: Sequence[str]) -> None:
+    def _describe(
+        self,
+        run: Run,
+        serialized: Mapping[str, Any] | None,
+        event: Mapping[str, Any],
+        tags: Sequence[str],
+    ) -> None:
         if run.kind is not RunKind.CHAIN or run.outermost:
-            run.facts = start_facts(run.kind, run.name, event)
+            run.facts = start_facts(run.kind, run.name, serialized, event)
         if run.outermost:
             self._note_outermost(run, event["run_id"], tags)
         if run.parent is not None:
@@ -368,8 +374,17 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     @_end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
         """End a model call; a streamed reply arrives here put together."""
-        replies = (one for batch in response.generations for one in batch)
-        self._copies.later(run, "on_llm_end", self._reader.reply, next(replies, None))
+        replies = [one for batch in response.generations for one in batch]
+        self._copies.later(run, "on_llm_end", self._reader.reply, replies)
+
+    @host_edge
+    def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
+        """Note that a model streams; its first token tells."""
+        run = self._recorder.get(key_of(run_id))
+        if run is not None and semconv.GEN_AI_REQUEST_STREAM not in run.facts:
+            run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
+
+    on_stream_event = on_llm_new_token
 
     # Tools.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.outputs import Generation
@@ -271,12 +271,13 @@ class Reader:
         for step, origin, lists in unseen_documents(run, first, keys, longest):
             self._note_lists(step, lists, origin)
 
-    def reply(self, run: Run, reply: Generation | None) -> None:
-        """Note the reply of a model."""
+    def reply(self, run: Run, replies: Sequence[Generation]) -> None:
+        """Note the first reply of a model."""
+        reply = next(iter(replies), None)
         calls = vocabulary.tool_calls(reply)
         self._recorder.answer(run, vocabulary.reply_text(reply))
         arguments = [one.get("args") for one in calls]
-        self._recorder.reply(run, vocabulary.reply_facts(reply), arguments)
+        self._recorder.reply(run, vocabulary.reply_facts(replies), arguments)
         shown = [
             {"id": one.get("id"), "name": one.get("name"), "arguments": one.get("args")}
             for one in calls

@@ -13,6 +13,7 @@ from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.copied import FormattedPrompt, Message, Update, content_text
+from rag_eval_hooks.capture.facts import facts_of, finish_reasons, first, request_facts
 from rag_eval_hooks.capture.records import Facts
 from rag_eval_hooks.capture.snapshots import Copier, Form
 from rag_eval_hooks.context import scalars, score_in
@@ -24,7 +25,8 @@ _MAX_METADATA = 200
 """Entries of a document's metadata that are copied."""
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
 """Roles of the GenAI conventions that LangChain calls otherwise."""
-_SCALARS = (str, int, float, bool)
+_LANGCHAIN_IDS = ("run-", "lc_")
+"""Beginnings of ids that LangChain gives to messages without an id of their provider."""
 
 
 # Copies, made on the request's thread.
@@ -126,35 +128,54 @@ def tool_calls(reply: Generation | None) -> Sequence[Mapping[str, Any]]:
     return getattr(getattr(reply, "message", None), "tool_calls", None) or ()
 
 
-def reply_facts(reply: Generation | None) -> Facts:
-    """Return model, tokens and id of a reply."""
+def reply_facts(replies: Sequence[Generation]) -> Facts:
+    """Return model, tokens and id of the first reply, and why each ended."""
+    reasons = {semconv.GEN_AI_FINISH_REASONS: finish_reasons(map(_endings, replies))}
+    reply = next(iter(replies), None)
     if not isinstance(reply, ChatGeneration):
-        return {}
+        return facts_of(reasons)
     message: BaseMessage = reply.message
     described = message.response_metadata
     usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
-    return _scalars(
+    return facts_of(
         {
             semconv.GEN_AI_RESPONSE_MODEL: described.get("model_name") or described.get("model"),
-            semconv.GEN_AI_RESPONSE_ID: described.get("id") or message.id,
+            semconv.GEN_AI_RESPONSE_ID: described.get("id") or _provider_id(message.id),
             semconv.GEN_AI_INPUT_TOKENS: usage.get("input_tokens"),
             semconv.GEN_AI_OUTPUT_TOKENS: usage.get("output_tokens"),
+            **reasons,
         }
     )
 
 
-def start_facts(kind: str, name: str, event: Mapping[str, Any]) -> Facts:
+def _endings(reply: Generation) -> Sequence[Any]:
+    message = getattr(reply, "message", None)
+    return (getattr(message, "response_metadata", None), reply.generation_info)
+
+
+def _provider_id(message_id: str | None) -> str | None:
+    """Return the id of a message unless LangChain made it up."""
+    return None if str(message_id).startswith(_LANGCHAIN_IDS) else message_id
+
+
+def start_facts(
+    kind: str, name: str, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
+) -> Facts:
     """Return the span attributes of a run from its start event.
 
-    A model has its provider and name, a tool its name and call, a retriever its store, and an
-    agent that is an outermost chain its name.
+    A model has its provider, name, temperature and server, a tool its name and call, a retriever
+    its store, and an agent that is an outermost chain its name.
     """
     metadata = event.get("metadata") or {}
+    facts: Mapping[str, Any]
     if kind == "model":
         asked = event.get("invocation_params") or {}
-        model = metadata.get("ls_model_name") or asked.get("model") or asked.get("model_name")
-        provider = metadata.get("ls_provider")
-        facts = {semconv.GEN_AI_PROVIDER_NAME: provider, semconv.GEN_AI_REQUEST_MODEL: model}
+        facts = {
+            semconv.GEN_AI_PROVIDER_NAME: metadata.get("ls_provider"),
+            semconv.GEN_AI_REQUEST_MODEL: metadata.get("ls_model_name")
+            or first([asked], ("model", "model_name")),
+            **request_facts([asked, metadata, (serialized or {}).get("kwargs")]),
+        }
     elif kind == "tool":
         facts = {
             semconv.GEN_AI_TOOL_NAME: name,
@@ -168,8 +189,4 @@ def start_facts(kind: str, name: str, event: Mapping[str, Any]) -> Facts:
         is_agent = metadata.get("ls_integration") == "langchain_create_agent"
         agent = metadata.get("lc_agent_name") or (name if is_agent else None)
         facts = {semconv.GEN_AI_AGENT_NAME: agent}
-    return _scalars(facts)
-
-
-def _scalars(facts: Mapping[str, Any]) -> Facts:
-    return {k: v for k, v in facts.items() if isinstance(v, _SCALARS) and v != ""}
+    return facts_of(facts)

@@ -28,6 +28,7 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.copied import called
 from rag_eval_hooks.capture.copies import Copies
+from rag_eval_hooks.capture.facts import field, request_facts
 from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import models
@@ -166,7 +167,9 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
             facts = models.agent_facts(instance)
             run.state = FlowState(is_given_input(arguments))
         elif role is Role.TOOL:
-            run.description = str(models.field(instance.metadata, "description") or "")
+            run.description = str(field(instance.metadata, "description") or "")
+        elif role is Role.MODEL:
+            facts = request_facts([instance])
         run.facts = {**facts, **models.call_id_of(run, arguments)}
 
     def _copy_arguments(
@@ -308,7 +311,8 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
                 is_chat = isinstance(event, LLMChatStartEvent)
                 given = event.messages if is_chat else event.prompt
                 self._copies.defer(run, "model called", self._reader.prompt, given)
-                run.facts = models.model_facts(event.model_dict)
+                told = models.model_facts(event.model_dict, event.span_id)
+                run.facts = {**run.facts, **told}
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report("capture model called", error)
             self._recorder.lost(event.span_id)

@@ -14,13 +14,14 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 
 from rag_eval_hooks.calls import Caller
+from rag_eval_hooks.capture.facts import field, first
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks_llama_index.models import INPUT_TOKENS, OUTPUT_TOKENS, field, first
+from rag_eval_hooks_llama_index.models import INPUT_TOKENS, OUTPUT_TOKENS
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 

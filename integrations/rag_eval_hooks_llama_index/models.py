@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.copied import Message
+from rag_eval_hooks.capture.facts import facts_of, field, finish_reasons, first
 from rag_eval_hooks.capture.readings import as_json
 from rag_eval_hooks.capture.records import Facts, Run, RunKind
 from rag_eval_hooks.capture.snapshots import Opaque
@@ -17,8 +18,6 @@ __all__ = [
     "OUTPUT_TOKENS",
     "arguments_text",
     "call_id_of",
-    "field",
-    "first",
     "model_facts",
     "object_facts",
     "reply_facts",
@@ -28,13 +27,12 @@ __all__ = [
 
 INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_eval_count")
 OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
-_SCALARS = (str, int, float, bool)
 
 
 def object_facts(kind: RunKind, instance: Any) -> Facts:
     """Return the attributes that an object has for the span of its run."""
     if kind is RunKind.RETRIEVER:
-        return _scalars(
+        return facts_of(
             {
                 semconv.GEN_AI_DATA_SOURCE_ID: type(instance).__name__,
                 semconv.GEN_AI_RETRIEVAL_TOP_K: getattr(instance, "similarity_top_k", None),
@@ -42,15 +40,15 @@ def object_facts(kind: RunKind, instance: Any) -> Facts:
         )
     if kind is RunKind.TOOL:
         name = field(instance.metadata, "name")
-        return _scalars({semconv.GEN_AI_TOOL_NAME: name, semconv.GEN_AI_TOOL_TYPE: "function"})
+        return facts_of({semconv.GEN_AI_TOOL_NAME: name, semconv.GEN_AI_TOOL_TYPE: "function"})
     if kind is RunKind.EMBEDDING:
-        return _scalars({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
+        return facts_of({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
     return {}
 
 
 def agent_facts(workflow: Any) -> Facts:
     """Return the name of an agent; of a team of agents that of its first."""
-    return _scalars({semconv.GEN_AI_AGENT_NAME: first([workflow], ("name", "root_agent"))})
+    return facts_of({semconv.GEN_AI_AGENT_NAME: first([workflow], ("name", "root_agent"))})
 
 
 def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
@@ -61,28 +59,39 @@ def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
         steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
         ids = iter([outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps])
     call_id = next((one for one in ids if isinstance(one, str)), None)
-    return _scalars({semconv.GEN_AI_TOOL_CALL_ID: call_id})
+    return facts_of({semconv.GEN_AI_TOOL_CALL_ID: call_id})
 
 
-def model_facts(described: Mapping[str, Any]) -> Facts:
-    """Return provider and model of a call, as the model describes itself."""
+def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
+    """Return provider and model of a call, as the model describes itself, and whether it streams.
+
+    Args:
+        described: The model's own settings.
+        span_id: Class and method of the call, and an id.
+    """
+    method = str(span_id).partition("-")[0].rpartition(".")[2]
+    streams = method.removeprefix("a").startswith("stream")
     provider = str(described.get("class_name") or "").lower().removesuffix("_llm")
-    return _scalars(
+    return facts_of(
         {
             semconv.GEN_AI_PROVIDER_NAME: provider or None,
             semconv.GEN_AI_REQUEST_MODEL: first([described], ("model", "model_name")),
+            semconv.GEN_AI_REQUEST_STREAM: streams or None,
         }
     )
 
 
 def reply_facts(response: Any) -> Facts:
-    """Return model, tokens and id of a reply."""
+    """Return model, tokens and id of a reply, and why it ended."""
     raw = field(response, "raw")
     holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
-    return _scalars(
+    return facts_of(
         {
             semconv.GEN_AI_RESPONSE_MODEL: field(raw, "model"),
             semconv.GEN_AI_RESPONSE_ID: field(raw, "id"),
+            semconv.GEN_AI_FINISH_REASONS: finish_reasons(
+                [choice, raw] for choice in field(raw, "choices") or (None,)
+            ),
             semconv.GEN_AI_INPUT_TOKENS: first(holders, INPUT_TOKENS),
             semconv.GEN_AI_OUTPUT_TOKENS: first(holders, OUTPUT_TOKENS),
         }
@@ -111,20 +120,3 @@ def result_text(result: Any) -> str | None:
     if isinstance(result, Opaque):
         return None
     return result.text if isinstance(result, Message) else str(result)
-
-
-def _scalars(facts: Mapping[str, Any]) -> Facts:
-    return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}
-
-
-def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
-    """Return the first field of these names that any of the holders has."""
-    fields = (field(holder, name) for holder in holders for name in names)
-    return next((value for value in fields if value is not None), None)
-
-
-def field(holder: Any, name: str) -> Any:
-    """Return a field of a mapping or an object, or None."""
-    if type(holder) is dict or isinstance(holder, Mapping):
-        return holder.get(name)
-    return getattr(holder, name, None)

@@ -24,9 +24,9 @@ from llama_index.core.workflow import Event, Workflow
 
 from rag_eval_hooks.capture import Recorder
 from rag_eval_hooks.capture.bounded import remember
+from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.capture.records import RunKind
 from rag_eval_hooks.suppress import is_suppressed
-from rag_eval_hooks_llama_index.models import field
 from rag_eval_hooks_llama_index.streams import Streams
 from rag_eval_hooks_llama_index.workflows import FlowState
 

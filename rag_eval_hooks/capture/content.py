@@ -19,6 +19,14 @@ Contents: TypeAlias = dict[str, Content]
 """Attributes some of which are yet to be written as JSON: their parts are redacted before."""
 _Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
+_FINISH_REASONS: Final = {
+    "end_turn": "stop",
+    "function_call": "tool_call",
+    "max_tokens": "length",
+    "tool_calls": "tool_call",
+    "tool_use": "tool_call",
+}
+"""Words of providers for which the conventions have one of their own."""
 
 
 def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
@@ -159,9 +167,7 @@ def _model_content(run: Run, cut_texts: Set[str]) -> Contents:
             semconv.GEN_AI_INPUT_MESSAGES: [
                 _message(role, text) for role, text in prompts if text and not is_system(role)
             ],
-            semconv.GEN_AI_OUTPUT_MESSAGES: [_reply(parts, "stop" if said else "tool_call")]
-            if parts
-            else None,
+            semconv.GEN_AI_OUTPUT_MESSAGES: [_reply(parts, _finish_reason(run))] if parts else None,
             semconv.INPUT_VALUE: _joined(run.prompt, cut_texts),
             semconv.OUTPUT_VALUE: said,
         }
@@ -208,6 +214,13 @@ def _message(role: str, text: _Text) -> dict[str, Any]:
 
 def _reply(parts: Sequence[Mapping[str, Any]], reason: str = "stop") -> dict[str, Any]:
     return {"role": "assistant", "parts": list(parts), "finish_reason": reason}
+
+
+def _finish_reason(run: Run) -> str:
+    """Return why a model stopped, in the word of the conventions."""
+    told = run.facts.get(semconv.GEN_AI_FINISH_REASONS)
+    reason = told[0] if isinstance(told, tuple) else "stop" if run.text else "tool_call"
+    return _FINISH_REASONS.get(reason.lower(), reason.lower())
 
 
 def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:

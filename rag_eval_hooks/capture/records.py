@@ -35,7 +35,7 @@ __all__ = [
     "current_task",
 ]
 
-Facts: TypeAlias = Mapping[str, str | int | float | bool]
+Facts: TypeAlias = Mapping[str, str | int | float | bool | tuple[str, ...]]
 """Span attributes that a framework names, by their semantic-convention key."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
 from opentelemetry.trace import SpanContext
@@ -30,8 +31,12 @@ _MAX_OURS: Final = 100
 
 
 def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
-    """Return the attributes that have a value."""
-    return {key: value for key, value in attributes.items() if value is not None}
+    """Return the attributes that have a value; an exporter would print a member of an enum."""
+    return {
+        key: value.value if isinstance(value, Enum) else value
+        for key, value in attributes.items()
+        if value is not None
+    }
 
 
 def _room(span: object, limit: str, used: str) -> int | None:

@@ -158,7 +158,7 @@ class EvaluationSpans:
                 "name": name,
                 "score": score.value,
                 "label": evaluation.label(name),
-                "explanation": evaluation.explanation(name, limit, content=self._content),
+                "explanation": explain(score.explanation, limit, content=self._content),
                 "annotator_kind": score.annotator_kind.value,
                 "identifier": score.annotator or semconv.TRACER_NAME,
                 "metadata": metadata,

@@ -12,10 +12,12 @@ from opentelemetry.trace import SpanContext
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.explanation_text import explain
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.telemetry.attribute_limits import present
 from rag_eval_hooks.telemetry.rag_span import around, context_of
+from rag_eval_hooks.telemetry.thresholds import Thresholds
 
 __all__ = ["USER_FEEDBACK", "EventEmitter"]
 
@@ -31,9 +33,8 @@ class EventEmitter:
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._content = content
-        self._max_chars = limits.EXPLANATION_CHARS
 
-    def emit(self, evaluation: Evaluation) -> None:
+    def emit(self, evaluation: Evaluation, thresholds: Thresholds) -> None:
         """Emit an event for each score, and one with the cause for each metric that failed."""
         context, now = context_of(evaluation.sample), time.time_ns()
         if not self._is_taken(context):
@@ -43,8 +44,18 @@ class EventEmitter:
                 semconv.GEN_AI_EVALUATION_NAME: name,
                 semconv.GEN_AI_RESPONSE_ID: evaluation.sample.response_id,
             }
-            is_scored = name in evaluation.scores
-            told = self._score(evaluation, name) if is_scored else _failure(evaluation, name)
+            if (score := evaluation.scores.get(name)) is None:
+                told = _failure(evaluation, name)
+            else:
+                told = {
+                    **_score(evaluation, name),
+                    semconv.GEN_AI_EVALUATION_EXPLANATION: thresholds.reason(
+                        name, score, content=self._content
+                    ),
+                    semconv.EVAL_EXPLANATION: explain(
+                        score.explanation, limits.EXPLANATION_CHARS, content=self._content
+                    ),
+                }
             self._send(now, context, {**about, **told})
 
     def emit_feedback(self, feedback: Feedback, about: SpanContext) -> None:
@@ -57,20 +68,6 @@ class EventEmitter:
                 semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
             }
             self._send(feedback.time, context, told)
-
-    def _score(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
-        score = evaluation.scores[name]
-        return {
-            semconv.GEN_AI_EVALUATION_SCORE: score.value,
-            semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
-            semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.explanation(
-                name, self._max_chars, content=self._content
-            ),
-            semconv.EVAL_PASS: evaluation.verdicts.get(name),
-            semconv.EVAL_SCREENING: score.screening or None,
-            semconv.EVAL_SAMPLE_RATE: score.probability,
-            semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
-        }
 
     def _is_taken(self, context: Context) -> bool:
         """Return whether anybody takes events. May change from event to event."""
@@ -92,6 +89,18 @@ class EventEmitter:
             event_name=semconv.GEN_AI_EVALUATION_EVENT,
             attributes=present(attributes),
         )
+
+
+def _score(evaluation: Evaluation, name: str) -> dict[str, Any]:
+    score = evaluation.scores[name]
+    return {
+        semconv.GEN_AI_EVALUATION_SCORE: score.value,
+        semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
+        semconv.EVAL_PASS: evaluation.verdicts.get(name),
+        semconv.EVAL_SCREENING: score.screening or None,
+        semconv.EVAL_SAMPLE_RATE: score.probability,
+        semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
+    }
 
 
 def _failure(evaluation: Evaluation, name: str) -> dict[str, Any]:

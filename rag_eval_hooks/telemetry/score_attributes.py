@@ -7,15 +7,13 @@ from typing import Final
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.explanation_text import one_line
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
-from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.telemetry.thresholds import REASON_CHARS, Thresholds
 
 __all__ = ["ScoreAttributes"]
 
-_REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
 _STYLE: Final = ("lexical.source_citation",)
 """Metrics of the answer's style, which say nothing of whether it is right."""
@@ -73,10 +71,7 @@ class ScoreAttributes:
         return next(iter([*grounded, *(name for name in scores if name not in _STYLE)]), None)
 
     def _reason(self, name: str, score: Score) -> str:
-        """Return one line: the first failure, the value and the threshold."""
-        words = one_line(score.explanation, _REASON_CHARS, content=self._content)
-        value = ", ".join(filter(None, (f"{score.value:.2f}", self._thresholds.words(name))))
-        return f"{words or name} ({value})"
+        return self._thresholds.reason(name, score, content=self._content)
 
     def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, _Value]]:
         """Yield values of one kind after the other; reasons come last."""
@@ -101,7 +96,7 @@ class ScoreAttributes:
                 if (value := value_of(name, score)) is not None:
                     yield semconv.eval_key(name, field), value
         for name, failure in evaluation.unscored.items():
-            yield semconv.eval_key(name, "reason"), failure.line[:_REASON_CHARS]
+            yield semconv.eval_key(name, "reason"), failure.line[:REASON_CHARS]
 
 
 def _undecided(evaluation: Evaluation) -> str | None:

@@ -164,7 +164,7 @@ class Telemetry(Observer):
 
     def _emit(self, told: Evaluation, measured: Evaluation | None) -> None:
         with self._edge("event"):
-            self._events.emit(told)
+            self._events.emit(told, self._thresholds)
         if measured is not None:
             with self._edge("metrics"):
                 self._metrics.record(measured)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.explanation_text import one_line
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.score import UNIT, NotScored, Outcomes, Scale, Score
 
-__all__ = ["Thresholds"]
+__all__ = ["REASON_CHARS", "Thresholds"]
+
+REASON_CHARS: Final = 300
+"""Characters of one line of explanation."""
 
 
 class Thresholds:
@@ -36,6 +41,18 @@ class Thresholds:
         if limit is None:
             return None
         return f"at {'least' if self._scales[metric_id].higher_is_better else 'most'} {limit:.2f}"
+
+    def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
+        """Return one line: what failed first, the value and the threshold.
+
+        Args:
+            metric_id: The metric.
+            score: Its score.
+            content: Whether the line may quote the application's texts.
+        """
+        words = one_line(score.explanation, REASON_CHARS, content=content)
+        value = ", ".join(filter(None, (f"{score.value:.2f}", self.words(metric_id))))
+        return f"{words or metric_id} ({value})"
 
     def missed_by(self, metric_id: str, score: Score) -> float:
         """Return the share of the scale between a score and its threshold; 0 or less: it passes."""

@@ -80,6 +80,7 @@ def evaluation(number: int) -> tuple[Thresholds, Evaluation]:
             probability_estimated=at % 5 == 0,
             screening=bool(metric.findings) and at % 2 == 0,
             risk=[None, 0.25][at % 2],
+            explanation={"claims": [{"claim": "one", "supported": True}]},
         )
         if at % 4 == 0:
             outcomes[metric.id] = NotScored(Cause.JUDGE_FAILED)
@@ -114,7 +115,8 @@ def test_events_hold_what_is_declared() -> None:
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
     emitter = EventEmitter(provider, content=False)
     for number in range(4):
-        emitter.emit(evaluation(number)[1])
+        thresholds, done = evaluation(number)
+        emitter.emit(done, thresholds)
     events = [dict(one.log_record.attributes or {}) for one in exporter.get_finished_logs()]
     ours = [pair for one in events for pair in one.items() if pair[0].startswith("rag.eval.")]
     (group,) = [one for one in groups() if one["type"] == "event"]
