@@ -199,6 +199,9 @@ class RagEval:
     def submit(self, sample: Sample | Mapping[str, Any]) -> bool:
         """Submit a sample for evaluation in the background. Never blocks or raises.
 
+        A RAG span with its scores is written below the current span, unless the sample names a
+        trace or span of its own: then its scores follow that span.
+
         A sample or mapping (as for `Sample.of`) that cannot be read is dropped as
         `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
 

@@ -195,15 +195,16 @@ class Assembler:
             with_golden=self._with_golden,
         )
 
-    def own(self, sample: Sample) -> Sample:
-        """Return a sample of the application's own, redacted.
+    def own(self, sample: Sample, session: Session | None = None) -> Sample:
+        """Return a sample of the application's own, redacted by a session or a new one.
 
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
         if not self.redacts:
             return sample
-        return self._redactor.sample(self._with_golden(sample) if self._with_golden else sample)
+        whole = self._with_golden(sample) if self._with_golden else sample
+        return self._redactor.sample(whole, session)
 
     def reference(self, text: str | None) -> str | None:
         """Return a reference that comes after its sample was redacted, cut to the limit.

@@ -14,6 +14,7 @@ from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of
 from rag_eval_hooks.capture.left_out import LeavesOut, LeftOut
 from rag_eval_hooks.capture.question import question_of
 from rag_eval_hooks.capture.spans import RequestSpan, application_span
+from rag_eval_hooks.capture.submitted import interaction_of
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
@@ -33,6 +34,8 @@ _MOST_STUCK: Final = 10_000
 _PATIENCE_S: Final = 0.5
 """Seconds after which a rule that another thread still runs is considered hung."""
 _POLL_S: Final = 0.001
+_WITHOUT_THREAD: Final = ("shutdown", "no_thread")
+"""Reasons of requests whose spans no background thread will write."""
 
 
 class Intake:
@@ -73,11 +76,7 @@ class Intake:
             return
         try:
             session = self._assembler.session()
-            if self._is_left_out(interaction):
-                span = application_span(interaction.otel)
-            else:
-                redact = functools.partial(self._assembler.attributes, session)
-                span = self._spans.begin(interaction, redact)
+            span = self._span(interaction, session)
             make = functools.partial(self._request, interaction, session, span)
             self._waiting.append((make, interaction))
         except BaseException as error:  # noqa: BLE001 - the host's edge: its objects and processors
@@ -92,6 +91,35 @@ class Intake:
                 self._relieve()
         except Exception as error:  # noqa: BLE001 - the host's edge: span processors are the user's
             self._incidents.report("capture", error)
+
+    def submit(self, sample: Sample) -> bool:
+        """Submit a sample of the application; return whether it will be evaluated.
+
+        One that names no span gets a RAG span below the current one, as captured requests do.
+        """
+        if sample.trace_id is not None or sample.span_id is not None:
+            return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
+        request = self._request_of(sample)
+        is_accepted = self._pipeline.submit(request)
+        if request.ending is not None and request.ending.reason in _WITHOUT_THREAD:
+            self._spans.drain()
+        return is_accepted
+
+    def _request_of(self, sample: Sample) -> Request:
+        """Return the request of a sample whose span is started here."""
+        interaction, session = interaction_of(sample), self._assembler.session()
+        # Samples that are submitted in one trace, as in a batch, are drawn one by one.
+        interaction.sampling_key = id_of(sample.sample_id)
+        span = self._span(interaction, session)
+        named = replace(sample, trace_id=span.trace_id, span_id=span.span_id)
+
+        def build() -> Sample:
+            span.complete()
+            return self._assembler.own(named, session)
+
+        request = Request.of(named, build)
+        request.span, request.sampling_key = span.held, interaction.sampling_key
+        return request
 
     def add_left_out(self, left: LeftOut) -> None:
         """Queue a request that was sampled out when it started, and that retrieved. O(1)."""
@@ -116,6 +144,13 @@ class Intake:
     def tick(self) -> None:
         self.drain()
         self._spans.drain()
+
+    def _span(self, interaction: Interaction, session: Session) -> RequestSpan:
+        if self._is_left_out(interaction):
+            return application_span(interaction.otel)
+        return self._spans.begin(
+            interaction, functools.partial(self._assembler.attributes, session)
+        )
 
     def _is_left_out(self, interaction: Interaction) -> bool:
         """Return whether a request that was not decided at its start gets no span of ours."""

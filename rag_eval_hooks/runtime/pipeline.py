@@ -200,13 +200,11 @@ class Pipeline:
 
     def submit_sample(self, given: Any) -> bool:
         try:
-            sample = Sample.of(given)
-            request = Request.of(sample, lambda: self.assembler.own(sample))
+            return self._intake.submit(Sample.of(given))
         except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self.refuse("capture_failed")
-            self.parts.incidents.report("offer", error)
+            self.parts.incidents.report("submit", error)
             return False
-        return self.submit(request)
 
     def submit(self, request: Request) -> bool:
         """Decide about a request and queue it; return whether it will be evaluated. No waiting."""
