@@ -75,7 +75,8 @@ def test_submit_of_a_sample_that_names_its_span_writes_no_rag_span(
 def test_submitted_sample_names_its_span_wherever_its_evaluation_goes(
     shut_down_after: ShutDown,
 ) -> None:
-    spans, seen = Spans(), []
+    spans = Spans()
+    seen: list[Any] = []
     evals = shut_down_after(evaluator(spans, sinks=[seen.append]))
     one = sample(latency=2.0, workflow="help", session_id="s1", status=Status.OK)
     assert evals.submit(one)
@@ -93,7 +94,8 @@ def test_submitted_sample_names_its_span_wherever_its_evaluation_goes(
 def test_submitted_content_is_redacted_alike_on_span_and_in_sample(
     shut_down_after: ShutDown,
 ) -> None:
-    spans, seen = Spans(), []
+    spans = Spans()
+    seen: list[Any] = []
     evals = shut_down_after(
         evaluator(spans, sinks=[seen.append], redact="email", capture_content=True)
     )
