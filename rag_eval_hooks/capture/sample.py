@@ -67,7 +67,7 @@ def assemble(
     left_out = interaction.left_out | _to_come(interaction, answer)
     return Sample(
         question=texts.text("question", question),
-        contexts=texts.contexts(contexts, max_contexts, answer),
+        contexts=texts.contexts(contexts, max_contexts, answer, interaction.lists),
         answer=texts.optional("answer", answer),
         reference=texts.optional("reference", golden.reference),
         reference_ids=texts.ids("reference_ids", golden.reference_ids),

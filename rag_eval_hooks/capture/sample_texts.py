@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+from rag_eval_hooks.capture.records import DocumentList, Origin
 from rag_eval_hooks.capture.text_forms import words
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
 from rag_eval_hooks.sample import Context
@@ -58,13 +60,20 @@ class SampleTexts:
         return self._limited(field, redacted or "", is_cut)
 
     def contexts(
-        self, contexts: tuple[Context, ...] | None, most: int, answer: str | None
+        self,
+        contexts: tuple[Context, ...] | None,
+        most: int,
+        answer: str | None,
+        lists: Iterable[DocumentList],
     ) -> tuple[Context, ...] | None:
-        """Return contexts, redacted and cut; of too many, the likely grounds of the answer."""
+        """Return contexts, redacted and cut; of too many, the likely grounds of the answer.
+
+        `lists` are those in which they were found.
+        """
         if contexts is None:
             return None
         if len(contexts) > most:
-            contexts = _likeliest(contexts, answer or "", most)
+            contexts = _likeliest(contexts, answer or "", most, lists)
             self.cut_fields.append("contexts")
         return tuple(
             replace(
@@ -127,15 +136,27 @@ def _is_small(value: Any, most: int) -> bool:
         return False
 
 
-def _likeliest(contexts: tuple[Context, ...], answer: str, most: int) -> tuple[Context, ...]:
+def _likeliest(
+    contexts: tuple[Context, ...], answer: str, most: int, lists: Iterable[DocumentList]
+) -> tuple[Context, ...]:
     """Return as many contexts as are wanted, in their order: the likely grounds of the answer.
 
-    A word of the answer counts more, the fewer contexts hold it. Of equal ones the last count, as
-    the last search of an agent is the nearest to its answer.
+    A word of the answer counts more, the fewer contexts hold it. Of equal ones those count that
+    their search ranked best, and of these the last: an agent's last search is the nearest to its
+    answer.
     """
     said = set(words(answer))
     held = [said.intersection(words(context.text)) for context in contexts]
     times = Counter(word for words_held in held for word in words_held)
-    weights = [sum(1 / times[word] for word in words_held) for words_held in held]
-    ranked = sorted(range(len(contexts)), key=lambda index: (weights[index], index))
+    # Exact sums: equal words weigh the same in any order.
+    weights = [math.fsum(1 / times[word] for word in words_held) for words_held in held]
+    # Sources of an answer may join several searches.
+    searches = [found.contexts for found in lists if found.origin is not Origin.SOURCES]
+    ranks = {one.id or one.text: rank for found in searches for rank, one in enumerate(found)}
+
+    def order(index: int) -> tuple[float, int, int]:
+        context = contexts[index]
+        return weights[index], -ranks.get(context.id or context.text, index), index
+
+    ranked = sorted(range(len(contexts)), key=order)
     return tuple(contexts[index] for index in sorted(ranked[-most:]))

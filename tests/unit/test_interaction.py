@@ -15,6 +15,7 @@ from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, Run
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from tests.support.limits import small_limits
+from tests.support.variation import Variation, seeds
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
@@ -101,6 +102,30 @@ def test_documents_keep_id_score_and_scalar_metadata(log: Log) -> None:
     assert (found[0].id, found[0].score, found[0].metadata) == ("d1", 0.25, {"page": 3})
     assert [context.text for context in found[1:]] == [B, "Third."]
     assert not log.incidents.counts()
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("searches", [1, 2, 4])
+def test_too_many_contexts_keep_those_the_answer_names_then_the_best_ranked(
+    log: Log, searches: int, seed: int
+) -> None:
+    draw = Variation(seed)
+    found = [draw.passages(draw.chance.randint(51, 90) // searches + 1) for _ in range(searches)]
+    ranks = {text: rank for one in found for rank, text in enumerate(one)}
+    asked, answer = draw.question(), draw.chance.choice([None, draw.name()])
+    named = found[draw.chance.randrange(searches)][-1]
+    for said in (answer, named):
+        with log.open(asked):
+            for one in found:
+                log.retriever(*one)
+            if said is not None:
+                log.model(" ".join([*ranks, asked]), said)
+    by_rank, by_name = (texts(sample) or [] for sample in log.samples())
+    left = ranks.keys() - set(by_rank)
+    assert len(by_rank) == len(by_name) == 50
+    assert max(ranks[text] for text in by_rank) <= min(ranks[text] for text in left)
+    assert by_rank == [text for text in ranks if text in by_rank]
+    assert named in by_name
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,14 @@ def several_calls_for_many_passages(draw: Draw) -> Asked:
 
 
 @shape(GROUP, *READ_WAYS)
+def more_passages_than_a_sample_holds(draw: Draw) -> Asked:
+    """The best ranked stay, in however many prompts they are shown; the answer names none."""
+    corpus, answer = Corpus(draw, draw.chance.randint(51, 150)), draw.name()
+    engine = corpus.engine(says(answer), streaming=draw.streaming)
+    return corpus.asked(engine, answer, contexts=corpus.shown()[:50])
+
+
+@shape(GROUP, *READ_WAYS)
 def tree_summarize_of_divided_nodes(draw: Draw) -> Asked:
     """Some nodes begin in one prompt and end in another; the last call joins the answers."""
     corpus, said = Corpus(draw, 6), list[str]()
