@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rag_eval_hooks.encodable import encodable
@@ -30,9 +30,16 @@ class OutcomeTable(dict[str, Outcome]):
         return html_table(_cells(name, outcome) for name, outcome in _worst_first(self))
 
 
-def outcome_lines(outcomes: Mapping[str, Outcome]) -> Iterator[tuple[str, Outcome]]:
-    """Yield a text of one or several lines for each outcome: its value, name, label and reason."""
-    for name, outcome in _worst_first(outcomes):
+def outcome_lines(
+    outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
+) -> Iterator[tuple[str, Outcome]]:
+    """Yield a text of one or several lines for each outcome: its value, name, label and reason.
+
+    Args:
+        outcomes: The outcomes, by metric.
+        failed: Metrics that miss their threshold, which come first.
+    """
+    for name, outcome in sorted(_worst_first(outcomes), key=lambda item: item[0] not in failed):
         _, value, label, reason = _cells(name, outcome)
         note = f"  ({label})" if label else ""
         below = f"\n{textwrap.indent(reason, ' ' * 10)}" if reason else ""

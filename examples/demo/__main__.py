@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import signal
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
-from opentelemetry import trace
+from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from examples.demo.handbook import QUESTIONS
@@ -29,9 +30,11 @@ from examples.demo.viewer import (
 from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks.cli.main import main as command
 
+INTERRUPTED = 130
+
 
 def main() -> None:
-    """Run the demo; exit code 1 where a question has no score."""
+    """Run the demo; exit code 1 if a question was not judged."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.partition("\n")[0])
     parser.add_argument("--framework", choices=("langchain", "llama-index"), default="langchain")
     parser.add_argument("--viewer", choices=("phoenix", "jaeger"), help="start this viewer")
@@ -42,7 +45,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("demo-output"), metavar="FOLDER")
     arguments = parser.parse_args()
     if arguments.viewer is None:
-        raise SystemExit(run(arguments))
+        with suppress(KeyboardInterrupt):
+            raise SystemExit(run(arguments))
+        raise SystemExit(INTERRUPTED)
     # A termination signal stops the viewer first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -54,6 +59,8 @@ def main() -> None:
             is_phoenix = arguments.viewer == "phoenix"
             print(f"in Phoenix: {phoenix_link(page)}" if is_phoenix else jaeger_links(page))
             wait()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     except ViewerError as error:
         parser.error(str(error))
     raise SystemExit(code)
@@ -62,7 +69,7 @@ def main() -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask all questions, wait for the scores, and print a report."""
     traces, results = (arguments.output / name for name in ("traces.jsonl", "results.jsonl"))
-    arguments.output.mkdir(parents=True, exist_ok=True)
+    arguments.output.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in (traces, results):
         path.unlink(missing_ok=True)
     if arguments.otlp_endpoint is None:
@@ -73,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         provider.add_span_processor(BatchSpanProcessor(OtlpFileExporter(traces)))
     pipeline = import_module(f"examples.demo.{arguments.framework.replace('-', '_')}_pipeline")
     with RagEval(
-        ["ragas", "lexical"],
+        ["ragas.faithfulness"],
         sinks=["console", f"jsonl:{results}", *arguments.sink],
         thresholds={"ragas.faithfulness": 0.8},
         capture_content=True,
@@ -84,11 +91,15 @@ def run(arguments: argparse.Namespace) -> int:
             ask(one.question, {key: value for key, value in known.items() if value is not None})
         evals.flush()
         stats = evals.stats()
-    provider.shutdown()
+    # Before the viewer stops, which the exporters of metrics and log events would report.
+    for one in (provider, metrics.get_meter_provider(), _logs.get_logger_provider()):
+        getattr(one, "shutdown", bool)()
     command(["report", str(results)])
     print(f"\ntraces   {traces}  (OTLP/JSON; the RAG spans carry the scores)")
     print(f"results  {results}  (rag-eval-hooks report {results} -o report.html)")
-    return int(not 0 < stats.offered == stats.scored)
+    # Refusals are undefined: they make no claim.
+    judged = stats.scored + stats.failed.get("undefined", 0)
+    return int(not 0 < stats.offered == judged)
 
 
 if __name__ == "__main__":

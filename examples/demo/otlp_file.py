@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -32,7 +33,9 @@ class OtlpFileExporter(SpanExporter):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._file: TextIO = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - until shutdown
+        # Spans hold questions and answers: only the owner may read them.
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._file: TextIO = os.fdopen(descriptor, "a", encoding="utf-8")
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Write a batch."""

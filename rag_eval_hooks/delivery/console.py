@@ -1,4 +1,4 @@
-"""Sink that prints each evaluation: the worst score first, with its reason."""
+"""Sink that prints each evaluation: failed thresholds first, then the worst score."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def _lines(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     refuses = refusal(sample.answer or "") is not None
     if refuses:
         yield f"    {_REFUSAL}", ""
-    for text, outcome in outcome_lines(evaluation.outcomes):
+    failed = {name for name, passes in evaluation.verdicts.items() if not passes}
+    for text, outcome in outcome_lines(evaluation.outcomes, failed):
         if isinstance(outcome, Score) or outcome.is_missing or outcome.risk is not None:
             yield text, "dim" if refuses else _style(outcome)
     yield "", ""

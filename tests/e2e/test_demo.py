@@ -67,6 +67,25 @@ def test_demo_scores_planted_mistakes_below_quotations(run: Run) -> None:
         assert one.reference is not None or outcome["not_scored"] == "undefined"
 
 
+def test_demo_prints_a_failing_claim_first_and_no_score_for_a_refusal(run: Run) -> None:
+    """The metrics of the first answer that fails begin with its faithfulness and the claim."""
+    shown = {part.partition("\n")[0]: part for part in run.done.stdout.split("Question: ")[1:]}
+    for one in QUESTIONS:
+        told = shown[one.question]
+        names = re.findall(r"(?:\d\.\d\d|-)  (\S+)", told)
+        if run.faithfulness(one) == 0.0:
+            assert re.search(r"0\.00  ragas\.faithfulness.*\n +- contradicted: ", told)
+        assert names[:1] == [FAITHFUL] or one.reference is None
+        assert one.reference is not None or "0.00" not in told.partition("\n\n")[0]
+    (names,) = {tuple(sorted(result["outcomes"])) for result in run.results.values()}
+    assert names[0] == FAITHFUL
+
+
+def test_demo_lets_only_the_owner_read_its_files(run: Run) -> None:
+    modes = {path.name: path.stat().st_mode & 0o777 for path in run.folder.iterdir()}
+    assert modes == {"traces.jsonl": 0o600, "results.jsonl": 0o600}
+
+
 def test_demo_puts_scores_on_the_rag_span_of_each_trace(run: Run) -> None:
     spans = [
         span

@@ -66,7 +66,7 @@ def test_the_first_click_shows_question_answer_score_and_reason(in_jaeger: InJae
             ("assistant", one.sample["answer"]),
         ]
         result = headline(seen)
-        if set(one.scores) == {"lexical.source_citation"}:
+        if not one.scores:
             # A refusal: nothing was scored that says how good it is.
             assert result == {}
             continue
