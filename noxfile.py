@@ -174,13 +174,14 @@ def viewers(session: nox.Session) -> None:
 @nox.parametrize("framework", ["langchain", "llama-index"], ids=["langchain", "llama-index"])
 def demo(session: nox.Session, framework: str) -> None:
     """Run the demo; `-- --viewer phoenix` shows it in Phoenix."""
-    extra = "demo" if framework == "langchain" else "demo-llama-index"
-    session.install("-q", "--editable", f".[{extra},phoenix]")
+    session.install("-q", "--editable", f".[{framework},otel,report,platforms]")
     more = list(session.posargs)
     if "phoenix" in more:
         made = environment(session, "phoenix", *VIEWERS["phoenix"])
         more += ["--viewer-command", str(made / "bin" / "phoenix")]
-    session.run("python", "-m", "examples.demo", "--framework", framework, *more)
+    # Ctrl-C reaches the demo, too, which stops the viewer first.
+    patience = {"interrupt_timeout": 20.0, "terminate_timeout": 20.0}
+    session.run("python", "-m", "examples.demo", "--framework", framework, *more, **patience)
 
 
 @nox.session

@@ -14,8 +14,10 @@ __all__ = [
     "JudgeUnavailable",
     "RagEvalError",
     "RedactionError",
+    "install_command",
     "kind_of",
     "masked",
+    "missing_extra",
     "nearest",
 ]
 
@@ -26,6 +28,16 @@ _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
 def masked(text: str) -> str:
     """Return a text with the credentials and parameters of URLs masked."""
     return _SECRETS.sub("**********", text) if "://" in text else text
+
+
+def missing_extra(user: str, extra: str) -> ImportError:
+    """Return the error for a part of this package whose extra is not installed."""
+    return ImportError(f'{user} needs the extra "{extra}". {install_command(extra)}')
+
+
+def install_command(extra: str) -> str:
+    """Return the sentence that says how to install an extra, in the words of the README."""
+    return f'In a clone of rag-eval-hooks, run: pip install ".[{extra}]"'
 
 
 def kind_of(value: object) -> str:

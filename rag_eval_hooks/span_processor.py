@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from opentelemetry.context import Context
 from opentelemetry.trace import Link
 
+from rag_eval_hooks.errors import missing_extra
+
 try:
     from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 except ImportError as error:
-    raise ImportError(
-        'RagEvalSpanProcessor needs the SDK: pip install "rag-eval-hooks[otel]"'
-    ) from error
+    raise missing_extra("RagEvalSpanProcessor", "otel") from error
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval, checked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import BROKER, RagEvalConfig
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, missing_extra
 from rag_eval_hooks.incidents import Incidents
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ class Fleet:
         try:
             from celery import Celery
         except ImportError as error:
-            raise ImportError(
-                f'run_on="celery" needs Celery ({error}): pip install "rag-eval-hooks[celery]"'
-            ) from error
+            raise missing_extra('run_on="celery"', "celery") from error
         # Sending by an application with a Redis backend subscribes to each task's result.
         backend = self.backend if with_backend else "disabled://"
         app = Celery("rag_eval_hooks", backend=backend, set_as_current=False)

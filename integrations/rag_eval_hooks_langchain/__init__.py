@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
+from rag_eval_hooks.errors import missing_extra
+
 try:
     import langchain_core  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        'rag_eval_hooks_langchain needs langchain-core: pip install "rag-eval-hooks[langchain]"'
-    ) from error
+    raise missing_extra("rag_eval_hooks_langchain", "langchain") from error
 
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler, record_contexts
 from rag_eval_hooks_langchain.langchain_judge import LangChainJudge

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
+from rag_eval_hooks.errors import missing_extra
+
 try:
     import llama_index.core  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        "rag_eval_hooks_llama_index needs llama-index-core: "
-        'pip install "rag-eval-hooks[llama-index]"'
-    ) from error
+    raise missing_extra("rag_eval_hooks_llama_index", "llama-index") from error
 
 from rag_eval_hooks_llama_index.evaluators import SuiteEvaluator, llama_index_metric
 from rag_eval_hooks_llama_index.instrumentation import Instrumentation, enable

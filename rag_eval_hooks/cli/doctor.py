@@ -15,13 +15,14 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from opentelemetry.trace import NoOpTracerProvider
+from packaging.requirements import Requirement
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.doctor_capture import show_capture
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
-from rag_eval_hooks.errors import ConfigError, RagEvalError, masked
+from rag_eval_hooks.errors import ConfigError, RagEvalError, install_command, masked
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcome, Score
@@ -154,7 +155,22 @@ def _versions() -> CheckResult:
         with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     text = ", ".join(f"{name} {version}" for name, version in found.items())
-    return CheckResult("versions", "ok", text, figures=found)
+    wrong: tuple[Requirement, ...] = ()
+    with suppress(metadata.PackageNotFoundError):  # A source tree that was never installed.
+        wrong = tuple(_unserved(metadata.requires("rag-eval-hooks") or ()))
+    if not wrong:
+        return CheckResult("versions", "ok", text, figures=found)
+    names = "; ".join(f"{one.name} must be {one.specifier}" for one in wrong)
+    command = " ".join(f'"{one.name}{one.specifier}"' for one in wrong)
+    return CheckResult("versions", "failed", f"{text}; {names}", f"pip install {command}", found)
+
+
+def _unserved(requirements: Iterable[str]) -> Iterator[Requirement]:
+    """Yield the requirements, of any extra, that an installed package does not meet."""
+    for name, one in {read.name: read for read in map(Requirement, requirements)}.items():
+        with suppress(metadata.PackageNotFoundError):
+            if not one.specifier.contains(metadata.version(name), prereleases=True):
+                yield one
 
 
 def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -230,7 +246,7 @@ def _receiver(endpoint: str | None) -> CheckResult:
     try:
         problem = _send(endpoint)
     except ImportError:
-        text, advice = "the SDK's OTLP exporter is missing", 'pip install "rag-eval-hooks[otel]"'
+        text, advice = "the SDK's OTLP exporter is missing", install_command("otel")
         return CheckResult(check, "failed", text, advice)
     if problem:
         return CheckResult(check, "failed", f"{address} took no span: {problem}", _NO_SPAN)

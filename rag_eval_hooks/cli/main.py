@@ -10,7 +10,7 @@ from typing import Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli import calibrate, compare, doctor, evaluate, metrics, report, worker
-from rag_eval_hooks.errors import RagEvalError
+from rag_eval_hooks.errors import RagEvalError, install_command
 
 __all__ = ["build_parser", "main"]
 
@@ -77,8 +77,9 @@ def _message(error: Exception) -> str:
     if not isinstance(error, ModuleNotFoundError) or not error.name or "pip install" in str(error):
         return str(error) or type(error).__name__
     package = error.name.partition(".")[0]
-    wanted = f'"rag-eval-hooks[{_EXTRAS[package]}]"' if package in _EXTRAS else package
-    return f"{error.name} is not installed. Run: pip install {wanted}"
+    if package in _EXTRAS:
+        return f"{error.name} is not installed. {install_command(_EXTRAS[package])}"
+    return f"{error.name} is not installed. Run: pip install {package}"
 
 
 if __name__ == "__main__":

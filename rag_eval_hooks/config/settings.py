@@ -89,7 +89,9 @@ class RagEvalConfig(BaseSettings):
     judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
     judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
     judge_concurrency: Count = setting(16, "Most samples and judge calls at once.")
-    judge_prices: Path = setting(None, "TOML file with prices, over those of the extra `prices`.")
+    judge_prices: Path = setting(
+        None, "TOML file with prices, over the list in the extra `openai`."
+    )
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = setting(
         "auto",
         "Model for embeddings. `sentence-transformers` is all-MiniLM-L6-v2. `auto` is the judge's "

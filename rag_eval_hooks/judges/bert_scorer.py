@@ -11,7 +11,7 @@ from typing import Final
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.errors import ConfigError, JudgeError, missing_extra
 from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
@@ -57,7 +57,7 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
         process: InProcess = "auto",
     ) -> None:
         if find_spec("bert_score") is None:
-            raise ImportError('BERTScore needs: pip install "rag-eval-hooks[bertscore]"')
+            raise missing_extra("BertScorer", "bertscore")
         if layer is not None and layer < 0:
             raise ConfigError("layer", layer, "a layer's number, or None")
         baseline = _baseline_file(model, language, baseline_path) if rescale_with_baseline else None

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks import own_requests
-from rag_eval_hooks.errors import BudgetError, ConfigError
+from rag_eval_hooks.errors import BudgetError, ConfigError, missing_extra
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import DescribedError
 from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
@@ -22,9 +22,7 @@ from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
 try:
     import openai
 except ImportError as missing:
-    raise ImportError(
-        'OpenAI-compatible judges need an extra: pip install "rag-eval-hooks[openai]"'
-    ) from missing
+    raise missing_extra("An OpenAI-compatible judge", "openai") from missing
 
 __all__ = ["ClientOptions", "Endpoint", "EndpointKeywords", "field"]
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.errors import missing_extra
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
@@ -43,7 +44,7 @@ class SentenceEmbedder(LocalModel[str, Vector]):
         process: InProcess = "auto",
     ) -> None:
         if find_spec("sentence_transformers") is None:
-            raise ImportError('embeddings need: pip install "rag-eval-hooks[embeddings]"')
+            raise missing_extra("SentenceEmbedder", "embeddings")
         caller = Caller(short_name(model), Operation.EMBEDDINGS, local=True)
         super().__init__(model, caller, partial(_load, model), process, size=_BATCH)
         self._cache = VectorCache(model, cache_size)

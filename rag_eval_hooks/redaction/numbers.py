@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from rag_eval_hooks.errors import missing_extra
 from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
 
 try:
     from stdnum import iban, luhn, numdb
 except ImportError as missing:
-    raise ImportError(
-        'redact="card" and "iban", which "all" brings, need an extra: '
-        'pip install "rag-eval-hooks[privacy]"'
-    ) from missing
+    raise missing_extra('redact="card", "iban" or "all"', "privacy") from missing
 
 __all__ = ["cards", "ibans"]
 

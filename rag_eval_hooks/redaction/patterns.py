@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, missing_extra
 from rag_eval_hooks.redaction.rule import Match
 
 try:
     import regex
 except ImportError as missing:
-    raise ImportError('Patterns needs an extra: pip install "rag-eval-hooks[privacy]"') from missing
+    raise missing_extra("Patterns", "privacy") from missing
 
 __all__ = ["Patterns"]
 

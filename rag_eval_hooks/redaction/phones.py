@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from rag_eval_hooks.errors import missing_extra
 from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
 
 try:
     from phonenumbers import PhoneNumberFormat, PhoneNumberMatcher, format_number
     from phonenumbers.phonemetadata import PhoneMetadata
 except ImportError as missing:
-    raise ImportError(
-        'redact="phone", which "all" brings, needs an extra: pip install "rag-eval-hooks[privacy]"'
-    ) from missing
+    raise missing_extra('redact="phone" or "all"', "privacy") from missing
 
 __all__ = ["Phones"]
 

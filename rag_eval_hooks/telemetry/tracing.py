@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import _logs, metrics, trace
 
+from rag_eval_hooks.errors import missing_extra
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -49,9 +51,7 @@ def setup_tracing(
     try:
         from rag_eval_hooks.telemetry import sdk
     except ImportError as error:
-        raise ImportError(
-            f'setup_tracing needs the SDK ({error}): pip install "rag-eval-hooks[otel]"'
-        ) from error
+        raise missing_extra("setup_tracing", "otel") from error
     resource = sdk.resource_of(service_name)
     provider = sdk.tracer_provider(resource, otlp_endpoint, console)
     trace.set_tracer_provider(provider)

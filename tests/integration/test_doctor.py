@@ -56,6 +56,30 @@ def test_doctor_without_settings_finds_nothing_wrong(tmp_path: Path) -> None:
     assert "failed" not in text
 
 
+@pytest.mark.parametrize(
+    ("package", "version", "asks"),
+    [
+        ("openai", "0.28.1", "openai>=1.60"),
+        ("celery", "4.4.7", "celery>=5.5"),
+        ("langchain-core", "0.2.43", "langchain-core<2,>=0.3.15"),
+        ("langchain-core", "2.0", "langchain-core<2,>=0.3.15"),
+        ("llama-index-core", "0.15.0", "llama-index-core<0.15,>=0.12.37"),
+    ],
+)
+def test_doctor_with_an_unserved_version_fails_and_names_the_served_ones(
+    package: str, version: str, asks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / f"{package.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    code, checks = results(tmp_path, **QUIET)
+    assert code == 1
+    assert checks["versions"]["status"] == "failed"
+    assert f"{package} {version}" in checks["versions"]["text"]
+    assert checks["versions"]["advice"] == f'pip install "{asks}"'
+
+
 def test_doctor_tries_judge_and_receiver_and_writes_nothing(
     judge: JudgeServer, tmp_path: Path
 ) -> None:

@@ -236,4 +236,4 @@ def test_without_the_extra_the_error_names_it() -> None:
     code = "import sys; sys.modules['llama_index.core'] = None; import rag_eval_hooks_llama_index"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert 'pip install "rag-eval-hooks[llama-index]"' in done.stderr
+    assert 'pip install ".[llama-index]"' in done.stderr

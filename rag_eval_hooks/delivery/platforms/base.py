@@ -17,7 +17,7 @@ from rag_eval_hooks.delivery.sink import (
     SendError,
     SpanUnknown,
 )
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, missing_extra
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
@@ -173,7 +173,7 @@ class HttpSink(PlatformSink):
     Credentials in the URL are sent in a header, because the client logs URLs.
 
     Args:
-        name: Name of the platform, and of the extra that brings the HTTP client.
+        name: Name of the platform.
         url: Base URL.
         content: As of `PlatformSink`.
         headers: Headers of every request.
@@ -198,9 +198,7 @@ class HttpSink(PlatformSink):
             # At start-up rather than at the first score.
             import_module("httpx")
         except ImportError as error:
-            raise ImportError(
-                f'the {name} sink needs httpx: pip install "rag-eval-hooks[{name}]"'
-            ) from error
+            raise missing_extra(f"The {name} sink", "platforms") from error
         super().__init__(
             name, address=url if auth is None else f"{url}\n{auth[0]}", content=content
         )

@@ -30,7 +30,7 @@ class LangfuseSink(HttpSink):
 
     Raises:
         ConfigError: The URL has credentials.
-        ImportError: The extra `langfuse` is not installed.
+        ImportError: The extra `platforms` is not installed.
     """
 
     def __init__(

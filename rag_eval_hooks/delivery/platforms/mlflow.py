@@ -37,7 +37,7 @@ class MlflowSink(HttpSink):
             `capture_content`.
 
     Raises:
-        ImportError: The extra `mlflow` is not installed.
+        ImportError: The extra `platforms` is not installed.
     """
 
     batch_size = _REQUESTS

@@ -27,7 +27,7 @@ class PhoenixSink(HttpSink):
             `capture_content`.
 
     Raises:
-        ImportError: The extra `phoenix` is not installed.
+        ImportError: The extra `platforms` is not installed.
     """
 
     def __init__(

@@ -282,6 +282,6 @@ def budget_of(
 def _price(config: RagEvalConfig, model: str) -> Price:
     price = prices_of(config).of(model)
     if price is None:
-        wants = f"a cost only with a price of {model}: by judge_prices, or the extra prices"
+        wants = f"a cost only with a price of {model}: by judge_prices, or the extra openai"
         raise ConfigError("budget", config.budget_limits, wants)
     return price

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.errors import JudgeError, missing_extra
 from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.minilm import Judged, load_minilm
 from rag_eval_hooks.judges.heuristic.support import Reading
@@ -51,9 +51,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
         built_in = model == _BUILT_IN
         extra, needed = ("entailment", _NEEDED) if built_in else ("nli", ("transformers",))
         if any(find_spec(module) is None for module in needed):
-            raise ImportError(
-                f'nli:{model} is not installed: pip install "rag-eval-hooks[{extra}]"'
-            )
+            raise missing_extra(f"nli:{model}", extra)
         caller = Caller(f"nli:{short_name(model)}", Operation.ENTAILMENT, local=True)
         load = partial(load_minilm if built_in else _load, model)
         super().__init__(model, caller, load, process, size=_PAIRS)
