@@ -92,8 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
         evals.flush()
         stats = evals.stats()
     # Before the viewer stops, which the exporters of metrics and log events would report.
-    for one in (provider, metrics.get_meter_provider(), _logs.get_logger_provider()):
-        getattr(one, "shutdown", bool)()
+    for made in (provider, metrics.get_meter_provider(), _logs.get_logger_provider()):
+        getattr(made, "shutdown", bool)()
     command(["report", str(results)])
     print(f"\ntraces   {traces}  (OTLP/JSON; the RAG spans carry the scores)")
     print(f"results  {results}  (rag-eval-hooks report {results} -o report.html)")

@@ -77,8 +77,8 @@ def test_demo_prints_a_failing_claim_first_and_no_score_for_a_refusal(run: Run) 
             assert re.search(r"0\.00  ragas\.faithfulness.*\n +- contradicted: ", told)
         assert names[:1] == [FAITHFUL] or one.reference is None
         assert one.reference is not None or "0.00" not in told.partition("\n\n")[0]
-    (names,) = {tuple(sorted(result["outcomes"])) for result in run.results.values()}
-    assert names[0] == FAITHFUL
+    (metrics,) = {tuple(sorted(result["outcomes"])) for result in run.results.values()}
+    assert metrics[0] == FAITHFUL
 
 
 def test_demo_lets_only_the_owner_read_its_files(run: Run) -> None:
