@@ -10,6 +10,9 @@ import pytest
 
 from tests.coexistence.shared import SCORE, Spans, evaluation_of, names, spans_of
 
+# The applications run in a dozen processes.
+pytestmark = pytest.mark.long
+
 PACKAGES = {
     "openinference": "openinference.instrumentation.langchain",
     "traceloop": "opentelemetry.instrumentation.langchain",

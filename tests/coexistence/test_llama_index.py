@@ -13,6 +13,8 @@ pytest.importorskip("llama_index.core")
 pytest.importorskip("openinference.instrumentation.llama_index")
 pytest.importorskip("rag_eval_hooks_llama_index")
 
+pytestmark = pytest.mark.long
+
 shapes = pytest.mark.parametrize("shape", ["query", "aquery", "stream", "own_stream"])
 orders = pytest.mark.parametrize("first", [True, False], ids=["ours first", "theirs first"])
 
