@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ _SCALARS = (str, int, float, bool)
 _PAIR = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Context:
     """One retrieved chunk, as the answering model saw it.
 
@@ -31,9 +31,22 @@ class Context:
     """
 
     text: str
+    _: KW_ONLY
     id: str | None = None
     score: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text.
+
+        Raises:
+            TypeError: `text` is no str.
+        """
+        if not isinstance(self.text, str):
+            raise TypeError(
+                f"text must be str, not {type(self.text).__name__}. "
+                "Context.of() reads documents and mappings."
+            )
 
     @classmethod
     def of(cls, value: Any) -> Context:

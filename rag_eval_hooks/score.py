@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
@@ -70,7 +71,8 @@ class Score:
 
     Attributes:
         value: The number in the metric's native scale.
-        normalized: The same in [0, 1], where 1 is best.
+        normalized: The same in [0, 1], where 1 is best. A metric may leave it out; then its scale
+            gives it.
         label: The metric's word for the value, where it has one.
         parts: Named numbers that the value is made of.
         explanation: Claims, verdicts and chunk numbers behind the value; plain JSON types.
@@ -92,7 +94,7 @@ class Score:
     """
 
     value: float
-    normalized: float
+    normalized: float = cast("float", None)  # Until the scorer applies the metric's scale.
     label: str | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     explanation: Mapping[str, Any] = field(default_factory=dict)
@@ -113,17 +115,22 @@ class Score:
         """Refuse values that are no score.
 
         Raises:
+            TypeError: `value` is no number.
             ValueError: `value` is not finite, or `normalized` is outside [0, 1].
         """
+        if not isinstance(self.value, int | float):
+            raise TypeError(f"value must be a number, not {type(self.value).__name__}.")
         if not math.isfinite(self.value):
             raise ValueError(f"value must be a finite number, not {self.value!r}.")
-        if not 0.0 <= self.normalized <= 1.0:
+        if self.normalized is not None and not 0.0 <= self.normalized <= 1.0:
             raise ValueError(f"normalized must lie in [0, 1], not be {self.normalized!r}.")
 
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """Absence of a score, with its cause. Never counted in a mean. Other fields are as on `Score`.
+    """Absence of a score, with its cause. Never counted in a mean.
+
+    It has the fields of `Score`; those that only a value can have are None or empty.
 
     Attributes:
         detail: One sentence for a person; holds no content of the sample.
@@ -142,15 +149,21 @@ class NotScored:
     undecided: bool = False
     explanation: Mapping[str, Any] = field(default_factory=dict)
 
+    value: ClassVar[None] = None
+    normalized: ClassVar[None] = None
+    label: ClassVar[None] = None
+    parts: ClassVar[Mapping[str, float]] = MappingProxyType({})
+    warnings: ClassVar[tuple[str, ...]] = ()
+    annotator_kind: ClassVar[None] = None
+    annotator: ClassVar[None] = None
+    judged: ClassVar[bool] = False
+    screening: ClassVar[bool] = False
+    version: ClassVar[str] = ""
+
     @property
     def is_missing(self) -> bool:
         """True if a score was possible and is missing: by a failure, or left undecided."""
         return self.undecided or self.cause.is_failure
-
-    @property
-    def value(self) -> None:
-        """None: there is no score."""
-        return None
 
     @property
     def line(self) -> str:
@@ -186,10 +199,18 @@ class Scale:
         Raises:
             ValueError: The value is outside the scale.
         """
+        return Score(value=value, normalized=self.normalize(value), **details)
+
+    def normalize(self, value: float) -> float:
+        """Return a number of the scale in [0, 1], where 1 is best.
+
+        Raises:
+            ValueError: The value is outside the scale.
+        """
+        if not self.low <= value <= self.high:
+            raise ValueError(f"The value {value:g} is outside {self.low:g} to {self.high:g}.")
         share = (value - self.low) / (self.high - self.low)
-        return Score(
-            value=value, normalized=share if self.higher_is_better else 1.0 - share, **details
-        )
+        return share if self.higher_is_better else 1.0 - share
 
 
 UNIT = Scale(0.0, 1.0)
@@ -245,4 +266,6 @@ def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
     scores, absences = _adapters()
     if "cause" in values:
         return absences.validate_python(values)
+    if values.get("normalized") is None:
+        raise ValueError("The score has no 'normalized'.")
     return scores.validate_python(values)

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.metrics import AskedMetric, Field
@@ -92,9 +93,9 @@ def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outc
     Raises:
         ResultError: It is none, or a number outside the scale.
     """
-    if isinstance(result, Score | NotScored):
-        return result
     expected = _expected(scale, function)
+    if isinstance(result, Score | NotScored):
+        return normalized(result, scale, expected)
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))
     if value is None:
@@ -103,16 +104,36 @@ def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outc
     if not isinstance(value, int | float):
         raise ResultError(f"The function returned {type(value).__name__}. {expected}")
     number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
-    if not scale.low <= number <= scale.high:
-        raise ResultError(f"The function returned {number:g}, outside its scale. {expected}")
+    _check_range(number, scale, expected)
     comment = fields.get("comment")
     return scale.score(number, explanation={"comment": str(comment)} if comment else {})
 
 
+def normalized(outcome: Outcome, scale: Scale, expected: str) -> Outcome:
+    """Return an outcome with its normalized value, by the metric's scale where it has none.
+
+    Raises:
+        ResultError: The value is outside the scale.
+    """
+    if isinstance(outcome, NotScored) or outcome.normalized is not None:
+        return outcome
+    _check_range(outcome.value, scale, expected)
+    return replace(outcome, normalized=scale.normalize(outcome.value))
+
+
+def _check_range(value: float, scale: Scale, expected: str) -> None:
+    if not scale.low <= value <= scale.high:
+        raise ResultError(f"The function returned {value:g}, outside its scale. {expected}")
+
+
 def _expected(scale: Scale, function: Callable[..., Any]) -> str:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    place = f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
     return (
         f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
-        f"or a mapping with `score` and perhaps `comment`.{place}"
+        f"or a mapping with `score` and perhaps `comment`.{place_of(function)}"
     )
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return a sentence on where a function is defined; empty without one."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""

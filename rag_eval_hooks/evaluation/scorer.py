@@ -12,7 +12,7 @@ from typing import Any, Final
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.criterion import Criterion
-from rag_eval_hooks.evaluation.function_metric import ResultError
+from rag_eval_hooks.evaluation.function_metric import ResultError, normalized, place_of
 from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_verdicts
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
 from rag_eval_hooks.incidents import Incidents, place_in_application, without_exit
@@ -99,7 +99,7 @@ class Scorer:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
-                outcome = _outcome(await without_exit(metric.ask(sample)))
+                outcome = _outcome(metric, await without_exit(metric.ask(sample)))
         except Exception as error:  # noqa: BLE001 - the metric's edge
             if limit.expired():
                 return NotScored(Cause.TIMEOUT, f"no outcome within {metric.timeout:g} s")
@@ -156,7 +156,7 @@ class Scorer:
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
-            return _outcome(metric.score(sample, findings))
+            return _outcome(metric, metric.score(sample, findings))
         except Unavailable as absent:
             return absent.outcome
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the metric's edge
@@ -219,11 +219,20 @@ def _warnings(
     return (*of_findings, *(f"limits cut the {name.value}" for name in Field if name in cut))
 
 
-def _outcome(outcome: object) -> Outcome:
-    if not isinstance(outcome, Score | NotScored):
-        got = type(outcome).__name__
-        raise ResultError(f"The metric returned {got}. Return `scale.score(value)` or a NotScored.")
-    return outcome
+def _outcome(metric: Metric, outcome: object) -> Outcome:
+    """Return what a metric returned, normalized by its scale."""
+    is_complete = isinstance(outcome, Score) and outcome.normalized is not None
+    if is_complete or isinstance(outcome, NotScored):
+        return outcome
+    scale = metric.scale
+    function = metric.ask if isinstance(metric, AskedMetric) else metric.score
+    expected = (
+        f"Return Score(value=...) from {scale.low:g} to {scale.high:g}, or a NotScored."
+        f"{place_of(function)}"
+    )
+    if not isinstance(outcome, Score):
+        raise ResultError(f"The function returned {type(outcome).__name__}. {expected}")
+    return normalized(outcome, scale, expected)
 
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:

@@ -39,6 +39,7 @@ def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
         ("high", "The function returned str. Return a number from 0 to 1, True or False"),
         ([0.5], "The function returned list."),
         (7, "The function returned 7, outside its scale."),
+        (Score(value=7), "The function returned 7, outside its scale."),
         (float("nan"), "The function returned nan, outside its scale."),
         (None, "The function returned None: no score."),
         ({"value": None}, "a mapping without `score`"),
