@@ -221,8 +221,9 @@ def _warnings(
 
 def _outcome(metric: Metric, outcome: object) -> Outcome:
     """Return what a metric returned, normalized by its scale."""
-    is_complete = isinstance(outcome, Score) and outcome.normalized is not None
-    if is_complete or isinstance(outcome, NotScored):
+    if isinstance(outcome, NotScored):
+        return outcome
+    if isinstance(outcome, Score) and outcome.normalized is not None:
         return outcome
     scale = metric.scale
     function = metric.ask if isinstance(metric, AskedMetric) else metric.score
