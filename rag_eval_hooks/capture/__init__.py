@@ -5,7 +5,7 @@ from rag_eval_hooks.capture.options import CaptureKeywords, CaptureOptions, Choi
 from rag_eval_hooks.capture.other_instrumentors import OtherInstrumentors
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Facts, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.sample import Assembler, assemble, traits_of_interaction
+from rag_eval_hooks.capture.sample import Assembler, traits_of_interaction
 from rag_eval_hooks.capture.spans import SpanWriter
 
 __all__ = [
@@ -22,6 +22,5 @@ __all__ = [
     "Run",
     "RunKind",
     "SpanWriter",
-    "assemble",
     "traits_of_interaction",
 ]

@@ -19,6 +19,7 @@ Contents: TypeAlias = dict[str, Content]
 """Attributes some of which are yet to be written as JSON: their parts are redacted before."""
 _Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
+_SYSTEM: Final = ("system", "developer")
 _FINISH_REASONS: Final = {
     "end_turn": "stop",
     "function_call": "tool_call",
@@ -40,11 +41,8 @@ def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | 
 
 
 def _written(value: Content, longest: int) -> str | int | float | bool:
-    value = value.text if isinstance(value, CutText) else value
-    if isinstance(value, str):
+    if isinstance(value, str | CutText | int | float):
         return _shortened(value, longest)
-    if isinstance(value, int | float):
-        return value
     # Ever shorter texts, then without the first items, so that it is JSON at any length.
     each = longest
     while len(written := _json(value, each)) > longest and each:
@@ -56,31 +54,27 @@ def _written(value: Content, longest: int) -> str | int | float | bool:
 
 
 def _json(value: Any, longest: int) -> str:
-    return json.dumps(_with_short_texts(value, longest), ensure_ascii=False)
+    return json.dumps(_shortened(value, longest), ensure_ascii=False)
 
 
-def _with_short_texts(value: Any, longest: int) -> Any:
+def _shortened(value: Any, longest: int) -> Any:
+    """Return a value with its texts cut; the kind of a message stays whole."""
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, READABLE_MAPPING):
-        # The kind of a message stays whole.
         return {
-            str(key): item if key in STRUCTURE else _with_short_texts(item, longest)
+            str(key): item if key in STRUCTURE else _shortened(item, longest)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_with_short_texts(item, longest) for item in value]
-    if value is None or isinstance(value, int | float):
-        return value
-    return _shortened(value.text if isinstance(value, CutText) else str(value), longest)
-
-
-def _shortened(text: str, longest: int) -> str:
-    text = encodable(text)
+        return [_shortened(item, longest) for item in value]
+    text = encodable(value.text if isinstance(value, CutText) else str(value))
     return text if len(text) <= longest else text[: max(0, longest - len(_CUT))] + _CUT[:longest]
 
 
 def request_content(question: _Text | None, answer: _Text | None) -> Contents:
     """Return question and answer of a request, as texts and as its conversation."""
-    return _given(
+    return _present(
         {
             semconv.INPUT_VALUE: question,
             semconv.OUTPUT_VALUE: answer,
@@ -98,23 +92,30 @@ def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Cont
         documents: Output of a retrieval.
         most: Attributes that its span can take, or None for any number.
     """
-    cut_texts = run.interaction.cut_texts
     if run.kind is RunKind.RETRIEVER:
-        return _retrieval_content(run, documents, most, cut_texts)
+        return _retrieval_content(run, documents, most)
     if run.kind is RunKind.MODEL:
-        return _model_content(run, cut_texts)
-    return _tool_content(run, cut_texts) if run.kind is RunKind.TOOL else {}
+        return _model_content(run)
+    if run.kind is not RunKind.TOOL:
+        return {}
+    arguments, result = (run.span_content.get(key) for key in ("arguments", "result"))
+    cut_texts = run.interaction.cut_texts
+    return _present(
+        {
+            semconv.GEN_AI_TOOL_ARGUMENTS: _read(arguments, cut_texts),
+            semconv.GEN_AI_TOOL_RESULT: _read(result, cut_texts),
+        }
+    )
 
 
-def _given(values: Mapping[str, Content | None]) -> Contents:
+def _present(values: Mapping[str, Content | None]) -> Contents:
     return {key: value for key, value in values.items() if value is not None and value != []}
 
 
-def _retrieval_content(
-    run: Run, documents: Sequence[Context], most: int | None, cut_texts: Set[str]
-) -> Contents:
+def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
+    cut_texts = run.interaction.cut_texts
     query = marked(run.query, cut_texts)
-    content = _given({semconv.GEN_AI_RETRIEVAL_QUERY: query, semconv.INPUT_VALUE: query})
+    content = _present({semconv.GEN_AI_RETRIEVAL_QUERY: query, semconv.INPUT_VALUE: query})
     # Phoenix drops the whole list when one document lacks an id or a score.
     if documents and all(d.id is not None and d.score is not None for d in documents):
         content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = [
@@ -137,7 +138,7 @@ def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
         for key, value in document.metadata.items()
         if not (isinstance(value, str) and value in cut_texts)
     }
-    return _given(
+    return _present(
         {
             f"{prefix}.content": marked(document.text, cut_texts),
             f"{prefix}.id": document.id,
@@ -147,25 +148,24 @@ def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
     )
 
 
-def _model_content(run: Run, cut_texts: Set[str]) -> Contents:
+def _model_content(run: Run) -> Contents:
     """Return a model call as the GenAI conventions write it: messages with a role and parts.
 
     Texts without a role, as of a completion model, are the user's.
     """
+    cut_texts = run.interaction.cut_texts
     # A prompt whose documents a later step rewrote is gone.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
-    prompts = [
-        (role, marked(text, cut_texts) or "") for role, text in zip(roles, run.prompt, strict=True)
-    ]
+    texts = [marked(text, cut_texts) or "" for text in run.prompt]
+    prompt = list(zip(roles, texts, strict=True))
     said = marked(run.text, cut_texts)
-    parts = [_text(said)] if said else []
-    parts += map(_tool_call, run.span_content.get("tool_calls", ()))
-    is_system = ("system", "developer").__contains__
-    return _given(
+    calls = run.span_content.get("tool_calls", ())
+    parts = [*([_text(said)] if said else ()), *map(_tool_call, calls)]
+    return _present(
         {
-            semconv.GEN_AI_SYSTEM_INSTRUCTIONS: [_text(t) for r, t in prompts if is_system(r)],
+            semconv.GEN_AI_SYSTEM_INSTRUCTIONS: [_text(t) for r, t in prompt if r in _SYSTEM],
             semconv.GEN_AI_INPUT_MESSAGES: [
-                _message(role, text) for role, text in prompts if text and not is_system(role)
+                _message(role, text) for role, text in prompt if text and role not in _SYSTEM
             ],
             semconv.GEN_AI_OUTPUT_MESSAGES: [_reply(parts, _finish_reason(run))] if parts else None,
             semconv.INPUT_VALUE: _joined(run.prompt, cut_texts),
@@ -182,17 +182,8 @@ def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
     return "\n".join(prompt)
 
 
-def _tool_content(run: Run, cut_texts: Set[str]) -> Contents:
-    """Return arguments and result of a tool call; JSON is redacted value by value."""
-    texts = {
-        semconv.GEN_AI_TOOL_ARGUMENTS: run.span_content.get("arguments"),
-        semconv.GEN_AI_TOOL_RESULT: run.span_content.get("result"),
-    }
-    return _given({key: _read(text, cut_texts) for key, text in texts.items()})
-
-
 def _read(text: str | None, cut_texts: Set[str]) -> Content | None:
-    """Return the object or list that a text is the JSON of, else the text."""
+    """Return the object or list that a text is the JSON of, redacted value by value; else it."""
     value = None
     if text is not None and text not in cut_texts:
         try:
@@ -207,9 +198,9 @@ def _text(text: _Text) -> dict[str, Any]:
 
 
 def _message(role: str, text: _Text) -> dict[str, Any]:
-    if role == "tool":
-        return {"role": role, "parts": [{"type": "tool_call_response", "response": text}]}
-    return {"role": role, "parts": [_text(text)]}
+    is_tool = role == "tool"
+    part = {"type": "tool_call_response", "response": text} if is_tool else _text(text)
+    return {"role": role, "parts": [part]}
 
 
 def _reply(parts: Sequence[Mapping[str, Any]], reason: str = "stop") -> dict[str, Any]:
@@ -224,5 +215,5 @@ def _finish_reason(run: Run) -> str:
 
 
 def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    known = {key: call.get(key) for key in ("id", "name", "arguments")}
-    return {"type": "tool_call", **{k: v for k, v in known.items() if v is not None}}
+    known = {key: call[key] for key in ("id", "name", "arguments") if call.get(key) is not None}
+    return {"type": "tool_call", **known}

@@ -52,10 +52,13 @@ def is_step(interaction: Interaction) -> bool:
     if not root.text or interaction.chosen is not None:
         return False
     text = rest = fold(root.text)
-    for found in interaction.lists:
-        for context in found.contexts:
-            rest = rest.replace(fold(context.text), "")
+    for document in _documents(interaction):
+        rest = rest.replace(document, "")
     return len(rest) <= _MOST_ADDED * len(text)
+
+
+def _documents(interaction: Interaction) -> list[str]:
+    return [fold(context.text) for found in interaction.lists for context in found.contexts]
 
 
 class _Call:
@@ -83,8 +86,7 @@ class _Call:
 
     @cached_property
     def documents(self) -> list[str]:
-        lists = self.interaction.lists
-        return [fold(context.text) for found in lists for context in found.contexts]
+        return _documents(self.interaction)
 
     def nearness(self, other: _Call) -> int:
         return self.place.nearness(other.place)
@@ -93,8 +95,8 @@ class _Call:
         """Return whether the prompts show the question of a retrieval."""
         return bool(retrieval.query) and retrieval.query in self.prompt
 
-    def find_retrievals(self, known: Sequence[_Call]) -> None:
-        """Note the retrievals whose documents the prompts show, in their order.
+    def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
+        """Return the retrievals whose documents the prompts show, in their order.
 
         Stricter than the search for contexts: a few equal words must not join two requests.
         """
@@ -106,15 +108,15 @@ class _Call:
             for text in one.documents:
                 givers.setdefault(text, []).append(one)
         chosen = {self._giver(some) for text, some in givers.items() if _shows(self.prompt, text)}
-        self.retrievals = [one for one in before if one in chosen or self._shows_short_texts(one)]
+        return [one for one in before if one in chosen or self._shows_short_texts(one)]
 
     def _giver(self, givers: Sequence[_Call]) -> _Call | None:
         """Return the retrieval that gave a document, unless two with other questions may have."""
         best = max(givers, key=lambda one: (self.asks(one), self.nearness(one), one.end))
-        if self.asks(best) or self.nearness(best) == SAME_LINE:
+        is_sure = self.asks(best) or self.nearness(best) == SAME_LINE
+        if is_sure or all(one.end < best.end or one.query == best.query for one in givers):
             return best
-        is_sure = all(one.end < best.end or one.query == best.query for one in givers)
-        return best if is_sure else None
+        return None
 
     def _shows_short_texts(self, one: _Call) -> bool:
         near = self.asks(one) and self.nearness(one) > 0
@@ -136,21 +138,23 @@ class _Request:
     def retrievals(self) -> list[_Call]:
         return list(dict.fromkeys(one for call in self.calls for one in call.retrievals))
 
+    @property
+    def parts(self) -> list[_Call]:
+        return [*self.retrievals, *self.calls]
+
     def takes(self, call: _Call) -> bool:
         """Return whether a call shares documents, or sums up several replies."""
         nearness = max(call.nearness(one) for one in self.calls)
-        if shared := [one for one in call.retrievals if one in self.retrievals]:
-            both = (call, *self.calls)
-            return nearness > 0 or (
-                nearness == 0 and any(one.nearness(r) > 0 for r in shared for one in both)
-            )
+        shared = [one for one in call.retrievals if one in self.retrievals]
+        if shared and nearness == 0:
+            return any(one.nearness(r) > 0 for r in shared for one in (call, *self.calls))
         said = {text for one in self.calls if is_distinctive(text := fold(one.text))}
-        return nearness > 0 and sum(text in call.prompt for text in said) > 1
+        sums_up = sum(text in call.prompt for text in said) > 1
+        return nearness > 0 and (bool(shared) or sums_up)
 
     def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
         """Return whether nothing more is expected, and no open root may be a further call."""
-        now = time.monotonic()
-        parts = (*self.calls, *self.retrievals)
+        now, parts = time.monotonic(), self.parts
         is_due = at_once or now - self.last > _PAUSE_S or all(one.place.is_over for one in parts)
         is_old = now - self.begun > _REMEMBERED_S
         if is_due and not is_old and any(p.nearness(c.place) > 0 for p in opened for c in parts):
@@ -158,16 +162,65 @@ class _Request:
             return False
         return is_due
 
+    def joined(self) -> Interaction:
+        """Return the request that the calls make up; its root is a chain that answers, or new."""
+        answering = self._answering()
+        parts = sorted(self.parts, key=lambda call: call.root.start)
+        joined = answering.interaction.part([answering.root])
+        joined.lists, joined.kept_chars, joined.joined = [], 0, True
+        root = joined.root
+        is_chain = root.kind is RunKind.CHAIN
+        root.query = self._question(answering)
+        if not is_chain:
+            root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
+            root.text, root.prompt = answering.text or None, ()
+        root.outermost = True
+        root.start, root.end = parts[0].root.start, max(part.end for part in parts)
+        asked = joined.asked
+        for part in reversed(parts):
+            own = part.interaction.part(part.interaction.runs)
+            if not (part is answering and is_chain):
+                # Its root is a step of the joined request.
+                own.runs.insert(0, root)
+            joined.absorb(own)
+        joined.asked, joined.attempted = asked, True
+        # A generator may run when the request's span is no longer current.
+        in_trace = (part for part in (answering, *parts) if part.place.is_in_trace)
+        joined.otel = next((part.interaction.otel for part in in_trace), joined.otel)
+        joined.opened = min(part.interaction.opened for part in parts)
+        return joined
+
+    def _answering(self) -> _Call:
+        """Return the last call that said something and is no check of an earlier reply."""
+        for place, call in reversed(list(enumerate(self.calls))):
+            said = (fold(one.text) for one in self.calls[:place])
+            is_check = not is_distinctive_text(call.text) and any(
+                is_distinctive(text) and text in call.prompt for text in said
+            )
+            if call.text and not is_check:
+                return call
+        return self.calls[-1]
+
+    def _question(self, answering: _Call) -> str | None:
+        """Return a chain's input or the user's message without a document in it, else the query."""
+        shown = [one for one in self.retrievals if answering.asks(one)]
+        root = answering.root
+        own = root.query if root.kind is RunKind.CHAIN else None
+        if not own and answering.models:
+            own = answering.models[-1].user_text
+            if any(one.query in fold(own) for one in shown):
+                own = None
+        documents = (text for one in self.retrievals for text in one.documents)
+        if own and own.strip() and not any(_shows(fold(own), text) for text in documents):
+            return own.strip()
+        return next((one.root.query for one in (*shown, *self.retrievals) if one.query), None)
+
 
 class ManualCalls:
     """Joins retrievals and model calls of one request, in the clock's thread.
 
     A call belongs to the retrieval whose documents its prompt shows, never to one in another
     trace. Ambiguous calls are not joined.
-
-    Args:
-        on_end: Called with every request.
-        incidents: Counts calls outside requests, where capture is not on everywhere.
 
     Attributes:
         everywhere: Frameworks whose runs are all captured in this process. Calls of others are
@@ -205,9 +258,8 @@ class ManualCalls:
         """Return whether a root's prompts show documents of retrievals outside of it."""
         if interaction.place is None:
             return False
-        call = _Call(interaction, interaction.place)
-        call.find_retrievals([*self._retrievals, *(one for one in self._ended if one.retrieves)])
-        return bool(call.retrievals)
+        known = [*self._retrievals, *(one for one in self._ended if one.retrieves)]
+        return bool(_Call(interaction, interaction.place).find_retrievals(known))
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
         """Join the calls that ended, and report requests that are over.
@@ -228,7 +280,7 @@ class ManualCalls:
         if call.retrieves:
             self._retrievals.append(call)
             return
-        call.find_retrievals(self._retrievals)
+        call.retrievals = call.find_retrievals(self._retrievals)
         request = next((one for one in reversed(self._requests) if one.takes(call)), None)
         if request is not None:
             request.calls.append(call)
@@ -239,13 +291,12 @@ class ManualCalls:
                 self._finish(self._requests.pop(0))
 
     def _finish(self, request: _Request) -> None:
-        retrievals = request.retrievals
-        self._retrievals = [one for one in self._retrievals if one not in retrievals]
-        if not all(one.interaction.is_joinable for one in (*request.calls, *retrievals)):
+        self._retrievals = [one for one in self._retrievals if one not in request.retrievals]
+        if not all(one.interaction.is_joinable for one in request.parts):
             self._incidents.count(_ADVICE)
             return
         try:
-            joined = _join(request.calls, retrievals)
+            joined = request.joined()
         except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
             self._incidents.report("calls by hand", error)
             joined = Interaction(otel_context.get_current(), is_readable=False)
@@ -263,62 +314,3 @@ def _remembered(calls: Sequence[_Call]) -> list[_Call]:
             break
         kept.insert(0, call)
     return kept
-
-
-def _join(calls: Sequence[_Call], retrievals: Sequence[_Call]) -> Interaction:
-    """Return the request that model calls make up with retrievals."""
-    answering = _answering(calls)
-    parts = sorted([*retrievals, *calls], key=lambda call: call.root.start)
-    joined = answering.interaction.part([answering.root])
-    joined.lists, joined.kept_chars, joined.joined = [], 0, True
-    root = joined.root
-    is_chain = root.kind is RunKind.CHAIN
-    root.query = _question(answering, retrievals)
-    if not is_chain:
-        root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
-        root.text, root.prompt = answering.text or None, ()
-    root.outermost = True
-    root.start = min(part.root.start for part in parts)
-    root.end = max(part.end for part in parts)
-    asked = joined.asked
-    for part in reversed(parts):
-        own = part.interaction.part(part.interaction.runs)
-        if not (part is answering and is_chain):
-            # Its root is a step of the joined request.
-            own.runs.insert(0, root)
-        joined.absorb(own)
-    joined.asked, joined.attempted = asked, True
-    # A generator may run when the request's span is no longer current.
-    in_trace = (part for part in (answering, *parts) if part.place.is_in_trace)
-    joined.otel = next((part.interaction.otel for part in in_trace), joined.otel)
-    joined.opened = min(part.interaction.opened for part in parts)
-    return joined
-
-
-def _answering(calls: Sequence[_Call]) -> _Call:
-    """Return the last call that said something and is no check of an earlier reply."""
-    for place in range(len(calls) - 1, 0, -1):
-        call = calls[place]
-        said = (fold(one.text) for one in calls[:place])
-        is_check = not is_distinctive_text(call.text) and any(
-            is_distinctive(text) and text in call.prompt for text in said
-        )
-        if call.text and not is_check:
-            return call
-    return calls[0] if calls[0].text else calls[-1]
-
-
-def _question(answering: _Call, retrievals: Sequence[_Call]) -> str | None:
-    """Return the input of a chain or the user's message if no document is in it, else the query."""
-    documents = [text for one in retrievals for text in one.documents]
-    shown = [one for one in retrievals if answering.asks(one)]
-    queried = [one for one in (*shown, *retrievals) if one.query]
-    root = answering.root
-    own = root.query if root.kind is RunKind.CHAIN else None
-    if not own and answering.models:
-        own = answering.models[-1].user_text
-        if any(one.query in fold(own) for one in shown):
-            own = None
-    if own and own.strip() and not any(_shows(fold(own), text) for text in documents):
-        return own.strip()
-    return next((one.root.query for one in queried), None)

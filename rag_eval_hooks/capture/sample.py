@@ -14,7 +14,6 @@ from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.question import condensed_question, queries, question_of
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.capture.sample_texts import SampleTexts
-from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.errors import RedactionError
@@ -22,7 +21,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
 from rag_eval_hooks.sample import Sample, Status
 
-__all__ = ["Assembler", "assemble", "traits_of_interaction"]
+__all__ = ["Assembler", "traits_of_interaction"]
 
 _FRAMEWORK_KEYS = frozenset(
     f"{owner}_{key}"
@@ -42,65 +41,132 @@ Golden: TypeAlias = Callable[[Sample], Sample]
 """Completes a sample by the reference of an equal golden question."""
 
 
-def assemble(
-    interaction: Interaction,
-    *,
-    trace_id: str | None = None,
-    span_id: str | None = None,
-    max_contexts: int = limits.CONTEXTS,
-    max_text_chars: int,
-    session: Session | None = None,
-    with_golden: Golden | None = None,
-) -> Sample:
-    """Return the sample of an ended interaction, redacted by the session if there is one.
+class Assembler:
+    """Makes redacted samples of ended interactions, within the content limits."""
 
-    Raises:
-        RedactionError: It could not be redacted, and must not be used.
-    """
-    texts = SampleTexts(max_text_chars, interaction.cut_texts, session)
-    root, given = interaction.root, interaction.metadata
-    answer = answer_of(interaction)
-    question, question_source = question_of(interaction)
-    contexts, source = find_contexts(interaction, answer)
-    golden = _with_reference(question, given, with_golden)
-    metadata = _queries(texts, interaction, question)
-    left_out = interaction.left_out | _to_come(interaction, answer)
-    return Sample(
-        question=texts.text("question", question),
-        contexts=texts.contexts(contexts, max_contexts, answer, interaction.lists),
-        answer=texts.optional("answer", answer),
-        reference=texts.optional("reference", golden.reference),
-        reference_ids=texts.ids("reference_ids", golden.reference_ids),
-        question_id=texts.optional("question_id", golden.question_id),
-        status=interaction.status,
-        error_type=root.error_type,
-        session_id=texts.identity("session_id", session_of(given)),
-        user_id=texts.identity("user_id", _text(given, "user_id")),
-        tags=texts.tags(interaction.tags),
-        metadata={**metadata, **texts.metadata("metadata", golden.metadata)},
-        latency=_seconds(root),
-        truncated=texts.truncated(*sorted(left_out)),
-        context_source=source,
-        question_source=question_source,
-        trace_id=trace_id,
-        span_id=span_id,
-        workflow=root.name,
-        response_id=_response_id(interaction, answer),
-        ended_at=root.end,
-    )
+    def __init__(
+        self,
+        config: RagEvalConfig,
+        redactor: Redactor,
+        incidents: Incidents,
+        with_golden: Golden | None = None,
+    ) -> None:
+        self._max_chars = config.max_text_chars
+        self._redactor = redactor
+        self._incidents = incidents
+        # A reference must be redacted with its sample; without redaction it is added later.
+        self._with_golden = with_golden if redactor.active else None
+        self.redacts = redactor.active
+        # Read of each text: more than is kept where it is redacted, so that a value which the
+        # limit splits is recognized.
+        self.text_chars = config.max_text_chars + MARGIN * redactor.active
+
+    def session(self) -> Session:
+        """Return a session that redacts the sample and the spans of one interaction alike."""
+        return self._redactor.session()
+
+    def sample(
+        self,
+        interaction: Interaction,
+        session: Session,
+        trace_id: str | None = None,
+        span_id: str | None = None,
+    ) -> Sample:
+        """Return the sample of an ended interaction, redacted by the session.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        texts = SampleTexts(self._max_chars, interaction.cut_texts, session, redacts=self.redacts)
+        root, given = interaction.root, interaction.metadata
+        answer = answer_of(interaction)
+        question, question_source = question_of(interaction)
+        contexts, source = find_contexts(interaction, answer)
+        golden = self._golden(_with_reference(question, given))
+        metadata = _queries(texts, interaction, question)
+        missing = interaction.left_out | _to_come(interaction, answer)
+        return Sample(
+            question=texts.text("question", question),
+            contexts=texts.contexts(contexts, answer or "", interaction.lists),
+            answer=texts.optional("answer", answer),
+            reference=texts.optional("reference", golden.reference),
+            reference_ids=texts.ids("reference_ids", golden.reference_ids),
+            question_id=texts.optional("question_id", golden.question_id),
+            status=interaction.status,
+            error_type=root.error_type,
+            session_id=texts.identity("session_id", session_of(given)),
+            user_id=texts.identity("user_id", _text(given, "user_id")),
+            tags=tuple(session.text("tags", str(tag)) for tag in interaction.tags),
+            metadata={**metadata, **texts.metadata("metadata", golden.metadata)},
+            latency=_seconds(root),
+            truncated=texts.truncated(sorted(missing)),
+            context_source=source,
+            question_source=question_source,
+            trace_id=trace_id,
+            span_id=span_id,
+            workflow=root.name,
+            response_id=_response_id(interaction, answer),
+            ended_at=root.end,
+        )
+
+    def own(self, sample: Sample, session: Session | None = None) -> Sample:
+        """Return a sample of the application's own, redacted by a session or a new one.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        return self._redactor.sample(self._golden(sample), session)
+
+    def reference(self, text: str | None) -> str | None:
+        """Return a reference that comes after its sample was redacted, cut to the limit.
+
+        Raises:
+            RedactionError: It holds what redaction takes out. Its placeholders would not be those
+                of the sample, so it cannot be compared with the answer.
+        """
+        if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
+            raise RedactionError("the reference holds what redaction takes out")
+        return text[: self._max_chars] if isinstance(text, str) else text
+
+    def label(self, text: str | None) -> str | None:
+        """Return a feedback's label, redacted and cut to the limit.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        if not isinstance(text, str):
+            return text
+        return self.session().text("answer", text[: self.text_chars])[: self._max_chars]
+
+    def attributes(self, session: Session, values: Contents) -> Contents:
+        """Return attributes with content or ids, redacted; none if that fails."""
+        if not self.redacts:
+            return values
+        try:
+            return session.attributes(values)
+        except RedactionError as error:
+            self._incidents.report("span redaction", error)
+            return {}
+
+    def _golden(self, sample: Sample) -> Sample:
+        return sample if self._with_golden is None else self._with_golden(sample)
 
 
-def _with_reference(question: str, given: Mapping[str, Any], with_golden: Golden | None) -> Sample:
-    """Return a sample of a question with its reference: the application's, else a golden one."""
+def _with_reference(question: str, given: Mapping[str, Any]) -> Sample:
+    """Return a sample of a question with the reference that the application gave."""
     known, ids = (*OWN_KEYS, *_FRAMEWORK_KEYS), given.get("reference_ids")
-    own = Sample(
+    return Sample(
         question=question,
         reference=_text(given, "reference"),
         reference_ids=tuple(ids) if isinstance(ids, list | tuple) else None,
         question_id=_text(given, "question_id"),
         metadata={key: value for key, value in given.items() if key not in known},
     )
-    return own if with_golden is None else with_golden(own)
+
+
+def _text(metadata: Mapping[str, Any], key: str) -> str | None:
+    value = metadata.get(key)
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
@@ -148,97 +214,3 @@ def traits_of_interaction(interaction: Interaction) -> Traits:
 def _seconds(root: Run) -> float | None:
     # Two readings of the wall clock, which may have been set back in between.
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
-
-
-def _text(metadata: Mapping[str, Any], key: str) -> str | None:
-    value = metadata.get(key)
-    return value if value is None or isinstance(value, str) else str(value)
-
-
-class Assembler:
-    """Makes redacted samples of ended interactions, within the content limits."""
-
-    def __init__(
-        self,
-        config: RagEvalConfig,
-        redactor: Redactor,
-        incidents: Incidents,
-        with_golden: Golden | None = None,
-    ) -> None:
-        self._max_chars = config.max_text_chars
-        self._redactor = redactor
-        self._incidents = incidents
-        # A reference must be redacted with its sample; without redaction it is added later.
-        self._with_golden = with_golden if redactor.active else None
-        self.redacts = redactor.active
-        # Read of each text: more than is kept, where it is redacted.
-        self.text_chars = config.max_text_chars + (MARGIN if redactor.active else 0)
-
-    def session(self) -> Session:
-        """Return a session that redacts the sample and the spans of one interaction alike."""
-        return self._redactor.session()
-
-    def sample(
-        self,
-        interaction: Interaction,
-        session: Session,
-        trace_id: str | None,
-        span_id: str | None,
-    ) -> Sample:
-        """Return the sample of an interaction; see `assemble`. Off the request path."""
-        return assemble(
-            interaction,
-            trace_id=trace_id,
-            span_id=span_id,
-            max_text_chars=self._max_chars,
-            session=session if self.redacts else None,
-            with_golden=self._with_golden,
-        )
-
-    def own(self, sample: Sample, session: Session | None = None) -> Sample:
-        """Return a sample of the application's own, redacted by a session or a new one.
-
-        Raises:
-            RedactionError: It could not be redacted, and must not be used.
-        """
-        if not self.redacts:
-            return sample
-        whole = self._with_golden(sample) if self._with_golden else sample
-        return self._redactor.sample(whole, session)
-
-    def reference(self, text: str | None) -> str | None:
-        """Return a reference that comes after its sample was redacted, cut to the limit.
-
-        Raises:
-            RedactionError: It holds what redaction takes out. Its placeholders would not be those
-                of the sample, so it cannot be compared with the answer.
-        """
-        read = _first(text, self.text_chars)
-        if self._redactor.sample(Sample(question="", reference=read)).reference != read:
-            raise RedactionError("the reference holds what redaction takes out")
-        return _first(text, self._max_chars)
-
-    def label(self, text: str | None) -> str | None:
-        """Return a feedback's label, redacted and cut to the limit.
-
-        Raises:
-            RedactionError: It could not be redacted, and must not be used.
-        """
-        read = _first(text, self.text_chars)
-        redacted = self._redactor.sample(Sample(question="", answer=read)).answer
-        return _first(redacted, self._max_chars)
-
-    def attributes(self, session: Session, values: Contents) -> Contents:
-        """Return attributes with content or ids, redacted; none if that fails."""
-        if not self.redacts:
-            return values
-        try:
-            return session.attributes(values)
-        except RedactionError as error:
-            self._incidents.report("span redaction", error)
-            return {}
-
-
-def _first(text: str | None, most: int) -> str | None:
-    """Return the beginning of a text; any other value as it is."""
-    return text[:most] if isinstance(text, str) else text

@@ -10,7 +10,8 @@ from typing import Any
 
 from rag_eval_hooks.capture.records import DocumentList, Origin
 from rag_eval_hooks.capture.text_forms import words
-from rag_eval_hooks.redaction import MARGIN, Redactor, Session
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.redaction import MARGIN, Session
 from rag_eval_hooks.sample import Context
 
 __all__ = ["SampleTexts"]
@@ -23,23 +24,15 @@ class SampleTexts:
 
     Where texts are redacted, `MARGIN` characters more than the limit are read of each, so that a
     value which the limit splits is recognised.
-
-    Args:
-        limit: Characters kept of each text.
-        cut_texts: Texts that were cut before.
-        session: Redacts the sample; None redacts nothing.
-
-    Attributes:
-        cut_fields: Names of the fields that were cut or left out.
     """
 
-    def __init__(self, limit: int, cut_texts: Set[str], session: Session | None) -> None:
+    def __init__(self, limit: int, cut_texts: Set[str], session: Session, *, redacts: bool) -> None:
         self._limit = limit
-        self._redacts = session is not None
-        self._read = limit + MARGIN * self._redacts
         self._cut_texts = cut_texts
-        self._session = session or Redactor().session()
-        self.cut_fields: list[str] = []
+        self._session = session
+        self._redacts = redacts
+        self._read = limit + MARGIN * redacts
+        self._cut_fields: list[str] = []
 
     def text(self, field: str, text: str) -> str:
         """Return a text, redacted and cut."""
@@ -60,11 +53,7 @@ class SampleTexts:
         return self._limited(field, redacted or "", is_cut)
 
     def contexts(
-        self,
-        contexts: tuple[Context, ...] | None,
-        most: int,
-        answer: str | None,
-        lists: Iterable[DocumentList],
+        self, contexts: tuple[Context, ...] | None, answer: str, lists: Iterable[DocumentList]
     ) -> tuple[Context, ...] | None:
         """Return contexts, redacted and cut; of too many, the likely grounds of the answer.
 
@@ -72,9 +61,9 @@ class SampleTexts:
         """
         if contexts is None:
             return None
-        if len(contexts) > most:
-            contexts = _likeliest(contexts, answer or "", most, lists)
-            self.cut_fields.append("contexts")
+        if len(contexts) > limits.CONTEXTS:
+            contexts = _likeliest(contexts, answer, limits.CONTEXTS, lists)
+            self._cut_fields.append("contexts")
         return tuple(
             replace(
                 context,
@@ -102,20 +91,16 @@ class SampleTexts:
             elif is_small and _is_small(value, self._limit):
                 kept[written] = value
             else:
-                self.cut_fields.append(name)
+                self._cut_fields.append(name)
         return kept
-
-    def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """Return tags, redacted."""
-        return tuple(self._session.text("tags", str(tag)) for tag in tags)
 
     def ids(self, field: str, ids: Sequence[str] | None) -> tuple[str, ...] | None:
         """Return ids of chunks, redacted as those of the contexts."""
         return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
 
-    def truncated(self, *more: str) -> tuple[str, ...]:
+    def truncated(self, more: Iterable[str]) -> tuple[str, ...]:
         """Return the names of cut fields, each once and redacted, and further ones."""
-        names = dict.fromkeys((*self.cut_fields, *more))
+        names = dict.fromkeys((*self._cut_fields, *more))
         return tuple(self._session.text("truncated", name) for name in names)
 
     def _is_cut(self, text: str) -> bool:
@@ -123,7 +108,7 @@ class SampleTexts:
 
     def _limited(self, field: str, text: str, is_cut: bool) -> str:
         if is_cut or len(text) > self._limit:
-            self.cut_fields.append(field)
+            self._cut_fields.append(field)
         return text[: self._limit]
 
 

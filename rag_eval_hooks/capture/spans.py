@@ -53,7 +53,6 @@ _FORMS: Final = {
     RunKind.RERANKER: ("rerank", "RERANKER", SpanKind.INTERNAL),
 }
 """By the kind of a run the operation, OpenInference's kind, and the kind of its span."""
-_NO_OTHERS: Final = Others()
 _MOST_WAITING: Final = 1000
 """Requests whose spans may wait for the background thread."""
 _MOST_WAITING_CHARS: Final = 2_000_000
@@ -70,13 +69,14 @@ class _DeferredSpan:
         self, span: Span, write: Callable[[bool], None], chars: int, incidents: Incidents
     ) -> None:
         self.chars = chars
+        self.is_complete = False
         self._span = span
         self._write: Callable[[bool], None] | None = write
         self._incidents = incidents
         # Held while spans are written: the sample is built after them with the same redaction.
         self._writing = threading.Lock()
         self._lock = threading.Lock()
-        self.is_complete = self._ended = False
+        self._is_ended = False
         self._end_time: int | None = None
         self._attributes: Attributes = {}
         self._links: list[SpanContext] = []
@@ -88,20 +88,20 @@ class _DeferredSpan:
             write, self._write = self._write, None
             if write is None:
                 return
-            self._guarded("span start", write, content)
+            self._guarded("span start", lambda: write(content))
             with self._lock:
-                self.is_complete, ended = True, self._ended
-        if ended:
+                self.is_complete, is_ended = True, self._is_ended
+        if is_ended:
             self._guarded("span end", self._finish)
 
-    def _guarded(self, event: str, call: Callable[..., None], *values: bool) -> None:
+    def _guarded(self, event: str, call: Callable[[], None]) -> None:
         try:
-            call(*values)
+            call()
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
             self._incidents.report(event, error)
 
     def is_recording(self) -> bool:
-        return not self._ended
+        return not self._is_ended
 
     def set_attributes(self, attributes: Attributes) -> None:
         self._attributes = {**self._attributes, **attributes}
@@ -115,11 +115,10 @@ class _DeferredSpan:
         self._events.append((name, attributes, timestamp))
 
     def end(self, end_time: int | None = None) -> None:
-        """End the span, at once if it is complete."""
         with self._lock:
-            if self._ended:
+            if self._is_ended:
                 return
-            self._ended, self._end_time = True, end_time
+            self._is_ended, self._end_time = True, end_time
             if not self.is_complete:
                 return
         self._finish()
@@ -131,18 +130,15 @@ class _DeferredSpan:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpan:
-    """Span that stands for an interaction, whoever writes it.
+    """Span that stands for an interaction, whoever writes it."""
 
-    Attributes:
-        context: Its context; invalid where there is none.
-        held: The span as it is held for its scores, if it takes any.
-        recorded: Whether it will be found where spans go.
-        deferred: The span if its content and children are still to be written.
-    """
-
+    # Invalid where there is none.
     context: SpanContext
+    # As it is held for its scores, if it takes any.
     held: HeldSpan | None = None
+    # It will be found where spans go.
     recorded: bool = True
+    # Its content and children are still to be written.
     deferred: _DeferredSpan | None = None
 
     @property
@@ -178,14 +174,7 @@ class SpanWriter:
 
     A request ends with its RAG span started, so that its ids are known. Content, redaction and
     child spans are written later by `drain` in a background thread, or when the sample is built.
-    Nothing is attached to any context, and an interaction that is dropped leaves no open span.
     The RAG span's parent is the span that was current when the root run began.
-
-    Args:
-        provider: A tracer provider, or None for the global one, also when it is set later.
-        mode: The setting `spans`.
-        capture_content: Whether questions, documents and answers are put on spans.
-        incidents: Counts exceptions of span processors, and content that was left out.
     """
 
     def __init__(
@@ -201,7 +190,6 @@ class SpanWriter:
         )
         self._mode = mode
         self._content = capture_content
-        self._content_max = limits.CONTENT_CHARS
         self._incidents = incidents
         self.forked()
 
@@ -214,15 +202,11 @@ class SpanWriter:
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
         """Start the RAG span of an ended interaction, and queue the writing of the rest.
 
-        Args:
-            interaction: An ended one.
-            redact: Applied to attributes with content or ids.
-
         Returns:
             The RAG span, not ended, so that scores can still be set on it. Without an SDK, or
             in a trace that is not sampled, it records nothing and has no children.
         """
-        others = interaction.others or _NO_OTHERS
+        others = interaction.others or Others()
         if others.span is not None:
             return RequestSpan(others.span.context, others.span.held)
         if others.unrecorded is not None:
@@ -230,13 +214,11 @@ class SpanWriter:
         if self._mode == "none":
             return application_span(interaction.otel)
         span = self._start_root(interaction)
-        context = span.get_span_context()
         if not span.is_recording():
-            return RequestSpan(context, recorded=False)
+            return RequestSpan(span.get_span_context(), recorded=False)
         with_children = self._mode == "all" or (self._mode != "root" and not others.active)
 
         def write(content: bool) -> None:
-            content = content and self._content
             self._write_root(interaction, span, redact, content)
             if with_children:
                 self._write_children(interaction, span, redact, content)
@@ -245,7 +227,7 @@ class SpanWriter:
         self._defer(deferred)
         end = interaction.root.end
         held = None if end is None else HeldSpan(deferred, end)
-        return RequestSpan(context, held, deferred=deferred)
+        return RequestSpan(span.get_span_context(), held, deferred=deferred)
 
     def _defer(self, deferred: _DeferredSpan) -> None:
         # Spans that the evaluator has completed need no writing.
@@ -282,32 +264,29 @@ class SpanWriter:
             semconv.OPENINFERENCE_SPAN_KIND: "CHAIN" if agent is None else "AGENT",
             **({} if agent is None else {semconv.GEN_AI_AGENT_NAME: agent}),
         }
+        name = f"{operation} {root.name if agent is None else agent}"
         return self._tracer.start_span(
-            f"{operation} {root.name if agent is None else agent}",
-            interaction.otel,
-            attributes=attributes,
-            start_time=root.start,
+            name, interaction.otel, attributes=attributes, start_time=root.start
         )
 
     def _write_root(
         self, interaction: Interaction, span: Span, redact: Redact, content: bool
     ) -> None:
         _mark_failure(span, interaction.root.error_type, interaction.status)
-        metadata, cut_texts = interaction.metadata, interaction.cut_texts
-        private: Contents = {}
-        if session := marked(session_of(metadata), cut_texts):
+        cut_texts, private = interaction.cut_texts, Contents()
+        if session := marked(session_of(interaction.metadata), cut_texts):
             private = {semconv.GEN_AI_CONVERSATION_ID: session, semconv.SESSION_ID: session}
-        if (user := metadata.get("user_id")) is not None:
+        if (user := interaction.metadata.get("user_id")) is not None:
             private[semconv.USER_ID] = marked(str(user), cut_texts) or ""
-        if content:
+        if content and self._content:
             # As in the sample: a root may show neither, and the runs below it both.
             question = marked(question_of(interaction)[0] or None, cut_texts)
             private |= request_content(question, marked(answer_of(interaction), cut_texts))
         self._set(span, redact(private))
 
     def _set(self, span: Span, content: Contents) -> None:
-        limit = min(self._content_max, longest_text(span) or self._content_max)
-        span.set_attributes(plain(content, limit))
+        limit = longest_text(span) or limits.CONTENT_CHARS
+        span.set_attributes(plain(content, min(limit, limits.CONTENT_CHARS)))
 
     def _write_children(
         self, interaction: Interaction, root_span: Span, redact: Redact, content: bool
@@ -320,7 +299,7 @@ class SpanWriter:
             # What ran before an interrupt was begun by another root, which has no span.
             around = next((one for one in run.ancestors() if one in otel), interaction.root)
             span = self._start_child(run, otel[around])
-            if content:
+            if content and self._content:
                 found = documents.get(run, ())
                 self._set(span, redact(content_of(run, found, attribute_room(span))))
             # Times are explicit, so a span can be ended before its children begin.
@@ -332,16 +311,14 @@ class SpanWriter:
         operation, openinference_kind, kind = _FORMS[run.kind]
         is_retrieval = run.kind is RunKind.RETRIEVER
         key = semconv.GEN_AI_DATA_SOURCE_ID if is_retrieval else semconv.GEN_AI_REQUEST_MODEL
+        attributes = {
+            semconv.GEN_AI_OPERATION_NAME: operation,
+            semconv.OPENINFERENCE_SPAN_KIND: openinference_kind,
+            **run.facts,
+        }
+        name = f"{operation} {run.facts.get(key, run.name)}"
         span = self._tracer.start_span(
-            f"{operation} {run.facts.get(key, run.name)}",
-            parent,
-            kind=kind,
-            attributes={
-                semconv.GEN_AI_OPERATION_NAME: operation,
-                semconv.OPENINFERENCE_SPAN_KIND: openinference_kind,
-                **run.facts,
-            },
-            start_time=run.start,
+            name, parent, kind=kind, attributes=attributes, start_time=run.start
         )
         _mark_failure(span, run.error_type, Status.OK)
         return span

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import Sample, Status
-from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, RunKind, assemble
+from rag_eval_hooks import RagEvalConfig, Sample, Status
+from rag_eval_hooks.capture import Assembler, Interaction, ManualInteraction, Recorder, RunKind
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction import Redactor
 from tests.support.limits import small_limits
 from tests.support.variation import Variation, seeds
 
@@ -63,10 +64,8 @@ class Log(list[Interaction]):
         self.recorder.end(run)
 
     def samples(self) -> list[Sample]:
-        return [
-            assemble(it, trace_id=None, span_id=None, max_contexts=50, max_text_chars=999)
-            for it in self
-        ]
+        assembler = Assembler(RagEvalConfig(), Redactor(), self.incidents)
+        return [assembler.sample(it, assembler.session()) for it in self]
 
     def told(self) -> list[tuple[str, str | None, list[str] | None]]:
         return [(sample.question, sample.answer, texts(sample)) for sample in self.samples()]
