@@ -227,7 +227,7 @@ class Reader:
     def _note_retrieved(self, run: Run, nodes: list[NodeContext] | None) -> None:
         if nodes is None:
             # Which documents it gave out is not known.
-            run.interaction.left_out.update(("contexts", "prompt"))
+            run.interaction.misses_event()
             return
         self._note(run, nodes)
         for node in nodes if run.parent is None else ():

@@ -231,7 +231,7 @@ class SpanParents:
 
     def lose(self, span_id: str, parent_id: str | None) -> None:
         """Note a call whose beginning was not seen; nothing in it becomes a request."""
-        self._recorder.lost(span_id, parent_id, anywhere=True)
+        self._recorder.lost(span_id, parent_id)
         for lost in (span_id, parent_id):
             if lost is not None and not self._recorder.knows(lost):
                 self._ignore(lost)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
+import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -24,14 +25,16 @@ from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 
-__all__ = ["Endings", "is_left"]
+__all__ = ["Endings"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
 """Traces of requests without retrieved text that can be explained."""
 _MANY = 1000
 """Ended roots that may wait before the threads that end roots help."""
-_OF_EVENTS = ("contexts", "prompt")
+_PATIENCE_S = 2.0
+"""Seconds for which one thread waits for another that sweeps."""
+_POLL_S = 0.001
 _CHILDLESS = (
     "The run %r ended without any step that capture could see: callbacks in a constructor are not "
     "handed on. Pass them in the config of the call, or use RagEvalCallbackHandler.enable(evals)."
@@ -50,15 +53,19 @@ class Endings:
     def __init__(
         self,
         on_end: Callable[[Interaction], None],
+        on_wait: Callable[[], bool],
         by_hand: ManualCalls,
         suspensions: Suspensions,
         incidents: Incidents,
     ) -> None:
         self._on_end = on_end
+        self._on_wait = on_wait
         self._by_hand = by_hand
         self._suspensions = suspensions
         self._incidents = incidents
         self._ended: deque[Interaction] = deque()
+        self._lock = threading.RLock()
+        self._sweeper: int | None = None
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._warned_childless = False
         self._warned_unretrieved = False
@@ -73,10 +80,34 @@ class Endings:
         """Return whether a request of a trace or run id was answered without retrieved text."""
         return key in self._traces
 
-    def add(self, interaction: Interaction) -> bool:
-        """Queue an ended root; return whether so many wait that threads should help."""
+    def add(self, interaction: Interaction) -> None:
+        """Queue an ended root for `decide`; without anybody who will call it, read it now."""
         self._ended.append(interaction)
-        return len(self._ended) > _MANY
+        is_awaited, others = self._on_wait(), interaction.others
+        # The span of another instrumentor waits for the decision.
+        if not is_awaited or (others is not None and others.span is not None):
+            with self._lock:
+                self.decide()
+        elif len(self._ended) > _MANY and self._sweeper is None:
+            with self._lock:
+                self.decide(most=2)
+
+    @contextlib.contextmanager
+    def sweeping(self) -> Iterator[bool]:
+        """Keep other threads from sweeping; False if one hangs in code of the application."""
+        until = time.monotonic() + _PATIENCE_S
+        while self._sweeper not in (None, threading.get_ident()):
+            if time.monotonic() > until:
+                yield False
+                return
+            time.sleep(_POLL_S)
+        # No `acquire`: a signal handler of the application may raise right behind it.
+        with self._lock:
+            outer, self._sweeper = self._sweeper, threading.get_ident()
+            try:
+                yield True
+            finally:
+                self._sweeper = outer
 
     def decide(self, most: int | None = None) -> None:
         """Read ended roots, all or at most some, and report the interactions among them."""
@@ -147,7 +178,7 @@ def _mark_unfinished(interaction: Interaction) -> None:
         return
     around = {outer for model in models for outer in model.ancestors()}
     if any(run not in around and run not in models for run in unfinished):
-        interaction.left_out.update(_OF_EVENTS)
+        interaction.misses_event()
 
 
 def _is_closed_early(interaction: Interaction) -> bool:
@@ -179,23 +210,3 @@ def _is_childless(interaction: Interaction) -> bool:
     root = interaction.root
     answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
     return answered and len(interaction.runs) == 1
-
-
-def is_left(interaction: Interaction) -> bool:
-    """Return whether the task that began an open interaction will never end it.
-
-    A stream may be read on by another task. A model's call by itself is never a sample, so that
-    any end of its task is its end. A batch reports its beginning in a task of its own, which shows
-    no cancellation: it goes on while somebody holds what its end is reported by.
-    """
-    held = interaction.task
-    if held is None:
-        return False
-    if not isinstance(held, asyncio.AbstractEventLoop):
-        if not held.done():
-            return False
-        if held.cancelled() or interaction.root.kind is RunKind.MODEL:
-            return True
-        # What it returned may be what the end is reported by.
-        interaction.task = held = held.get_loop()
-    return held.is_closed() or (interaction.id is not None and interaction.id() is None)

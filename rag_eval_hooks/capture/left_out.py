@@ -115,16 +115,18 @@ class LeftOutRequests:
             left.runs.append(run_id)
         return True
 
-    def ends(self, run_id: Hashable, status: Status) -> tuple[bool, Sequence[Hashable]]:
-        """Note the end of a run; return whether it is left out, and the ids that end with it."""
+    def ends(self, run_id: Hashable, status: Status) -> Sequence[Hashable] | None:
+        """Note the end of a run; return the ids that end with it, None if it is not left out."""
         left = self._runs.get(run_id)
-        if left is None or left.id != run_id:
-            return left is not None, ()
+        if left is None:
+            return None
+        if left.id != run_id:
+            return ()
         left.status = status
         self._forget(left)
         if left.attempted:
             self._on_end(left)
-        return True, left.runs
+        return left.runs
 
     def sweep(self) -> None:
         """Forget those whose end never came."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.records import DocumentList, Facts, Interaction, Origin, Run
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
 
 __all__ = ["Notes"]
@@ -23,13 +24,30 @@ class Notes:
     # Whether content of spans alone is wanted.
     span_content = False
 
-    def __init__(self, max_chars: int, max_text_chars: int) -> None:
+    def __init__(self, max_chars: int, max_text_chars: int, incidents: Incidents) -> None:
+        self._incidents = incidents
         # Of all texts of one interaction together.
         self._max_chars = max_chars
         # Of its deferred events.
         self.most_waiting = _WAITING * max_chars
         # One more than the sample uses, so that truncation can be detected.
         self.longest = max_text_chars + 1
+
+    def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
+        """Leave an event of a run to be read off the request's thread.
+
+        If `read(*values)` raises, that is counted under the event's name, and the interaction is
+        marked as incomplete. Nobody may change the values any more.
+        """
+
+        def guarded() -> None:
+            try:
+                read(*values)
+            except Exception as error:  # noqa: BLE001 - the host's edge: objects of its own
+                self._incidents.report(f"capture {event}", error)
+                run.interaction.misses_event(of_root=run.outermost)
+
+        run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
         """Return as much of a text as may be kept; an outermost run's own is only cut."""

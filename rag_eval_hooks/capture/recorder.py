@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.bounded import EndedIds, oldest
-from rag_eval_hooks.capture.endings import Endings, is_left
+from rag_eval_hooks.capture.bounded import EndedIds
+from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.left_out import LeftOutRequests
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
+from rag_eval_hooks.capture.open_interactions import OpenInteractions
 from rag_eval_hooks.capture.records import Interaction, Place, Run, RunKind, current_task
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.config import limits
@@ -27,19 +25,10 @@ from rag_eval_hooks.suppress import is_suppressed
 
 __all__ = ["Recorder", "status_after"]
 
-_OF_EVENTS = ("contexts", "prompt")
-"""Parts of a sample that may be wrong where an event of any of its runs is missing."""
-_OF_ROOT = ("question", "answer")
-"""Parts of a sample that may be wrong where an event of its root is missing."""
 _LOOKED_AT = 20
 """Open interactions whose tasks are looked at when one more starts."""
-_PATIENCE_S = 2.0
-"""Seconds for which one thread waits for another that sweeps."""
-_POLL_S = 0.001
 _MAX_RUNS = 10_000
 """Runs of one interaction; one more, and it is abandoned as one that never ends."""
-_MAX_OPEN_CHARS = 400_000_000
-"""Characters of text that all open interactions may hold together."""
 
 
 class Recorder(Notes):
@@ -69,29 +58,29 @@ class Recorder(Notes):
         on_wait: Callable[[], bool] = lambda: False,
         incidents: Incidents | None = None,
     ) -> None:
+        incidents = incidents or Incidents()
+        super().__init__(limits.INTERACTION_CHARS, max_text_chars, incidents)
         self._on_end = on_end
         self._on_wait = on_wait
         self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
         self._max_open = limits.OPEN_INTERACTIONS
-        Notes.__init__(self, limits.INTERACTION_CHARS, max_text_chars)
-        self._incidents = incidents or Incidents()
-        self.by_hand = ManualCalls(on_end, self._incidents)
+        self.by_hand = ManualCalls(on_end, incidents)
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.left_out = LeftOutRequests(self._ttl_ns, self._max_open)
         self.forked()
 
     def forked(self) -> None:
         """Forget everything open: the parent of a forked process reports it."""
-        self._sweeping = threading.RLock()
-        self._sweeper: int | None = None
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
-        self.left_out.forked()
-        self._open: dict[Hashable, Interaction] = {}
+        self._open = OpenInteractions()
         self._waiting: dict[Hashable, Interaction] = {}
+        self.left_out.forked()
         self.by_hand.forked()
-        self.suspensions = Suspensions(self.report, self._max_open)
-        self.ended = Endings(self._on_end, self.by_hand, self.suspensions, self._incidents)
+        self.suspensions = Suspensions(lambda one: self.ended.add(one), self._max_open)
+        self.ended = Endings(
+            self._on_end, self._on_wait, self.by_hand, self.suspensions, self._incidents
+        )
 
     def opened(self) -> tuple[int, int]:
         """Return how many interactions are open or interrupted, and the characters they hold."""
@@ -152,18 +141,9 @@ class Recorder(Notes):
     ) -> Run | None:
         """Start a run; without an open run around it, it is a root.
 
-        Args:
-            run_id: The framework's id.
-            parent_id: Id of the enclosing run, or None where the framework names none.
-            kind: The kind of step.
-            name: The framework's name for it.
-            metadata: Of a root.
-            tags: Of a root.
-            apart: Whether it is a root even directly inside one opened by hand.
-
-        Returns:
-            The run, or None if it is known already, came late, is sampled out, or is part of our
-            own evaluation.
+        Metadata and tags are those of a root. With `apart` it is one even directly inside one
+        opened by hand. Returns None if the run is known already, late, sampled out, or part of our
+        own evaluation.
         """
         # Applications name requests, and may use a name again: only parts come late.
         is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
@@ -221,9 +201,8 @@ class Recorder(Notes):
         if decides and self.left_out.leaves_out(run_id, key or "", otel, tags, metadata):
             return None
         self._abandon_old()
-        self._end_left(_LOOKED_AT)
-        if len(self._open) >= self._max_open:
-            self._abandon(oldest(self._open))
+        self._cancel(self._open.left(_LOOKED_AT))
+        self._abandon(self._open.beyond(self._max_open))
         interaction = Interaction(otel, {}, tags, sampling_key=key)
         interaction.metadata = self._cut_metadata(interaction, metadata)
         interaction.place = Place.of_caller(interaction.otel)
@@ -245,12 +224,11 @@ class Recorder(Notes):
         """Note the end of a run; return whether it is part of a request that is left out."""
         if not self.left_out:
             return False
-        is_left, ended = self.left_out.ends(
-            run_id, Status.OK if error is None else status_after(type(error))
-        )
-        for one in ended:
+        status = Status.OK if error is None else status_after(type(error))
+        ended = self.left_out.ends(run_id, status)
+        for one in ended or ():
             self._remember(one)
-        return is_left
+        return ended is not None
 
     def end(self, run: Run) -> None:
         """End a run well; the end of a root ends its interaction, except where streams are open."""
@@ -283,41 +261,22 @@ class Recorder(Notes):
         run.error_type = kind.__qualname__
         self._finish(run, status_after(kind))
 
-    def lost(
-        self, run_id: Hashable, parent_id: Hashable | None = None, *, anywhere: bool = False
-    ) -> None:
+    def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
         """Note that an event of a run did not come, or could not be read.
 
-        Its interaction is marked as incomplete; with `anywhere`, all open ones if it is unknown.
+        Its interaction is marked as incomplete, or all open ones if nobody knows which it is.
         Without an open parent, runs below this run are no request, and are counted once.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
-            own = run.outermost and run.id == run_id
-            run.interaction.left_out.update(_OF_EVENTS, _OF_ROOT if own else ())
+            run.interaction.misses_event(of_root=run.outermost and run.id == run_id)
         elif run_id not in self._ended and parent_id not in self._ended:
             self._on_end(Interaction(otel_context.get_current(), is_readable=False))
-            for open_one in list(self._open.values()) if anywhere else ():
-                open_one.left_out.update(_OF_EVENTS)
+            for open_one in list(self._open.values()):
+                open_one.misses_event()
         for name in (run_id, parent_id):
             if name is not None and name not in self._runs:
                 self._remember(name)
-
-    def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Leave an event of a run to be read off the request's thread.
-
-        If `read(*values)` raises, that is counted under the event's name, and the interaction is
-        marked as incomplete. Nobody may change the values any more.
-        """
-
-        def guarded() -> None:
-            try:
-                read(*values)
-            except Exception as error:  # noqa: BLE001 - the host's edge: objects of its own
-                self._incidents.report(f"capture {event}", error)
-                run.interaction.left_out.update(_OF_EVENTS, _OF_ROOT if run.outermost else ())
-
-        run.interaction.pending.append(guarded)
 
     # Ends of interactions.
 
@@ -329,17 +288,20 @@ class Recorder(Notes):
             if run.id in self._waiting and status is not Status.ABANDONED:
                 # Noticed later than it happened: the last that was reported tells when.
                 run.end = run.interaction.last_event or run.end
-            self._finish_interaction(run, status)
+            # Whoever takes it out of the map reports it: a root's end and a sweep may race.
+            if self._open.pop(run.id, None) is not None:
+                self._waiting.pop(run.id, None)
+                self._report(run.interaction, status)
 
-    def _finish_interaction(self, root: Run, status: Status) -> None:
-        interaction = root.interaction
-        # Whoever takes it out of the map reports it: a root's end and a sweep may race.
-        if self._open.pop(root.id, None) is None:
-            return
-        self._waiting.pop(root.id, None)
+    def _report(self, interaction: Interaction, status: Status) -> None:
         interaction.task = None
         interaction.status = status
-        self._end_runs(interaction)
+        for run in interaction.runs:
+            self._remember(run.id, is_root=run is interaction.root)
+            if run.end is None:
+                run.end, run.unfinished = interaction.root.end, True
+                if run.checkpoint is not None:
+                    interaction.stops.add(run.checkpoint)
         if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._on_wait()
@@ -348,101 +310,48 @@ class Recorder(Notes):
         # Interrupts are reported only to handlers that were passed: this may have been one.
         if interaction.resumable and not (status is Status.OK and interaction.passed):
             self.suspensions.add(interaction)
-        self.report(interaction)
-
-    def _end_runs(self, interaction: Interaction) -> None:
-        """End the runs of an interaction that are still open."""
-        root = interaction.root
-        for run in interaction.runs:
-            self._remember(run.id, is_root=run is root)
-            if run.end is None:
-                run.end, run.unfinished = root.end, True
-                if run.checkpoint is not None:
-                    interaction.stops.add(run.checkpoint)
+        self.ended.add(interaction)
 
     def _remember(self, run_id: Hashable, *, is_root: bool = False) -> None:
         self._ended.add(run_id, is_root=is_root)
         self._runs.pop(run_id, None)
 
-    def report(self, interaction: Interaction) -> None:
-        """Hand an ended interaction to `sweep`, which reads and reports it."""
-        waiting = self.ended.add(interaction)
-        others = interaction.others
-        # The span of another instrumentor waits for the decision.
-        if not self._on_wait() or (others is not None and others.span is not None):
-            with self._sweeping:
-                self.ended.decide()
-        elif waiting and self._sweeper is None:
-            with self._sweeping:
-                self.ended.decide(most=2)
-
     def sweep(self, *, at_once: bool = False) -> None:
         """Report ended runs, end finished streams, give up runs past the time limit.
 
-        Args:
-            at_once: Whether to report what a further call by hand may yet change.
+        With `at_once`, what a further call by hand may yet change is reported, too.
         """
-        until = time.monotonic() + _PATIENCE_S
-        while self._sweeper not in (None, threading.get_ident()):
-            if time.monotonic() > until:
-                # A span processor of the application hangs in another thread.
+        with self.ended.sweeping() as is_free:
+            if not is_free:
                 return
-            time.sleep(_POLL_S)
-        # No `acquire`: a signal handler of the application may raise right behind it.
-        with self._sweeping:
-            self._sweep(at_once)
-
-    def _sweep(self, at_once: bool) -> None:
-        outer, self._sweeper = self._sweeper, threading.get_ident()
-        try:
             for interaction in list(self._waiting.values()):
                 self.settle(interaction.root)
             self._abandon_old()
             self.left_out.sweep()
-            self._abandon_large()
-            self._end_left()
+            self._abandon(self._open.large())
+            self._cancel(self._open.left())
             self.ended.decide()
             if self.by_hand.waits:
                 self.by_hand.sweep(list(self._open.values()), at_once=at_once)
-        finally:
-            self._sweeper = outer
 
-    def _abandon(self, interaction: Interaction | None) -> None:
-        if interaction is not None:
+    def _abandon(self, interactions: Iterable[Interaction]) -> None:
+        for interaction in interactions:
             self._finish(interaction.root, Status.ABANDONED)
 
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
         self.suspensions.sweep(oldest_allowed)
-        while (first := oldest(self._open)) is not None and first.opened <= oldest_allowed:
-            self._abandon(first)
+        self._abandon(self._open.old(oldest_allowed))
 
-    def _abandon_large(self) -> None:
-        """Give up the oldest open interactions while all together hold too much text."""
-        held = [(one, one.chars) for one in list(self._open.values())]
-        excess = sum(chars for _, chars in held) - _MAX_OPEN_CHARS
-        for interaction, chars in held if excess > 0 else ():
-            if excess > 0:
-                excess -= chars
-                self._abandon(interaction)
-
-    def _end_left(self, most: int | None = None) -> None:
-        """End the first run that was cancelled without an event of the framework."""
-        for interaction in _first(self._open.values(), most):
-            if is_left(interaction):
-                # Its stream may have been read to the end, which nobody has noticed yet.
-                self.settle(interaction.root)
-                self._finish(interaction.root, Status.CANCELLED)
+    def _cancel(self, interactions: Iterable[Interaction]) -> None:
+        for interaction in interactions:
+            # Its stream may have been read to the end, which nobody has noticed yet.
+            self.settle(interaction.root)
+            self._finish(interaction.root, Status.CANCELLED)
 
     def close(self) -> None:
         """Report requests that wait for somebody as interrupted: nobody will resume them here."""
         self.suspensions.close()
-
-
-def _first(interactions: Iterable[Interaction], most: int | None) -> list[Interaction]:
-    with contextlib.suppress(RuntimeError):
-        return list(islice(interactions, most))
-    return []
 
 
 def status_after(error: type[BaseException]) -> Status:

@@ -341,6 +341,10 @@ class Interaction:
         """Return the lists of an origin."""
         return [found for found in self.lists if found.origin is origin]
 
+    def misses_event(self, *, of_root: bool = False) -> None:
+        """Mark the parts of the sample that a lost event of a run may have changed."""
+        self.left_out.update(("contexts", "prompt"), ("question", "answer") if of_root else ())
+
     def add_metadata(self, values: Mapping[str, Any]) -> None:
         """Add to the metadata; a later value of a key wins."""
         self.metadata = {**self.metadata, **values}
