@@ -41,8 +41,10 @@ def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | 
 
 
 def _written(value: Content, longest: int) -> str | int | float | bool:
-    if isinstance(value, str | CutText | int | float):
-        return _shortened(value, longest)
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str | CutText):
+        return str(_shortened(value, longest))
     # Ever shorter texts, then without the first items, so that it is JSON at any length.
     each = longest
     while len(written := _json(value, each)) > longest and each:

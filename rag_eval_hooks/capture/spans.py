@@ -136,7 +136,6 @@ class RequestSpan:
     context: SpanContext
     # As it is held for its scores, if it takes any.
     held: HeldSpan | None = None
-    # It will be found where spans go.
     recorded: bool = True
     # Its content and children are still to be written.
     deferred: _DeferredSpan | None = None
