@@ -12,8 +12,6 @@ from rag_eval_hooks.metrics.shares import claim_rows, sure_ones, unsure
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
-__all__ = ["Criterion"]
-
 _LONGEST_NAME = 40
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
@@ -16,8 +16,7 @@ MATCH: Final = "reference_match"
 """Key of a sample's metadata: `exact` where its reference is a golden question's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Golden:
+class Golden(NamedTuple):
     """One golden question with its right answer."""
 
     question: str
@@ -27,26 +26,23 @@ class Golden:
 
 
 class References:
-    """References for samples without one, by an equal question.
+    """References for samples without one, by an equal question; of equal ones the first counts.
 
     Where samples are redacted, questions are looked up before that (`before_redaction`), so that
     the reference is redacted with the rest of the sample. After that, golden questions with text
-    to redact are not used, since their placeholders would differ.
-
-    Args:
-        golden: Golden questions; of equal ones the first counts.
-        holds: Tells whether a text has something to redact; None where nothing is redacted.
+    to redact are not used, since their placeholders would differ. `holds` tells whether a text
+    has something to redact.
     """
 
     def __init__(
         self, golden: Iterable[Golden], *, holds: Callable[[str], bool] | None = None
     ) -> None:
-        self._by_question = {folded(one.question): one for one in reversed(list(golden))}
+        self._by_question = {_folded(one.question): one for one in reversed(list(golden))}
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
         """Return the sample as `equal` does, before it is redacted."""
-        golden = self._by_question.get(folded(sample.question))
+        golden = self._by_question.get(_folded(sample.question))
         if sample.reference is not None or golden is None:
             return sample
         return replace(
@@ -64,22 +60,30 @@ class References:
         return sample if is_private else completed
 
 
-def read_golden(path: str) -> tuple[Golden, ...]:
-    """Return the golden questions of a file.
+def references_of(
+    config: RagEvalConfig, holds: Callable[[str], bool] | None = None
+) -> References | None:
+    """Return the references that the settings name, or None.
 
-    Args:
-        path: A data set as `rag-eval-hooks evaluate` reads it. Each row has a question and its
-            reference, by that name or a name of another library; without one, `answer` is the
-            reference. Ids of the question and of relevant chunks are optional.
+    Raises:
+        ConfigError: The file cannot be used.
+    """
+    path = config.references
+    return None if path is None else References(read_golden(path), holds=holds)
+
+
+def read_golden(path: str) -> tuple[Golden, ...]:
+    """Return the golden questions of a data set as `rag-eval-hooks evaluate` reads it.
+
+    The reference of a row without one is its `answer`.
 
     Raises:
         ConfigError: The file cannot be read, or a row lacks a question or a reference.
     """
     try:
-        rows = list(data_rows(Path(path)))
+        golden = tuple(_golden(row, path) for row in data_rows(Path(path)))
     except ConfigError as error:
         raise ConfigError("references", path, error.wants) from None
-    golden = tuple(_golden(row, path) for row in rows)
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
     return golden
@@ -96,19 +100,5 @@ def _golden(row: DataRow, path: str) -> Golden:
     return Golden(sample.question, reference, sample.question_id, sample.reference_ids)
 
 
-def folded(question: str) -> str:
-    """Return a question as equal ones are compared: without case or extra spaces."""
+def _folded(question: str) -> str:
     return " ".join(question.split()).casefold()
-
-
-def references_of(
-    config: RagEvalConfig, holds: Callable[[str], bool] | None = None
-) -> References | None:
-    """Return the references that the settings name, or None.
-
-    Raises:
-        ConfigError: The file cannot be used.
-    """
-    if config.references is None:
-        return None
-    return References(read_golden(config.references), holds=holds)

@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.incidents import Incidents, without_exit
 
-__all__ = ["CLOSED", "QUEUE_FULL", "Handler", "Worker"]
-
 R = TypeVar("R")
 
 CLOSED: Final = "This RagEval was shut down."

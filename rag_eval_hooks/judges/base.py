@@ -9,8 +9,6 @@ from rag_eval_hooks.findings import Finding, Findings, TokenScore
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
 
-__all__ = ["Embedder", "Judge", "TokenScorer"]
-
 
 @runtime_checkable
 class Judge(Protocol):

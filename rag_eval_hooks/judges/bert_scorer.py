@@ -15,8 +15,6 @@ from rag_eval_hooks.errors import ConfigError, JudgeError, missing_extra
 from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
-__all__ = ["BertScorer"]
-
 _LONGEST: Final = 512  # tokens, where the tokenizer states no limit
 _PAIRS: Final = 64  # in a batch, and texts in a forward pass
 _TextPair = tuple[str, str]

@@ -14,17 +14,6 @@ from typing import Final
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import ClaimVerdict, Support
 
-__all__ = [
-    "LEAST_AUROC",
-    "LEAST_LABELS",
-    "Agreement",
-    "Calibration",
-    "agreement",
-    "calibration_error",
-    "cross_fitted",
-    "fitted",
-]
-
 SCHEMA: Final = "rag-eval-hooks.calibration/1"
 LEAST_AUROC: Final = 0.6
 LEAST_LABELS: Final = 50
@@ -40,7 +29,7 @@ _RIDGE: Final = 0.1
 class Calibration:
     """Map from a judge's probability to a calibrated one (Platt 1999, on the log odds).
 
-    `cut` is the calibrated probability from which a claim counts as supported.
+    A claim counts as supported from the probability `cut` on.
     """
 
     slope: float = 1.0
@@ -83,11 +72,7 @@ class Calibration:
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write the file that the judge reads.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write the file that the judge reads."""
         path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2) + "\n", "utf-8")
 
     @classmethod

@@ -14,8 +14,6 @@ from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt
 
-__all__ = ["CallableChat", "CallableJudge", "Function", "Messages"]
-
 Messages: TypeAlias = list[dict[str, str]]
 """`[{"role": "system", "content": ...}, {"role": "user", "content": ...}]`."""
 Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]

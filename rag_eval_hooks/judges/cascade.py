@@ -19,8 +19,6 @@ from rag_eval_hooks.prompts import ABOUT
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 
-__all__ = ["Cascade"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 
 Positions: TypeAlias = dict[Finding, list[int]]
@@ -32,10 +30,10 @@ class Cascade:
 
     Every verdict that the first judge is unsure about, or that carries a warning, goes to the
     second judge, as does a random part of the sure ones: compared with the second's, these show
-    what the first is worth. The second judge also makes what the first cannot make, such as rubric
-    ratings, and everything that the first failed to make. A second judge that fails costs only
-    what it was asked for. A verdict says who gave it (`judge`) and with which probability it was
-    sent on (`sent_on`); weigh by its inverse to estimate the agreement of the two.
+    what the first is worth. The second judge also makes what the first cannot or failed to make.
+    A second judge that fails costs only what it was asked for. A verdict says who gave it (`judge`)
+    and with which probability it was sent on (`sent_on`); weigh by its inverse to estimate the
+    agreement of the two.
 
     Example:
         ```python
@@ -78,27 +76,22 @@ class Cascade:
         judges = _made(self.first), _made(self.second)
         first = await _tried(judges[0], sample, wanted, known)
         sent = self._sent(sample.question, wanted, first, known)
-        places: dict[Finding, list[int]] = {}
-        for kind, positions in sent.items():
-            base = ABOUT.get(kind)
-            if base is not None and _is_made(getattr(known, base)):
-                listed = positions or range(len(made(getattr(known, base))))
-                places[base] = sorted({*listed, *places.get(base, ())})
-        lists: dict[str, Any] = {
+        places = _places(sent, known)
+        items: dict[str, Any] = {
             base.value: tuple(getattr(known, base)[at] for at in listed)
             for base, listed in places.items()
         }
-        second = await _tried(judges[1], sample, frozenset(sent), replace(known, **lists))
-        findings = first.merged(Findings(usage=second.usage, warnings=second.warnings))
+        second = await _tried(judges[1], sample, frozenset(sent), replace(known, **items))
         makers = Maker.of(judges[0]), Maker.of(judges[1])
-        by: dict[Finding, tuple[Maker, ...]] = dict.fromkeys(wanted, makers[:1])
+        found: dict[str, Any] = {}
+        by = dict.fromkeys(wanted, makers[:1])
         for kind, positions in sent.items():
-            before, found = getattr(first, kind), getattr(second, kind)
-            if not positions and (_is_made(found) or not _is_made(before)):
-                findings, by[kind] = findings.merged(Findings.of(kind, found)), makers[1:]
-            elif positions and _is_made(found) and len(found) == len(places[ABOUT[kind]]):
-                others = dict(zip(places[ABOUT[kind]], found, strict=True))
-                joined = tuple(
+            before, after = getattr(first, kind), getattr(second, kind)
+            if not positions and (_is_made(after) or not _is_made(before)):
+                found[kind.value], by[kind] = after, makers[1:]
+            elif positions and _is_made(after) and len(after) == len(places[ABOUT[kind]]):
+                others = dict(zip(places[ABOUT[kind]], after, strict=True))
+                found[kind.value] = tuple(
                     replace(
                         others[at] if at in positions else verdict,
                         judge=makers[at in positions].name,
@@ -106,9 +99,9 @@ class Cascade:
                     )
                     for at, verdict in enumerate(before)
                 )
-                findings = findings.merged(Findings.of(kind, joined))
-                by[kind] = makers[1:] if len(positions) == len(joined) else makers
-        return replace(findings, by=by)
+                by[kind] = makers[1:] if len(positions) == len(before) else makers
+        joined = first.merged(Findings(usage=second.usage, warnings=second.warnings))
+        return replace(joined, **found, by=by)
 
     async def warm_up(self) -> None:
         for judge in (self.first, self.second):
@@ -141,6 +134,17 @@ class Cascade:
         """Return the probability with which a verdict is sent on."""
         doubtful = not verdict.sure or bool(getattr(verdict, "warning", ""))
         return 1.0 if doubtful else self._floor
+
+
+def _places(sent: Positions, known: Findings) -> dict[Finding, list[int]]:
+    """Return the positions of the items that the second judge is asked about, by their finding."""
+    places: dict[Finding, list[int]] = {}
+    for kind, positions in sent.items():
+        base = ABOUT.get(kind)
+        if base is not None and _is_made(getattr(known, base)):
+            listed = positions or range(len(made(getattr(known, base))))
+            places[base] = sorted({*listed, *places.get(base, ())})
+    return places
 
 
 def _is_made(finding: Any) -> bool:

@@ -19,8 +19,6 @@ from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.threads import Threads
 
-__all__ = ["Chat", "ChatAdapter", "OutputMode", "only_text", "refuse_unfinished"]
-
 _ABOUT_OUTPUT: Final = re.compile(
     r"response.?(format|mime|schema)|json.?(schema|object|mode)|structured.?output|guided|"
     r"requested parameters|tool|function.?call|output.?(config|format)"
@@ -42,10 +40,8 @@ class Chat(Protocol):
         """Return the text of the model's reply.
 
         Raises:
-            ReplyError: The reply cannot be read: it was cut off, or is a refusal. It is worth
-                asking again.
-            JudgeTimeout: There was no reply in time, retries included.
-            JudgeError: The model cannot be reached or does not accept the request.
+            ReplyError: The reply cannot be read, and asking again may help.
+            JudgeError: The model cannot be reached, is late, or does not accept the request.
         """
         ...
 
@@ -115,13 +111,6 @@ class ChatAdapter(ABC):
         return self._modes[self._dialect.mode]
 
     async def complete(self, prompt: Prompt) -> str:
-        """Return the text of the model's reply.
-
-        Raises:
-            ReplyError: The reply was cut off, a refusal or empty.
-            JudgeTimeout: There was none in time, retries included.
-            JudgeError: The client raised anything else, or the model takes no mode.
-        """
         dialect = self._dialect
         while True:
             try:
@@ -148,7 +137,6 @@ class ChatAdapter(ABC):
         Raises:
             ReplyError: The reply cannot be read.
             ModeMissingError: The client knows no such mode, so that nothing was sent.
-            Exception: Anything else that the client raises.
         """
 
     async def aclose(self) -> None:
@@ -175,12 +163,9 @@ class ChatAdapter(ABC):
 
 
 def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
-    """Refuse a reply that a filter ended, or one cut off whose arguments the client has parsed.
+    """Refuse a reply that a filter ended, or one cut off that the client has parsed.
 
     The reader takes the complete items of a text that was cut off. Parsing hides where the cut is.
-
-    Raises:
-        ReplyError: The reply cannot be used.
     """
     word = str(reason).lower()
     if word in _FILTERED:
@@ -192,11 +177,7 @@ def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
 
 
 def only_text(content: object, calls: Sequence[object] = ()) -> str:
-    """Return the one text of a reply that has a content, tool calls, or both.
-
-    Raises:
-        ReplyError: There is no text, or more than one tool call.
-    """
+    """Return the one text of a reply that has a content, tool calls, or both."""
     if len(calls) > 1:
         raise ReplyError("it calls the tool more than once")
     text = calls[0] if calls else content

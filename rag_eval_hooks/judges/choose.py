@@ -12,8 +12,6 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
-__all__ = ["choose_embedder", "choose_judge", "choose_token_scorer"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 
 _MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"

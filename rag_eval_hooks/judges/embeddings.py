@@ -16,8 +16,6 @@ from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calls.context import Tally, in_call_context, observed_call
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Vector", "VectorCache", "embedded"]
-
 Vector: TypeAlias = "array[float]"
 
 

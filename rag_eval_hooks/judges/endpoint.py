@@ -24,8 +24,6 @@ try:
 except ImportError as missing:
     raise missing_extra("An OpenAI-compatible judge", "openai") from missing
 
-__all__ = ["ClientOptions", "Endpoint", "EndpointKeywords", "field"]
-
 _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
 """Placeholder: the client insists on a key, and endpoints without keys ignore it."""
@@ -111,9 +109,6 @@ class Endpoint:
 
         Raises:
             openai.APIStatusError: The status is 400 or above.
-            TimeoutError: There was no reply in time, retries included.
-            BudgetError: The budget does not admit a try.
-            ConnectionError: The connection could not be made, or broke.
             ValueError: The reply is no JSON, or longer than 4 MB when decoded.
         """
         client = self._client()

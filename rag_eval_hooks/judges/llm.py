@@ -43,8 +43,6 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["LLMJudge", "MeteredJudge", "ModelOptions", "metered"]
-
 _NO_TEXT = NotScored(Cause.MISSING_INPUT, "a text is missing")
 _MADE_ELSEWHERE = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
 

@@ -16,8 +16,6 @@ from rag_eval_hooks.judges.model_child import Load, ModelLoadError, Run, load_mo
 from rag_eval_hooks.judges.model_process import ModelProcess, obstacle
 from rag_eval_hooks.threads import DaemonExecutor, at_fork
 
-__all__ = ["InProcess", "LocalModel", "short_name"]
-
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
 InProcess: TypeAlias = Literal["auto"] | bool

@@ -19,8 +19,6 @@ from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
-__all__ = ["Memo", "memo_key"]
-
 T = TypeVar("T")
 
 _FILE: Final = "replies.sqlite"

@@ -13,8 +13,6 @@ from typing import Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.errors import JudgeError
 
-__all__ = ["Load", "ModelLoadError", "Run", "load_model", "run_model", "serve"]
-
 I = TypeVar("I")  # noqa: E741 - item
 R = TypeVar("R")
 Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]

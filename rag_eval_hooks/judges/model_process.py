@@ -28,8 +28,6 @@ from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
 from rag_eval_hooks.judges.model_child import Load, ModelLoadError
 from rag_eval_hooks.threads import at_fork
 
-__all__ = ["ModelProcess", "obstacle"]
-
 I = TypeVar("I")  # noqa: E741 - item
 R = TypeVar("R")
 

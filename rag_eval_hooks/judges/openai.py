@@ -11,8 +11,6 @@ from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeyw
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
-__all__ = ["OpenAIChat", "OpenAIJudge"]
-
 
 class _Keywords(EndpointKeywords, ModelOptions, total=False):
     """Keywords of `OpenAIJudge` besides its temperature."""

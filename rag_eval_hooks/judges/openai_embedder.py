@@ -16,8 +16,6 @@ from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords, field
 from rag_eval_hooks.judges.prices import Prices
 
-__all__ = ["OpenAIEmbedder"]
-
 _BATCH = 128
 """Texts in one request: within every known endpoint's limits for texts of a sample's size."""
 
@@ -61,9 +59,7 @@ class OpenAIEmbedder:
         """Return one vector per text, in order, all of one length.
 
         Raises:
-            JudgeTimeout: The endpoint did not reply in time, retries included.
-            JudgeError: It cannot be reached, refused, or its reply has not one finite vector per
-                text.
+            JudgeError: There was no reply in time, or not one finite vector per text in it.
         """
         return await self._cache.embed(texts, self._made)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import chain
 from os import PathLike
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -20,15 +20,13 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Price", "Prices", "prices_of"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 
 _PER: Final = 1_000_000
 _CALL: Final = 1_000
 """Tokens of the call whose prices are looked up: long prompts have other prices at some makers."""
 _OPENAI: Final = "https://api.openai.com/v1"
-_LISTED: Final = ("openai", "azure")
+_LISTED: Final = frozenset({"openai", "azure"})
 """Judges and embedders whose endpoint is known from the settings."""
 _CLOSED: Final = ConfigDict(extra="forbid")
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
@@ -36,12 +34,7 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Prices of one model, in the table's currency for a million tokens.
-
-    Attributes:
-        input: Price of prompts.
-        output: Price of replies.
-    """
+    """Prices of prompts and replies, in the table's currency for a million tokens."""
 
     input: _Amount
     output: _Amount
@@ -61,18 +54,14 @@ class _PriceTable(BaseModel):
 class Prices:
     """Prices by model.
 
-    A table has a `currency` (any text, USD by default) and `models`: from a pattern to `input` and
-    `output`, the prices of a million tokens. A pattern is a model's name, in which `*`, `?` and
-    `[...]` may stand for other characters. The exact name wins, then the first pattern that fits.
-
     Args:
-        table: The table.
+        table: Its `currency` (any text, USD by default), and `models`: from a pattern to `input`
+            and `output`, the prices of a million tokens. A pattern is a model's name, in which
+            `*`, `?` and `[...]` may stand for other characters. The exact name wins, then the
+            first pattern that fits.
         base_url: Endpoint of the models. Where its provider is in the list of `genai-prices`, and
             that package is installed, models that the table leaves out have the price listed there,
             if the table is in USD. None: only the table counts.
-
-    Attributes:
-        currency: Currency of the costs.
 
     Raises:
         ConfigError: An entry of the table is not valid; names it.
@@ -100,17 +89,13 @@ class Prices:
 
     @classmethod
     def read(cls, path: str | PathLike[str], *, base_url: str | None = None) -> Prices:
-        """Read the table in a TOML file.
-
-        Raises:
-            ConfigError: The file cannot be read, is no TOML, or has an entry that is not valid.
-        """
+        """Read the table in a TOML file; `ConfigError` says what is wrong with it."""
         try:
-            with open(path, "rb") as file:
-                return cls(tomllib.load(file), base_url=base_url)
+            table = tomllib.loads(Path(path).read_text("utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             wants = f"a TOML file with prices ({type(error).__name__})"
             raise ConfigError("prices", str(path), wants) from error
+        return cls(table, base_url=base_url)
 
     def of(self, model: str) -> Price | None:
         """Return the prices of a model, or None; the first time, None is logged."""
@@ -134,13 +119,11 @@ class Prices:
 
     def _in_table(self, model: str) -> Price | None:
         names = (model, model.partition(":")[2])
-        exact = (self._models[name] for name in names if name in self._models)
-        fitting = (
-            price
-            for pattern, price in self._models.items()
-            if any(fnmatchcase(name, pattern) for name in names)
-        )
-        return next(chain(exact, fitting), None)
+        for name in names:
+            if name in self._models:
+                return self._models[name]
+        patterns = (at for at in self._models if any(fnmatchcase(name, at) for name in names))
+        return next((self._models[at] for at in patterns), None)
 
     def _in_list(self, model: str) -> Price | None:
         kind, _, name = model.partition(":")
@@ -155,17 +138,12 @@ class Prices:
 
 
 def prices_of(config: RagEvalConfig) -> Prices:
-    """Return the prices by the settings.
-
-    Raises:
-        ConfigError: The table cannot be read or is not valid; names `judge_prices`.
-    """
+    """Return the prices by the settings; `ConfigError` names `judge_prices`."""
     kinds = {setting.partition(":")[0] for setting in (config.judge, config.embedder)}
-    base_url = (config.judge_base_url or _OPENAI) if kinds & set(_LISTED) else None
+    base_url = (config.judge_base_url or _OPENAI) if kinds & _LISTED else None
     if config.judge_prices is None:
         return Prices(base_url=base_url)
     try:
         return Prices.read(config.judge_prices, base_url=base_url)
     except ConfigError as error:
-        # Errors name the setting, not the field inside the table alone.
         raise ConfigError(f"judge_{error.field}", error.got, error.wants) from None

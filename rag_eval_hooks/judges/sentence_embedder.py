@@ -14,8 +14,6 @@ from rag_eval_hooks.errors import missing_extra
 from rag_eval_hooks.judges.embeddings import Vector, VectorCache
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
-__all__ = ["SentenceEmbedder"]
-
 _FORWARD: Final = 32  # texts per forward pass
 _BATCH: Final = 512  # texts per call: the library sorts them by length, so that little is padding
 

@@ -33,11 +33,6 @@ async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
     Contexts longer than the budget are verified in parts at once. Each part also says which of its
     chunks state a part of a claim: where chunks of several parts do and none supports the claim,
     together they may, and the verdict is unsure.
-
-    Args:
-        ask: One finding.
-        ask_all: Asks the model for the items of several requests.
-        budget: Tokens of contexts in one call.
     """
     known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
     groups = _parts(ask, budget) if ask.has_contexts else []

@@ -51,13 +51,7 @@ _Group: TypeAlias = dict[str, Any]
 
 
 class Reading(NamedTuple):
-    """Contents of one reply.
-
-    Attributes:
-        values: Valid contents by item; one with a warning is worth asking for once more.
-        problems: Problems for the judge, without content of the sample.
-        cut: True if the reply is cut off: less should be asked for at a time.
-    """
+    """Contents of one reply by item, its problems without content, and whether it was cut off."""
 
     values: Mapping[str, Any]
     problems: tuple[str, ...] = ()
@@ -71,15 +65,9 @@ class Ask:
     Items have keys: numbers of sentences and chunks, counted from 1; `a1`... for answer claims,
     `r1`... for reference claims, `e1`... for entities; the names of texts. A list or a rating is
     one item, as half of it has no meaning. A grade has an item for each of its two templates, and a
-    prompt is for one of them.
-
-    Attributes:
-        kind: The finding.
-        sample: The sample; only the fields in the finding's row are shown.
-        known: Holds the items to judge.
-        shown: Numbers of the chunks to show; None for all. They keep their numbers.
-        partial: Whether the other chunks are shown elsewhere: then the judge also says which
-            chunks state a part of a claim.
+    prompt is for one of them. Of the contexts only the chunks with the numbers `shown` may be in
+    the prompt. It is `partial` if other prompts show the rest: then the judge also says which
+    chunks state a part of a claim.
     """
 
     kind: Finding
@@ -118,12 +106,7 @@ class Ask:
         return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
 
     def prompt(self, keys: Sequence[str], problems: Sequence[str] = ()) -> Prompt:
-        """Make the prompt for a part of the items.
-
-        Args:
-            keys: Keys of `items()`; of a grade, one template.
-            problems: Problems of the last reply.
-        """
+        """Make the prompt for some keys of `items()`, with the problems of the last reply."""
         kind, spec = self.kind, self.spec
         contexts = ""
         if self.has_contexts:

@@ -41,16 +41,9 @@ class ReplyError(Exception):
 class Prompt:
     """One question to a language model.
 
-    Attributes:
-        system: Role of the model, form of its replies and static rules; equal for all samples.
-        user: Data and task.
-        name: Name of the reply's shape, for endpoints that take a JSON Schema.
-        model: Model of the reply; one for all prompts with contexts, so that they share a prefix.
-        example: Placeholders for the values that this prompt asks for.
-        shared: Characters of the unsealed user text that all prompts about the same contexts
-            begin with; 0 without contexts.
-        version: Version of the wording.
-        unsealed: The user text before it was sealed, or None for an unsealed one.
+    The system text is equal for all samples. All prompts with contexts have one `model` of the
+    reply, under one `name`, so that they share a prefix: the first `shared` characters of the
+    user text. `example` has placeholders for the values that this prompt asks for.
     """
 
     system: str
@@ -88,9 +81,6 @@ class Prompt:
         The same data keep the same delimiters under one secret, so that prompts about one sample
         still share their prefix. Text of the data is not touched: `data_block` leaves nothing in
         it that looks like a delimiter.
-
-        Args:
-            secret: At most 64 bytes; random, and never shown.
         """
 
         def seal(match: re.Match[str]) -> str:

@@ -19,15 +19,10 @@ _DIGITS: Final = 300  # more than any float has; Python refuses to read a few th
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return the JSON objects in a text; thoughts, prose and fences around them are ignored.
+    """Return the JSON objects in a reply, and whether the last one is cut off.
 
-    Args:
-        text: Text of a reply.
-        name: Key with which a reply begins, and nothing within it.
-
-    Returns:
-        The objects in the order of the text, and whether the last one is cut off. That one holds
-        its groups as far as their elements are complete.
+    Thoughts, prose and fences around them are ignored. An object that is cut off holds its groups
+    as far as their elements are complete. Nothing within an object begins with the key `name`.
 
     Raises:
         ReplyError: The text has no object, or an object is malformed or has duplicate keys, NaN or
@@ -65,7 +60,7 @@ def _extent(text: str, start: int) -> tuple[int | None, str]:
     """Return the end of an object and its text.
 
     There is no end of one that is cut off. Its text is then closed behind its last complete
-    element, that is, a group or an object or list within one.
+    group, or object or list within one.
     """
     open_marks: list[str] = []
     complete = "{}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+from pydantic.dataclasses import dataclass
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import elements
@@ -53,44 +55,23 @@ class Unit(StrEnum):
         return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Spec:
-    """How one finding is asked for.
-
-    Attributes:
-        call: The call it belongs to.
-        element: Model of one element of the reply; its JSON schema is the schema.
-        shows: The fields of the sample that the definition allows a judge to see. All of them are
-            needed but those in `optional`. The finding takes the last one apart, or holds items
-            against it.
-        unit: Subject of one element.
-        about: The finding whose items it judges, one verdict each.
-        system: Name of the system text.
-        instruction: The task; of a grade, one for each template.
-    """
+    """How one finding is asked for."""
 
     call: Call
-    element: Any
+    element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
+    """Model of one element of the reply; its JSON schema is the schema."""
     shows: tuple[Field, ...]
-    optional: frozenset[Field]
-    unit: Unit
-    about: Finding | None
+    """Fields that the definition allows a judge to see; the finding takes the last one apart, or
+    holds items against it."""
+    optional: frozenset[Field] = frozenset()
+    unit: Unit = Unit.WHOLE
+    about: Finding | None = None
+    """The finding whose items it judges, one verdict each."""
     system: str
     instruction: str | list[str]
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Spec:
-        """Return the spec of a row of `wording.toml`."""
-        return cls(
-            call=Call(row["call"]),
-            element=getattr(elements, row["element"]),
-            shows=tuple(map(Field, row["shows"])),
-            optional=frozenset(map(Field, row.get("optional", ()))),
-            unit=Unit(row.get("unit", "whole")),
-            about=Finding(row["about"]) if "about" in row else None,
-            system=row["system"],
-            instruction=row["instruction"],
-        )
+    """The task; of a grade, one for each template."""
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -104,7 +85,7 @@ class Spec:
 
 
 SPECS: Final[Mapping[Finding, Spec]] = {
-    Finding(name): Spec.of(row) for name, row in _WORDING["findings"].items()
+    Finding(name): Spec(**row) for name, row in _WORDING["findings"].items()
 }
 """The order is that of the calls: the shortest replies about the contexts come first."""
 

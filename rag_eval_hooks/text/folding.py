@@ -12,25 +12,6 @@ from typing import Final
 
 from rag_eval_hooks.text.patterns import toml_of
 
-__all__ = [
-    "SPACED",
-    "STOP_WORDS",
-    "WORDS",
-    "collapse_runs",
-    "content_tokens",
-    "distinct",
-    "fold",
-    "folded_tokens",
-    "has_cjk",
-    "is_content",
-    "squash",
-    "stem",
-    "tokens",
-    "without_cjk",
-    "word_count",
-    "word_set",
-]
-
 # Scripts written without spaces between words (or, as Korean, with glued particles).
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 # In these blocks vowel signs belong to the word though Python's \w leaves them out.

@@ -21,8 +21,6 @@ from rag_eval_hooks.text.measures import MONTHS, measures
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
-__all__ = ["Keyword", "Searched", "entities", "keywords", "phrases"]
-
 Keyword: TypeAlias = str | Number
 """A folded word or phrase, or a value."""
 

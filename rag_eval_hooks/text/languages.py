@@ -7,8 +7,6 @@ from typing import Final
 
 from rag_eval_hooks.text.folding import WORDS
 
-__all__ = ["FUNCTION_WORDS", "language"]
-
 FUNCTION_WORDS: Final = WORDS["function"]
 """Folded function words by code of the language."""
 _ANY: Final = frozenset[str]().union(*FUNCTION_WORDS.values())

@@ -11,8 +11,6 @@ from rag_eval_hooks.text.numbers import number_spans, word_numbers
 from rag_eval_hooks.text.patterns import compiled, toml_of
 from rag_eval_hooks.text.short_cache import cache_short
 
-__all__ = ["MONTHS", "Measure", "agree", "measures"]
-
 
 @dataclass(frozen=True, slots=True)
 class Measure:

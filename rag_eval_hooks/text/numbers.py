@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.patterns import toml_of
 
-__all__ = ["Number", "number_spans", "numbers", "word_numbers"]
-
 
 class Number(NamedTuple):
     """A value that a text states; equal values are equal however they are written."""

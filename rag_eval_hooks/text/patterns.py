@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["compiled", "toml_of"]
-
 _PART: Final = re.compile(r"(?<!P)<(\w+)>")
 
 

@@ -23,8 +23,6 @@ from rag_eval_hooks.text.folding import fold, word_set
 from rag_eval_hooks.text.patterns import compiled, toml_of
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
-__all__ = ["refusal"]
-
 _DATA: Final = toml_of("refusals.toml")
 _ENGLISH: Final = compiled(_DATA.pop("english"))
 _KINDS: Final = [

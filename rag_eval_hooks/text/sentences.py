@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 from rag_eval_hooks.text.folding import STOP_WORDS, WORDS
 
-__all__ = ["is_question", "sentences", "strip_marker"]
-
 _OPEN, _COUNTED, _CLOSED, _MONTHS = (
     WORDS["abbreviations"][kind] for kind in ("open", "counted", "closed", "months")
 )

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Final, TypeVar
 
-__all__ = ["cache_short"]
-
 R = TypeVar("R")
 
 _LONGEST: Final = 500

@@ -149,7 +149,7 @@ def test_judge_with_a_calibration_screens_no_more(tmp_path: Path) -> None:
 def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "made.json"
     Calibration(judge="heuristic", version="heuristic.1").write(path)
-    with pytest.raises(ConfigError, match=r"local\.1"):
+    with pytest.raises(ConfigError, match=r"heuristic\.1"):
         HeuristicJudge(calibration=path)
 
 

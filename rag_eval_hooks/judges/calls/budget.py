@@ -10,23 +10,22 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge
-from rag_eval_hooks.judges.calls.spend import TABLE, Periods, Spend, read_spend, write_spend
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
-__all__ = ["HOLD", "Budget", "Reservation", "budget_of"]
-
+_Periods: TypeAlias = list[tuple[str, int]]
+"""Name and start, in seconds since the epoch, of each period that has a limit."""
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
@@ -34,6 +33,35 @@ _FIRST_REPLY: Final = 256.0
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
 """Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
+_KEPT_S: Final = 7 * 86_400
+"""Seconds for which periods are kept, for whoever wants to look."""
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
+    "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
+)
+_READ: Final = "SELECT calls, tokens, cost FROM rag_eval_budget WHERE period = ? AND start = ?"
+_ADD: Final = (
+    "INSERT INTO rag_eval_budget VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+    "calls = calls + excluded.calls, tokens = tokens + excluded.tokens, cost = cost + excluded.cost"
+)
+_FORGET: Final = "DELETE FROM rag_eval_budget WHERE start < ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """Amount of calls, tokens of prompts and replies together, and money."""
+
+    calls: float = 0.0
+    tokens: float = 0.0
+    cost: float = 0.0
+
+    def plus(self, other: Spend, times: float = 1.0) -> Spend:
+        """Return the sum with a multiple of another amount."""
+        return Spend(*(a + times * b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def least(self, other: Spend) -> Spend:
+        """Return the smaller of each part."""
+        return Spend(*map(min, astuple(self), astuple(other)))
 
 
 class Budget:
@@ -48,10 +76,10 @@ class Budget:
     estimate, as is a call of a process that was killed. Embedding requests are calls, too, with a
     price of their own.
 
-    Limits are named `<unit>_per_<period>`, prices belong to a limit of cost, and `rate` is the
-    calls sent in a second by this process. Processes share the SQLite file at `path`, each with
-    its own limits. A thread of its own uses the file: a hanging file never blocks the event loop.
-    While the file fails, no call is admitted.
+    Limits are named `<unit>_per_<period>`, and `rate` is the calls sent in a second by this
+    process. Processes share the SQLite file at `path`, each with its own limits. A thread of its
+    own uses the file: a hanging file never blocks the event loop. While the file fails, no call
+    is admitted.
     """
 
     def __init__(
@@ -70,10 +98,10 @@ class Budget:
             for period in _SECONDS
             if any(f"{unit}_per_{period}" in limits for unit in _UNITS)
         }
-        self._file = None if path is None else SqliteFile(path, (TABLE,), patience=_BUSY_S)
+        self._file = None if path is None else SqliteFile(path, (_TABLE,), patience=_BUSY_S)
         self._worker = None if path is None else DaemonExecutor("rag-eval-hooks-budget")
         self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._memory.execute(TABLE)
+        self._memory.execute(_TABLE)
         self._prices = {False: price or _FREE, True: embedding_price or _FREE}
         self._interval = None if rate is None else 1.0 / rate
         self._next_turn = 0.0
@@ -93,7 +121,7 @@ class Budget:
         if not calls or not self._limits:
             yield
             return
-        hold = await self._reserved(self._estimate(input_tokens).times(calls))
+        hold = await self._reserved(Spend().plus(self._estimate(input_tokens), calls))
         token = HOLD.set(hold)
         try:
             yield
@@ -110,8 +138,8 @@ class Budget:
         estimate, held = self._estimate(input_tokens, embedding=embedding), Spend()
         if not embedding and (hold := HOLD.get()) is not None:
             held = estimate.least(hold.amount)
-            hold.amount -= held
-        reservation = await self._reserved(estimate - held, embedding=embedding)
+            hold.amount = hold.amount.plus(held, -1)
+        reservation = await self._reserved(estimate.plus(held, -1), embedding=embedding)
         reservation.amount = estimate
         await self._turn()
         return reservation
@@ -123,7 +151,7 @@ class Budget:
             OSError: The file cannot be used.
         """
         with self._transaction() as db:
-            return {period[0]: read_spend(db, period) for period in self._periods()}
+            return {period[0]: _read(db, period) for period in self._periods()}
 
     def forked(self) -> None:
         """Replace the lock that a forked child inherited."""
@@ -144,19 +172,17 @@ class Budget:
         cost = self._prices[embedding].of(input_tokens, output_tokens)
         return Spend(1.0, input_tokens + output_tokens, cost)
 
-    def add(self, periods: Periods, amount: Spend) -> None:
+    def add(self, periods: _Periods, amount: Spend) -> None:
         """Add an amount, which may be negative; a failure of the file is counted."""
-        if self._worker is None:
-            self._add(periods, amount)
-        else:
-            self._worker.submit(self._add, periods, amount)
 
-    def _add(self, periods: Periods, amount: Spend) -> None:
-        try:
-            with self._transaction() as db:
-                write_spend(db, periods, amount)
-        except OSError as error:
-            self._incidents.report("budget", error)
+        def write() -> None:
+            try:
+                with self._transaction() as db:
+                    _write(db, periods, amount)
+            except OSError as error:
+                self._incidents.report("budget", error)
+
+        write() if self._worker is None else self._worker.submit(write)
 
     def _estimate(self, input_tokens: float, *, embedding: bool = False) -> Spend:
         with self._lock:
@@ -190,17 +216,17 @@ class Budget:
             raise BudgetError(f"the budget of this {full} is spent")
         return Reservation(self, periods, amount, embedding)
 
-    def _full(self, periods: Periods, amount: Spend) -> str | None:
+    def _full(self, periods: _Periods, amount: Spend) -> str | None:
         """Add an amount to every period in one step, or name the one whose limit it would pass."""
         with self._transaction() as db:
             for period in periods:
-                total = read_spend(db, period) + amount
+                total = _read(db, period).plus(amount)
                 if total.least(self._limits[period[0]]) != total:
                     return period[0]
-            write_spend(db, periods, amount)
+            _write(db, periods, amount)
             return None
 
-    def _periods(self) -> Periods:
+    def _periods(self) -> _Periods:
         now = int(self._now())
         return [(name, now - now % _SECONDS[name]) for name in self._limits]
 
@@ -222,7 +248,7 @@ class Reservation:
     """Amount reserved for a sample or for one call in flight; end it at most once."""
 
     budget: Budget = field(repr=False)
-    periods: Periods
+    periods: _Periods
     amount: Spend
     embedding: bool = False
 
@@ -238,7 +264,17 @@ class Reservation:
     def replace(self, used: Spend) -> None:
         """Count this amount in place of the reserved one."""
         if used != self.amount:
-            self.budget.add(self.periods, used - self.amount)
+            self.budget.add(self.periods, used.plus(self.amount, -1))
+
+
+def _read(db: sqlite3.Connection, period: tuple[str, int]) -> Spend:
+    return Spend(*(db.execute(_READ, period).fetchone() or ()))
+
+
+def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
+    for name, start in periods:
+        db.execute(_ADD, (name, start, *astuple(amount)))
+        db.execute(_FORGET, (start - _KEPT_S,))
 
 
 HOLD: Final[ContextVar[Reservation | None]] = ContextVar("rag_eval_hooks_hold", default=None)

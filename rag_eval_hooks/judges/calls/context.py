@@ -21,19 +21,6 @@ from rag_eval_hooks.judges.calls.limits import Gate
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage, tokens
 
-__all__ = [
-    "OUT_OF_TIME",
-    "CallContext",
-    "CallWatch",
-    "Meter",
-    "Tally",
-    "call_context",
-    "in_call_context",
-    "is_in_time",
-    "isolated",
-    "observed_call",
-]
-
 T = TypeVar("T")
 
 OUT_OF_TIME: Final = "the sample's time ran out"
@@ -115,11 +102,7 @@ class Meter:
         self._reserved: Reservation | None = None
 
     async def send(self) -> None:
-        """Count one try, right before it is sent, once the budget admits it.
-
-        Raises:
-            BudgetError: The try must not be sent.
-        """
+        """Count one try, right before it is sent; raise `BudgetError` if it must not be."""
         self._reserved = None
         embedding = self.record.caller.operation is Operation.EMBEDDINGS
         if (budget := call_context().budget) is not None:
@@ -128,12 +111,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the block as one try. A try that times out may have used its tokens.
-
-        Raises:
-            BudgetError: The try must not be sent.
-            TimeoutError: The block took too long.
-        """
+        """Count the block as one try, as `send` does. One that times out may have used tokens."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):

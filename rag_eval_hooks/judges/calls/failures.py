@@ -14,20 +14,6 @@ from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUn
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause
 
-__all__ = [
-    "DescribedError",
-    "ModeMissingError",
-    "RequestRefusedError",
-    "answers",
-    "cause_of",
-    "describe",
-    "is_cut_off",
-    "is_time_out",
-    "outcome_of",
-    "requested_pause",
-    "status_of",
-]
-
 _LONGEST_WAIT: Final = 60.0
 """Seconds. A server that asks for a longer pause gets this one."""
 _NO_CREDIT: Final = "insufficient_quota"
@@ -98,8 +84,7 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 def answers(error: BaseException) -> bool | None:
     """Return whether a judge answers, by the exception that ended a call; None if it is open.
 
-    It answers if it refused this request or wants fewer. It does not if it cannot be reached, is
-    late, has an internal error, or denies access.
+    A judge answers, too, that refused this request or wants fewer.
     """
     outcome = outcome_of(error)
     if outcome is None or outcome is CallOutcome.CANCELLED:

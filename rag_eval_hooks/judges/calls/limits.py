@@ -14,8 +14,6 @@ from typing import Any, Final, Self, TypedDict
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
 from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 
-__all__ = ["Breaker", "BreakerState", "CallKeywords", "CallLimits", "Gate"]
-
 _logger = logging.getLogger("rag_eval_hooks")
 
 MAX_FAILURES = 20
@@ -29,12 +27,7 @@ _UNAVAILABLE: Final = "the judge failed too often in a row; it is asked again af
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Limits of calls to a model.
-
-    Attributes:
-        timeout: Seconds for one try of a call.
-        retries: Further tries that the client makes after a 429, a 5xx or a timeout.
-        concurrency: Most calls in flight at once.
+    """Seconds for one try of a call, further tries that the client makes, and calls at once.
 
     Raises:
         ConfigError: A limit is out of range.
@@ -45,7 +38,6 @@ class CallLimits:
     concurrency: int = 16
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
         if not 0 < self.timeout < float("inf"):
             raise ConfigError("timeout", self.timeout, "seconds, above 0")
         for name, least in (("retries", 0), ("concurrency", 1)):
@@ -130,12 +122,6 @@ class Gate:
 
     A pause that the server asks for by Retry-After holds for all calls. While the breaker is open,
     calls fail at once. Any thread may read the attributes.
-
-    Attributes:
-        limit: Calls that may be in flight at once.
-        in_flight: Calls that are.
-        waiting: Calls that wait for a slot.
-        breaker: Circuit breaker.
     """
 
     def __init__(self, limits: CallLimits) -> None:

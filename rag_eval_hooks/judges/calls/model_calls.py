@@ -21,8 +21,6 @@ from rag_eval_hooks.judges.calls.failures import (
 from rag_eval_hooks.judges.calls.limits import CallLimits, Gate
 from rag_eval_hooks.prompts import ReplyError
 
-__all__ = ["ModelCalls"]
-
 T = TypeVar("T")
 
 _UNRELATED: Final = frozenset({401, 403, 408, 429})
@@ -45,10 +43,8 @@ class ModelCalls:
 
         Raises:
             ReplyError: The reply cannot be used.
-            RequestRefusedError: Another way of asking may succeed.
-            JudgeTimeout: There was no reply in time.
-            JudgeUnavailable: Too many calls failed in a row; none is made for a while.
-            JudgeError: Any other failure, in one line without content.
+            JudgeError: There was none, with the reason in one line without content;
+                `RequestRefusedError` where another way of asking may succeed.
         """
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:

@@ -21,8 +21,6 @@ from rag_eval_hooks.judges.heuristic.sentence import (
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.measures import Measure, agree
 
-__all__ = ["Alignment", "align", "anchors", "is_year", "resembles"]
-
 _LONGEST: Final = 160  # items of a sentence; a longer one is no sentence
 _MOVED: Final = 3  # words of a long claim for each one that may stand elsewhere
 _FEW: Final = 2  # words that may stand for others by exchange

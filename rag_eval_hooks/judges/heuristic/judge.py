@@ -37,8 +37,6 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.text.folding import collapse_runs
 from rag_eval_hooks.text.key_terms import entities
 
-__all__ = ["HeuristicJudge"]
-
 VERSION: Final = "heuristic.9"
 _NOT_MADE: Final = NotScored(
     Cause.MISSING_INPUT, "the heuristic judge generates no questions and rates by no rubric"

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Judged", "load_minilm"]
-
 Judged: TypeAlias = tuple[float, float, float]
 """Probabilities that a text entails a claim, says nothing about it, or contradicts it."""
 _Weights: TypeAlias = Mapping[str, Any]

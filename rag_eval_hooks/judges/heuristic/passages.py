@@ -17,8 +17,6 @@ from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import Measure
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
-__all__ = ["NO_VECTORS", "Chunks", "Closest", "Passage", "Vectors", "closest"]
-
 _TAG: Final = re.compile(r"[\[\u3010](?=[^\[\]\s]{0,80}[0-9._/#:-])[^\[\]\s]{1,80}[\]\u3011]")
 _K1, _B = 1.2, 0.75  # usual constants of BM25
 

@@ -16,15 +16,6 @@ from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
 from rag_eval_hooks.text.short_cache import cache_short
 
-__all__ = [
-    "agrees",
-    "aliases",
-    "classification",
-    "direct_relevance",
-    "indistinct",
-    "reference_claims",
-]
-
 _AGREED: Final = 0.55  # of a claim's terms: least part that answer and reference share
 _SAME: Final = 0.8  # least cosine of texts that say the same
 _BARE: Final = 6  # terms; a text of no more is an answer in itself, not a description

@@ -16,20 +16,6 @@ from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.patterns import toml_of
 from rag_eval_hooks.text.short_cache import cache_short
 
-__all__ = [
-    "BREAK",
-    "BREAKS",
-    "DENIAL",
-    "LEXICONS",
-    "PLACEHOLDER",
-    "VALUE",
-    "Item",
-    "Lexicon",
-    "Sentence",
-    "is_small",
-    "terms",
-]
-
 Item: TypeAlias = "str | Measure"
 """A word, a value, `!` for a word that denies, or a break: `,`, `;`, or `&` for "and"."""
 

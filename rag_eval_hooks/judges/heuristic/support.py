@@ -17,8 +17,6 @@ from rag_eval_hooks.judges.heuristic.sentence import PLACEHOLDER, Sentence
 from rag_eval_hooks.text.folding import is_content, word_set
 from rag_eval_hooks.text.measures import Measure, agree
 
-__all__ = ["FEATURES", "Reading", "read"]
-
 FEATURES: Final = (
     "coverage", "pairs", "lacks_terms", "lacks_pairs", "lacks_values", "lacks_names", "length",
     "stated",
