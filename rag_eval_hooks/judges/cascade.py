@@ -84,7 +84,7 @@ class Cascade:
         second = await _tried(judges[1], sample, frozenset(sent), replace(known, **items))
         makers = Maker.of(judges[0]), Maker.of(judges[1])
         found: dict[str, Any] = {}
-        by = dict.fromkeys(wanted, makers[:1])
+        by: dict[Finding, tuple[Maker, ...]] = dict.fromkeys(wanted, makers[:1])
         for kind, positions in sent.items():
             before, after = getattr(first, kind), getattr(second, kind)
             if not positions and (_is_made(after) or not _is_made(before)):
