@@ -27,6 +27,7 @@ from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_langchain import graphs
 from rag_eval_hooks_langchain.graphs import ChainState, state_of
 from rag_eval_hooks_langchain.reader import Reader
+from rag_eval_hooks_langchain.searches import report_searches
 from rag_eval_hooks_langchain.surroundings import (
     SWITCH,
     InlineUnlessWithheld,
@@ -130,6 +131,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         self._copies = Copies(recorder, chosen, form_of)
         self._reader = Reader(recorder, evals.incidents, chosen)
         recorder.locators.add(current_run_id)
+        self._restore: Callable[[], None] = lambda: None
 
     def __copy__(self) -> Self:
         """Return the handler itself: a copied config captures into the same evaluator."""
@@ -143,6 +145,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     def enable(cls, evals: RagEval, **options: Unpack[HandlerKeywords]) -> Self:
         """Give every run of the process a handler, without passing it anywhere.
 
+        Searches that the application makes on a vector store itself are captured as well, which
+        no callback reports: until `disable`, the search methods of their classes are replaced.
         A run that is passed a handler of the same `evals` as well is still captured once.
         Enabling again replaces the handler of before.
 
@@ -157,6 +161,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         cls.disable()
         evals.recorder.by_hand.everywhere.add(_FRAMEWORK)
         SWITCH.set(handler)
+        handler._restore = report_searches(handler, evals.recorder)
         return handler
 
     @staticmethod
@@ -165,6 +170,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         handler = SWITCH.get()
         if isinstance(handler, RagEvalCallbackHandler):
             handler._recorder.by_hand.everywhere.discard(_FRAMEWORK)
+            handler._restore()
         SWITCH.set(None)
 
     # Runs.
@@ -346,7 +352,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         An iterator belongs to the application: to read it is to take its documents.
         """
         if isinstance(documents, list | tuple):
-            self._copies.defer(run, "on_retriever_end", self._recorder.documents, documents)
+            self._copies.defer(run, "on_retriever_end", self._reader.found, documents)
 
     # Models.
 

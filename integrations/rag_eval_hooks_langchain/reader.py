@@ -13,6 +13,7 @@ from rag_eval_hooks.capture.copied import Message, chosen_text, entries, fresh, 
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
     chosen_contexts,
+    contexts_in,
     documents_in,
     given_documents,
     holds_documents,
@@ -256,6 +257,13 @@ class Reader:
         """Note what a retriever was asked."""
         asked = question_of(query)
         self._recorder.question(run, str(query) if asked is None and query is not None else asked)
+
+    def found(self, run: Run, documents: Any) -> None:
+        """Note what a retriever found: documents, or pairs with a score."""
+        contexts = contexts_in(documents) if documents else ()
+        if contexts is None:
+            raise TypeError(type(documents[0]).__name__)
+        self._recorder.documents(run, contexts)
 
     def prompt(self, run: Run, batches: Any) -> None:
         """Note what a model was given, and the documents in it that no step was seen to find."""

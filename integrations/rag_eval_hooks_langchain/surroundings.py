@@ -23,6 +23,7 @@ __all__ = [
     "SWITCH",
     "InlineUnlessWithheld",
     "current_handlers",
+    "current_manager",
     "current_run_id",
     "key_of",
     "note_belonging",
@@ -50,15 +51,16 @@ def key_of(run_id: Any) -> Hashable | None:
 
 def current_run_id() -> Hashable | None:
     """Return the key of LangChain's run around the caller, or None."""
-    return key_of(getattr(_current_manager(), "parent_run_id", None))
+    return key_of(getattr(current_manager(), "parent_run_id", None))
 
 
 def current_handlers() -> Sequence[BaseCallbackHandler]:
     """Return the handlers of that run."""
-    return getattr(_current_manager(), "handlers", None) or ()
+    return getattr(current_manager(), "handlers", None) or ()
 
 
-def _current_manager() -> Any:
+def current_manager() -> Any:
+    """Return the callback manager of LangChain's run around the caller, or None."""
     config = var_child_runnable_config.get()
     return None if config is None else config.get("callbacks")
 

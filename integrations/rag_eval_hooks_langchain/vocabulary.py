@@ -184,7 +184,10 @@ def start_facts(
         }
     elif kind == "retriever":
         store = metadata.get("ls_vector_store_provider")
-        facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(store or name)}
+        facts = {
+            semconv.GEN_AI_DATA_SOURCE_ID: str(store or name),
+            semconv.GEN_AI_RETRIEVAL_TOP_K: event.get("top_k"),
+        }
     else:
         is_agent = metadata.get("ls_integration") == "langchain_create_agent"
         agent = metadata.get("lc_agent_name") or (name if is_agent else None)

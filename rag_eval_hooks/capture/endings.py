@@ -41,9 +41,9 @@ _CHILDLESS = (
 )
 _UNRETRIEVED = (
     "A request was answered without retrieved text that capture can see, so it was not evaluated. "
-    "If it did retrieve, name its search tools in retrieval_tools=, or call "
-    "record_contexts(documents) where it searches. stats().without_retrieval counts such requests; "
-    "see docs/capture.md, 'I see no sample'."
+    "If it did retrieve: enable(evals) also sees searches of a vector store, retrieval_tools= "
+    "names search tools, and record_contexts(documents) tells of any other search. "
+    "stats().without_retrieval counts such requests; see docs/capture.md, 'I see no sample'."
 )
 
 

@@ -93,13 +93,30 @@ def attributes(span: Any) -> Mapping[str, Any]:
     return {item.key: item.value for item in span.attributes}
 
 
+PLAIN = """
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    kept = InMemoryVectorStore(DeterministicFakeEmbedding(size=4))
+    kept.add_texts(["Cats sleep sixteen hours a day, says another handbook."])
+
+    def ask(question):
+        (found,) = kept.similarity_search(question, k=1)
+        return model.invoke(f"{found.page_content} {question}")
+
+    ask("How long do cats rest?")
+"""
+
+
 def test_an_untouched_application_is_evaluated(collector: OtlpCollector, tmp_path: Path) -> None:
-    done = run(tmp_path, collector, RAG_EVAL_METRICS="ragas.faithfulness")
+    """A chain, and a plain function that searches a store and calls a model."""
+    done = run(tmp_path, collector, PLAIN, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["Cats sleep sixteen hours a day.", "True"]
     rag = collector.spans["invoke_workflow RunnableSequence"]
     assert attributes(rag)["rag.eval.ragas.faithfulness.score"].double_value == 1.0
-    assert "invoke_workflow RunnableSequence" in collector.spans
+    plain = collector.spans["invoke_workflow interaction"]
+    assert attributes(plain)["rag.eval.ragas.faithfulness.score"].double_value == 1.0
     assert {"rag.eval.score", "rag.eval.samples", "rag.eval.duration"} <= collector.metrics
 
 

@@ -1,0 +1,170 @@
+"""Searches of vector stores that an application calls itself, and a model, in plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.example_selectors import SemanticSimilarityExampleSelector
+from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.kit import (
+    PASSAGES,
+    QUESTION,
+    Bags,
+    answer_to,
+    joined,
+    reader,
+    store,
+    top,
+)
+from tests.matrix.world import World
+from tests.support.langchain_requests import config, line, only, texts
+from tests.support.variation import Variation, seeds
+
+ANSWER = answer_to(QUESTION, top())
+SEARCHES: dict[str, Callable[[VectorStore], Any]] = {
+    "similarity_search": lambda kept: kept.similarity_search(QUESTION, k=2),
+    "with_score": lambda kept: kept.similarity_search_with_score(QUESTION, 2),
+    "by_vector": lambda kept: kept.similarity_search_by_vector(Bags().embed_query(QUESTION), k=2),
+    "mmr": lambda kept: kept.max_marginal_relevance_search(QUESTION, k=2, lambda_mult=1.0),
+    "search": lambda kept: kept.search(QUESTION, "similarity", k=2),
+    "async": lambda kept: asyncio.run(kept.asimilarity_search(QUESTION, k=2)),
+    "async with_score": lambda kept: asyncio.run(kept.asimilarity_search_with_score(QUESTION, k=2)),
+    "retriever": lambda kept: kept.as_retriever(search_kwargs={"k": 2}).invoke(QUESTION),
+    "async retriever": lambda kept: asyncio.run(
+        kept.as_retriever(search_kwargs={"k": 2}).ainvoke(QUESTION)
+    ),
+}
+
+
+@pytest.fixture
+def everywhere(world: World) -> Iterator[World]:
+    RagEvalCallbackHandler.enable(world.evals)
+    yield world
+    RagEvalCallbackHandler.disable()
+
+
+def asked(kept: VectorStore, search: Callable[[VectorStore], Any]) -> Callable[[str], str]:
+    """Return a plain function that searches and asks a model."""
+
+    def ask(question: str) -> str:
+        found = search(kept)
+        documents = [one[0] if isinstance(one, tuple) else one for one in found]
+        prompt = f"Use only:\n{joined(documents)}\n\nQuestion: {question}"
+        return str(reader().invoke(prompt).content)
+
+    return ask
+
+
+def in_graph(ask: Callable[[str], str]) -> str:
+    graph = line(dict[str, str], [lambda state: {"said": ask(state["question"])}])
+    return str(graph.invoke({"question": QUESTION})["said"])
+
+
+PLACES: dict[str, Callable[[Callable[[str], str]], str]] = {
+    "function": lambda ask: ask(QUESTION),
+    "lambda": lambda ask: RunnableLambda(ask).invoke(QUESTION),
+    "node": in_graph,
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    # Without a query and a chain nobody can tell the question from the rest of the prompt.
+    sorted({(place, name) for place in PLACES for name in SEARCHES} - {("function", "by_vector")}),
+)
+def test_a_search_and_a_model_in_one_function_are_a_sample(
+    name: str, place: str, everywhere: World
+) -> None:
+    """Wherever the function stands, and by whatever method it searches; each search once."""
+    assert PLACES[place](asked(store(), SEARCHES[name])) == ANSWER
+    sample = only(everywhere)
+    assert (texts(sample), sample.question, sample.answer) == (top(), QUESTION, ANSWER)
+    (found,) = [
+        dict(span.attributes or {})
+        for span in everywhere.exporter.get_finished_spans()
+        if span.name.startswith("retrieval")
+    ]
+    assert found["gen_ai.retrieval.top_k"] == 2
+    assert found["gen_ai.data_source.id"] == "InMemoryVectorStore"
+    scores = [context.score for context in sample.contexts or ()]
+    assert all(score is not None for score in scores) is ("with_score" in name)
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_class_of_the_application_is_searched_as_any(seed: int, everywhere: World) -> None:
+    """Also one that is defined later, and that overrides the search itself."""
+    drawn = Variation(seed)
+    passages = drawn.passages(3)
+
+    class Kept(InMemoryVectorStore):
+        def similarity_search(self, query: str, k: int = 4, **_: Any) -> list[Document]:
+            return [Document(text) for text in passages]
+
+    def ask(question: str) -> str:
+        found = Kept(Bags()).similarity_search(question)
+        return str(reader(question).invoke(joined(found)).content)
+
+    RunnableLambda(ask).invoke(drawn.question())
+    assert texts(only(everywhere)) == passages
+
+
+def test_a_callback_alone_does_not_see_a_search(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The hint tells so, at level WARNING, once."""
+    ask = RunnableLambda(asked(store(), SEARCHES["similarity_search"]))
+    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
+        for _ in range(3):
+            ask.invoke(QUESTION, config(world))
+            world.evals.flush(300)
+    assert world.seen() == []
+    assert world.evals.stats().without_retrieval == 3
+    (hint,) = [one for one in caplog.records if "without retrieved text" in one.getMessage()]
+    assert hint.levelno == logging.WARNING
+    assert "enable(evals)" in hint.getMessage()
+
+
+def test_disable_gives_the_methods_back(world: World) -> None:
+    before = {name: vars(InMemoryVectorStore).get(name) for name in dir(InMemoryVectorStore)}
+    RagEvalCallbackHandler.enable(world.evals)
+    RagEvalCallbackHandler.enable(world.evals)
+    assert vars(InMemoryVectorStore)["similarity_search"] is not before["similarity_search"]
+    RagEvalCallbackHandler.disable()
+    after = {name: vars(InMemoryVectorStore).get(name) for name in dir(InMemoryVectorStore)}
+    assert after == before
+    assert "__init_subclass__" not in vars(VectorStore)
+
+
+def test_an_error_of_a_search_reaches_the_caller(everywhere: World) -> None:
+    class Broken(InMemoryVectorStore):
+        def similarity_search(self, query: str, k: int = 4, **_: Any) -> list[Document]:
+            raise ConnectionError(query)
+
+    with pytest.raises(ConnectionError, match="here"):
+        RunnableLambda(lambda _: Broken(Bags()).similarity_search("here")).invoke(QUESTION)
+    with pytest.raises(TypeError):
+        Broken(Bags()).similarity_search()  # type: ignore[call-arg]
+    everywhere.evals.flush(300)
+    assert everywhere.evals.stats().dropped == {"error": 1}
+
+
+def test_examples_for_a_prompt_are_no_contexts(everywhere: World) -> None:
+    kept = InMemoryVectorStore(Bags())
+    kept.add_texts([PASSAGES[4]], metadatas=[{"said": PASSAGES[4]}])
+    selector = SemanticSimilarityExampleSelector(vectorstore=kept, k=1)
+
+    def ask(question: str) -> str:
+        shown = selector.select_examples({"asked": question})[0]["said"]
+        found = store().similarity_search(question, k=2)
+        return str(reader(question).invoke(f"{shown}\n{joined(found)}").content)
+
+    RunnableLambda(ask).invoke(QUESTION)
+    assert texts(only(everywhere)) == top()
