@@ -61,7 +61,7 @@ def report_searches(handler: RagEvalCallbackHandler, recorder: Recorder) -> Call
             replaced.append((kind, name, method))
             setattr(kind, name, _reporting(method, begin))
 
-    def defined(kind: type[VectorStore], **options: Any) -> None:
+    def defined(kind: type[VectorStore], /, **options: Any) -> None:
         super(VectorStore, kind).__init_subclass__(**options)
         watch(kind)
 
@@ -87,7 +87,7 @@ def _own_searches(kind: type) -> list[tuple[str, Any]]:
     ]
 
 
-def _classes(kind: type) -> Iterator[type]:
+def _classes(kind: type[Any]) -> Iterator[type[Any]]:
     yield kind
     for below in kind.__subclasses__():
         yield from _classes(below)

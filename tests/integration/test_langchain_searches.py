@@ -148,8 +148,9 @@ def test_an_error_of_a_search_reaches_the_caller(everywhere: World) -> None:
         def similarity_search(self, query: str, k: int = 4, **_: Any) -> list[Document]:
             raise ConnectionError(query)
 
+    search: Any = RunnableLambda(lambda _: Broken(Bags()).similarity_search("here"))
     with pytest.raises(ConnectionError, match="here"):
-        RunnableLambda(lambda _: Broken(Bags()).similarity_search("here")).invoke(QUESTION)
+        search.invoke(QUESTION)
     with pytest.raises(TypeError):
         Broken(Bags()).similarity_search()  # type: ignore[call-arg]
     everywhere.evals.flush(300)
