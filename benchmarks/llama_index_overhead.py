@@ -9,6 +9,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from llama_index.core import Document, MockEmbedding, VectorStoreIndex, set_global_tokenizer
+from llama_index.core.llms import MockLLM
+
 from benchmarks.added_cpu import (
     CALL_GATE,
     EVALUATED,
@@ -23,9 +26,7 @@ from benchmarks.added_cpu import (
     with_openinference,
 )
 from rag_eval_hooks_llama_index import enable
-from tests.matrix.llama_index.kit import index_of, says
 
-TOKENS = "token " * 300
 QUESTION = "At what time does the ferry to Skarn leave the quay?"
 PASSAGES = (
     "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
@@ -33,12 +34,15 @@ PASSAGES = (
     "Bicycles travel free of charge on all sailings outside the months of July and August.",
 )
 LOOP = asyncio.new_event_loop()
+set_global_tokenizer(str.split)  # the default one is downloaded
 
 
 def engine(streaming: bool = False) -> Any:
     """Return an engine that retrieves two passages and answers with 300 tokens."""
-    index = index_of(PASSAGES)
-    return index.as_query_engine(llm=says(TOKENS), similarity_top_k=2, streaming=streaming)
+    documents = [Document(text=text) for text in PASSAGES]
+    index = VectorStoreIndex.from_documents(documents, embed_model=MockEmbedding(embed_dim=8))
+    model = MockLLM(max_tokens=300)
+    return index.as_query_engine(llm=model, similarity_top_k=2, streaming=streaming)
 
 
 def main() -> None:
