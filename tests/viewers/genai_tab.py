@@ -21,6 +21,7 @@ ICONS = frozenset(
 OTHERS = frozenset({"evaluation", "rerank", "token_score"})
 """Operations of ours with the generic icon."""
 MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages")
+UNDECIDED = "undecided"
 HEADLINE = ("name", "explanation")
 """An undecided result has no value."""
 PARTS = {
@@ -83,7 +84,7 @@ def _of_scores(attributes: Mapping[str, Any]) -> Iterator[str]:
         missing = [field for field in HEADLINE if field not in headline(attributes)]
         if missing:
             yield f"scores without a headline: no {missing}"
-    elif headline(attributes):
+    elif headline(attributes).get("score.label", UNDECIDED) != UNDECIDED:
         yield "a headline without a score"
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,46 +64,6 @@ def test_a_first_look(tmp_path: Path) -> None:
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/healthz", timeout=5)
     assert not list(tmp_path.glob("rag-eval-hooks-phoenix-*"))
-
-
-JAEGER = """
-import http.server, json, os, pathlib, sys, threading
-host, taken = os.environ["JAEGER_LISTEN_HOST"], pathlib.Path(sys.argv[0]).with_suffix(".bytes")
-class Page(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b"page")
-    def do_POST(self):
-        with taken.open("ab") as file:
-            file.write(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(200); self.end_headers()
-    def log_message(self, *_):
-        pass
-receiver = http.server.ThreadingHTTPServer((host, 4318), Page)
-threading.Thread(target=receiver.serve_forever, daemon=True).start()
-http.server.ThreadingHTTPServer((host, 16686), Page).serve_forever()
-"""
-"""A program with Jaeger's two ports: no package carries the real one."""
-
-
-def test_jaeger_is_started_linked_and_ended(tmp_path: Path) -> None:
-    """The program of `--viewer-command` gets the spans; the links name the failing requests."""
-    program = tmp_path / "jaeger"
-    program.write_text(f"#!{sys.executable}\n{JAEGER}")
-    program.chmod(0o755)
-    output = ("--output", str(tmp_path), "--limit", "3")
-    command = [*COMMAND, *output, "--viewer", "jaeger", "--viewer-command", str(program)]
-    with shown(command, tmp_path) as process:
-        (search,) = re.findall(r"those that fail a threshold: (\S+)", until_shown(process))
-        url = httpx.URL(search)
-        assert (url.host, url.port, url.path) == ("127.0.0.1", 16686, "/search")
-        assert url.params["service"] == "rag-eval-hooks-demo"
-        assert url.params["tags"] == '{"rag.eval.pass": "false"}'
-        assert httpx.get(url).status_code == 200
-        process.terminate()
-        assert process.wait(60) == 0
-    assert b"rag.eval.ragas.faithfulness.score" in program.with_suffix(".bytes").read_bytes()
-    with pytest.raises(httpx.ConnectError):
-        httpx.get("http://127.0.0.1:16686", timeout=5)
 
 
 @pytest.mark.parametrize(

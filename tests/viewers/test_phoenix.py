@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from tests.viewers.conftest import InPhoenix
-from tests.viewers.processes import ROOT
 from tests.viewers.redeliver import redeliver
 
 
@@ -97,25 +95,3 @@ def test_annotations_of_a_process_that_ends_arrive(in_phoenix: InPhoenix, tmp_pa
     )
     spans = in_phoenix.server.spans("annotations['lexical.source_citation'].score >= 0")
     assert "invoke_workflow short script" in {span["name"] for span in spans.values()}
-
-
-def test_content_is_sent_only_when_asked_for(in_phoenix: InPhoenix) -> None:
-    """Without `capture_content` an explanation tells numbers and verdicts, and no text."""
-    one = next(one for one in in_phoenix.scored if one.failing_claim())
-    sink = PhoenixSink(in_phoenix.server.url, content=False)
-    redeliver(sink, one)
-    told = in_phoenix.server.annotations(one.span_id)["ragas.faithfulness"]["result"]["explanation"]
-    assert '"supported": false' in told
-    assert (one.failing_claim() or "") not in told
-    redeliver(PhoenixSink(in_phoenix.server.url, content=True), one)
-
-
-def test_the_conditions_of_the_docs_are_understood(in_phoenix: InPhoenix) -> None:
-    """Each filter condition in Phoenix's page of the docs is one that Phoenix takes."""
-    page = (ROOT / "docs" / "viewers" / "phoenix.md").read_text(encoding="utf-8")
-    conditions = re.findall(r"^\| [^|]+ \| `([^`]+)` \|$", page, re.MULTILINE)
-    assert len(conditions) == 3
-    found = [set(in_phoenix.server.spans(condition)) for condition in conditions]
-    assert found[0]
-    partial = {one.span_id for one in in_phoenix.scored if one.status == "partial"}
-    assert found[2] == partial
