@@ -112,9 +112,32 @@ _LAZY: Final = {
 }
 
 
+# Parts of names that users look for here, and where these live.
+_ELSEWHERE: Final = {
+    "llama": "from rag_eval_hooks_llama_index import enable, LlamaIndexJudge",
+    "langchainjudge": "from rag_eval_hooks_langchain import LangChainJudge",
+    "callback": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
+    "handler": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
+    "middleware": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
+    "lang": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
+    "instrument": "from rag_eval_hooks.instrumentor import RagEvalInstrumentor",
+    "enable": "from rag_eval_hooks_langchain import enable, or from rag_eval_hooks_llama_index",
+    "disable": "from rag_eval_hooks_langchain import disable, or from rag_eval_hooks_llama_index",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Import a lazy name."""
+    """Import a lazy name.
+
+    Raises:
+        ImportError: The name is that of an integration; the error says where it lives.
+    """
     if name not in _LAZY:
+        # Modules are written in lower case: the import system asks for them here first.
+        if name[:1].isupper() or name in _ELSEWHERE:
+            places = (place for part, place in _ELSEWHERE.items() if part in name.lower())
+            if (place := next(places, None)) is not None:
+                raise ImportError(f"rag_eval_hooks has no {name}. Write: {place}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Collection
 from importlib import import_module
-from operator import attrgetter
 from types import FrameType
 from typing import Any, Protocol, cast
 
@@ -24,11 +23,8 @@ __all__ = ["RagEvalInstrumentor", "finish_at_sigterm"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-_FRAMEWORKS = {
-    "rag_eval_hooks_langchain": "RagEvalCallbackHandler.enable",
-    "rag_eval_hooks_llama_index": "enable",
-}
-"""By package: what captures every run of the process, given a `RagEval`."""
+_FRAMEWORKS = ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index")
+"""Packages whose `enable` captures every run of the process."""
 _PROVIDERS = ("tracer_provider", "meter_provider", "logger_provider")
 
 
@@ -103,7 +99,7 @@ def _enable(package: str, evals: RagEval) -> _Enabled | None:
     except ImportError:
         return None
     try:
-        return cast("_Enabled", attrgetter(_FRAMEWORKS[package])(module)(evals))
+        return cast("_Enabled", module.enable(evals))
     except Exception as error:  # noqa: BLE001 - the host's edge: the other framework must go on
         _logger.error("%s is off: %s", package, type(error).__name__)
         return None

@@ -1,5 +1,6 @@
 """rag_eval_hooks for LangChain: `RagEvalCallbackHandler(evals)` as a callback.
 
+`enable(evals)` gives every run of the process one, `disable()` ends that.
 `record_contexts(documents)` says from inside a run what no event shows.
 `LangChainJudge(model)` lets a chat model of LangChain be the judge.
 """
@@ -16,4 +17,7 @@ except ImportError as error:
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler, record_contexts
 from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
 
-__all__ = ["LangChainJudge", "RagEvalCallbackHandler", "record_contexts"]
+__all__ = ["LangChainJudge", "RagEvalCallbackHandler", "disable", "enable", "record_contexts"]
+
+enable = RagEvalCallbackHandler.enable
+disable = RagEvalCallbackHandler.disable

@@ -15,7 +15,7 @@ from rag_eval_hooks.evals import checked
 from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index.handler import FRAMEWORK, Handler
 
-__all__ = ["Instrumentation", "enable"]
+__all__ = ["Instrumentation", "disable", "enable"]
 
 
 class Instrumentation(Handler):
@@ -68,7 +68,7 @@ def enable(
 
     Registers a handler of spans and events with the instrumentation's root dispatcher. It does
     dictionary work only and raises nothing into the application. Called again for the same
-    `evals`, it changes nothing.
+    `evals`, it changes nothing; for others, it replaces the registration of before.
 
     Args:
         evals: Where interactions go.
@@ -86,9 +86,21 @@ def enable(
     """
     choices = CaptureOptions(question=question, **options)
     checked(evals)
-    for handler in get_dispatcher().span_handlers:
-        if isinstance(handler, Instrumentation) and handler.evals is evals:
-            return handler
+    for registration in _registrations():
+        if registration.evals is evals:
+            return registration
+    disable()
     registration = Instrumentation(evals, choices, watch_streams=watch_streams)
     registration.enable()
     return registration
+
+
+def disable() -> None:
+    """Take `enable` back for calls that start later. Idempotent."""
+    for registration in _registrations():
+        registration.disable()
+
+
+def _registrations() -> list[Instrumentation]:
+    handlers = get_dispatcher().span_handlers
+    return [handler for handler in handlers if isinstance(handler, Instrumentation)]

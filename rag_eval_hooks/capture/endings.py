@@ -37,7 +37,7 @@ _PATIENCE_S = 2.0
 _POLL_S = 0.001
 _CHILDLESS = (
     "The run %r ended without any step that capture could see: callbacks in a constructor are not "
-    "handed on. Pass them in the config of the call, or use RagEvalCallbackHandler.enable(evals)."
+    "handed on. Pass them in the config of the call, or use rag_eval_hooks_langchain.enable(evals)."
 )
 _UNRETRIEVED = (
     "A request was answered without retrieved text that capture can see, so it was not evaluated. "

@@ -30,7 +30,7 @@ _MOST_ADDED = 0.2
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
     "A retriever and a model were called separately, so the request was not captured. Call "
-    "RagEvalCallbackHandler.enable(evals), or wrap both in evals.interaction(question)."
+    "rag_eval_hooks_langchain.enable(evals), or wrap both in evals.interaction(question)."
 )
 
 

@@ -70,11 +70,14 @@ def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask
                 "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
             )
             raise ConfigError(option, type(pipeline).__name__, wants)
+        packages = []
         if not callable(method) and "langchain_core" in sys.modules:
-            handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler
-            stack.callback(handler.enable(evals).disable)
+            packages.append("rag_eval_hooks_langchain")
         if callable(method) or "llama_index.core" in sys.modules:
-            stack.callback(import_module("rag_eval_hooks_llama_index").enable(evals).disable)
+            packages.append("rag_eval_hooks_llama_index")
+        for module in map(import_module, packages):
+            module.enable(evals)
+            stack.callback(module.disable)
         if callable(method):
             yield _called(method, evals, is_captured=True)
         else:

@@ -76,9 +76,13 @@ def choose(
 
 
 def chosen_by_default(available: Sequence[Metric]) -> tuple[Metric, ...]:
-    """Return the metrics where none are asked for: the suite `ragas`, and checks of questions."""
-    usual = {metric.id for metric in ALL_METRICS}
-    return tuple(one for one in available if one.suite == "ragas" or one.id not in usual)
+    """Return the metrics where none are asked for: the suite `ragas`, and checks of questions.
+
+    Without a reference, `context_precision` is `context_precision_without_reference`.
+    """
+    others = {metric.id for metric in ALL_METRICS if metric.suite != "ragas"}
+    others.add("ragas.context_precision_without_reference")
+    return tuple(one for one in available if one.id not in others)
 
 
 def _named(name: object, available: Sequence[Metric]) -> Sequence[Metric]:

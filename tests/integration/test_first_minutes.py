@@ -14,6 +14,9 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from llama_index.core.schema import NodeWithScore, TextNode
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
+import rag_eval_hooks
+import rag_eval_hooks_langchain
+import rag_eval_hooks_llama_index
 from rag_eval_hooks import (
     ConfigError,
     NotScored,
@@ -205,3 +208,52 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
     assert "secret" not in str(error.value)
     with pytest.raises(ConfigError, match="nothing behind the name"):
         RagEval(sinks=["console:x"])
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("RagEvalCallbackHandler", "rag_eval_hooks_langchain"),
+        ("RagEvalHandler", "rag_eval_hooks_langchain"),
+        ("RagEvalMiddleware", "rag_eval_hooks_langchain"),
+        ("LangChainJudge", "rag_eval_hooks_langchain"),
+        ("LlamaIndexJudge", "rag_eval_hooks_llama_index"),
+        ("RagEvalLlamaIndexHandler", "rag_eval_hooks_llama_index"),
+        ("RagEvalInstrumentor", "rag_eval_hooks.instrumentor"),
+        ("enable", "rag_eval_hooks_langchain"),
+        ("disable", "rag_eval_hooks_langchain"),
+    ],
+)
+def test_import_of_an_integrations_name_says_where_it_lives(name: str, module: str) -> None:
+    with pytest.raises(ImportError, match=f"has no {name}. Write: from {module} import") as error:
+        exec(f"from rag_eval_hooks import {name}")
+    written = str(error.value).partition("Write: ")[2].partition(", or ")[0]
+    exec(written)
+
+
+@given(st.from_regex(r"[a-z_]{1,12}", fullmatch=True))
+def test_unknown_lower_case_name_is_an_attribute_error(name: str) -> None:
+    """The import system asks a package for its modules by `hasattr`."""
+    if name not in ("enable", "disable"):
+        getattr(rag_eval_hooks, name, None)
+
+
+def test_both_integrations_are_enabled_and_disabled_alike(shut_down_after: ShutDown) -> None:
+    evals, other = (shut_down_after(RagEval(sinks=[])) for _ in range(2))
+    for package in (rag_eval_hooks_langchain, rag_eval_hooks_llama_index):
+        package.enable(evals)
+        assert len(evals.recorder.by_hand.everywhere) == 1
+        package.enable(other)
+        assert not evals.recorder.by_hand.everywhere
+        assert len(other.recorder.by_hand.everywhere) == 1
+        package.disable()
+        package.disable()
+        assert not other.recorder.by_hand.everywhere
+
+
+def test_default_metrics_have_context_precision_once() -> None:
+    with RagEval() as evals:
+        chosen = [name for name in evals.evaluate(sample(reference="a")) if "precision" in name]
+        assert chosen == ["ragas.context_precision"]
+    with RagEval("ragas") as evals:
+        assert len([one for one in evals.evaluate(sample()) if "precision" in one]) == 2

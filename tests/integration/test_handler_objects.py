@@ -8,25 +8,7 @@ from langchain_core.runnables import RunnableLambda
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.vocabulary import form_of
-
-
-def test_disable_takes_back_that_calls_by_hand_are_joined() -> None:
-    """Calls of a framework are joined while every run of it is seen."""
-    evals, other = RagEval(sinks=[]), RagEval(sinks=[])
-    everywhere = evals.recorder.by_hand.everywhere
-    RagEvalCallbackHandler.enable(evals)
-    registration = enable(evals)
-    assert everywhere == {"langchain", "llama_index"}
-    registration.disable()
-    assert everywhere == {"langchain"}
-    RagEvalCallbackHandler.enable(other)
-    assert everywhere == set()
-    RagEvalCallbackHandler.disable()
-    assert other.recorder.by_hand.everywhere == set()
-    evals.shutdown()
-    other.shutdown()
 
 
 @given(st.sampled_from(["workflows", "workflow", "app.workflows"]), st.from_regex(r"[a-z]{1,9}"))

@@ -334,3 +334,17 @@ def test_judge_metrics_are_the_sum_of_what_the_scores_cost(
         (cost,) = world.metrics.points("rag.eval.judge.cost")
         assert cost.value == pytest.approx(spent.cost)
         assert "test-model" in cost.attributes["rag.eval.judge.name"]
+
+
+def test_values_on_spans_and_log_events_are_plain_types(open_world: OpenWorld) -> None:
+    """An enum member is a str for Python, and a name for exporters."""
+    world = open_world(thresholds={"ragas.faithfulness": 0.8}, evaluation_span="child")
+    world.ask()
+    world.evals.submit(Sample(question="q", contexts=("c",), answer="a"))  # type: ignore[arg-type]
+    assert world.evals.flush(60)
+    spans = world.spans.all()
+    told = [attributes(span) for span in spans] + [one.attributes for one in world.events()]
+    told += [event.attributes or {} for span in spans for event in span.events]
+    values = [value for one in told for value in one.values()]
+    parts = [part for one in values for part in (one if isinstance(one, tuple) else [one])]
+    assert {type(part) for part in parts} <= {str, int, float, bool}
