@@ -14,7 +14,7 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import Ending
-from rag_eval_hooks.runtime.shipping import BROKER_DOWN, RemoteResult
+from rag_eval_hooks.runtime.shipping import BROKER_DOWN, Measurement
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.threads import DaemonExecutor
 from rag_eval_hooks_celery.app import QUEUE, TASK, Fleet, visibility_timeout
@@ -50,7 +50,7 @@ class Publisher:
         self._sender = DaemonExecutor("rag-eval-hooks-ship")
         self._failures = 0
         self._retry_at = 0.0
-        self._waiting: dict[str, Future[RemoteResult | Ending]] = {}
+        self._waiting: dict[str, Future[Measurement | Ending]] = {}
         self._awaited = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -62,7 +62,7 @@ class Publisher:
 
     async def evaluate(
         self, sample: Sample, decision: Decision, accepted: float
-    ) -> RemoteResult | Ending:
+    ) -> Measurement | Ending:
         """Send a sample and wait for its result, for as long as that takes.
 
         A sample without a result is sent again after the visibility timeout. Its task id is the

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.decision import Decision, Rates, Share
 from rag_eval_hooks.request import Column, Ending
-from rag_eval_hooks.runtime.shipping import RemoteResult
+from rag_eval_hooks.runtime.shipping import Measurement
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
@@ -88,7 +88,7 @@ def result_to_text(ending: Ending) -> str:
     return json.dumps(plain, default=str, separators=(",", ":"))
 
 
-def result_from_text(text: str) -> RemoteResult | Ending:
+def result_from_text(text: str) -> Measurement | Ending:
     """Return the result of a message, or the end of a sample that has none.
 
     Raises:
@@ -97,7 +97,7 @@ def result_from_text(text: str) -> RemoteResult | Ending:
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))
-    return RemoteResult(
+    return Measurement(
         outcomes={name: outcome_from_dict(one) for name, one in data["outcomes"].items()},
         start=int(data["start"]),
         end=int(data["end"]),

@@ -65,6 +65,7 @@ class Outbox:
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
         self.is_stalled = False
+        self.max_bytes = max_bytes
         self._incidents = incidents
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, Consumer] = {}

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import threading
+import time
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.books import Books
-from rag_eval_hooks.capture import Assembler
-from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
-from rag_eval_hooks.delivery import Dispatch
-from rag_eval_hooks.delivery.outbox import Outbox
-from rag_eval_hooks.evaluation.worker import Handler, Worker
+from rag_eval_hooks.delivery.outbox import Consumer, Job
+from rag_eval_hooks.delivery.outbox_file import FEEDBACK
+from rag_eval_hooks.evaluation.worker import Handler
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.memory import Memory
-from rag_eval_hooks.runtime.process import Processor
-from rag_eval_hooks.runtime.stray_feedback import StrayFeedback
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes
 from rag_eval_hooks.suppress import suppressed
 
+if TYPE_CHECKING:
+    from rag_eval_hooks.runtime.pipeline import Pipeline
+
 __all__ = ["FeedbackDesk"]
 
-_UNREADABLE = ("capture_failed", "redaction_failed")
+_UNREADABLE: Final = ("capture_failed", "redaction_failed")
 """Reasons of requests of which no sample can be built."""
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_CAPACITY: Final = 64
+_PAUSE_S: Final = 1.0
+"""Seconds in which the other processes may look at a feedback that this one has released."""
+_PATIENCE_S: Final = 60.0
+"""Seconds in which the process that has the request may join it."""
+_MOST_WAITING: Final = 1000
+"""Feedback of this process that waits at once: made-up ids must not fill the spool."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,33 +55,31 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Joins feedback with remembered requests. Thread-safe, except the worker's part."""
+    """Joins feedback with remembered requests. Thread-safe, except the worker's part.
 
-    def __init__(
-        self,
-        parts: Parts,
-        assembler: Assembler,
-        delivery: Dispatch,
-        books: Books,
-        worker: Worker,
-        processor: Processor,
-        outbox: Outbox,
-    ) -> None:
-        self._parts = parts
-        self._assembler = assembler
-        self._delivery = delivery
-        self._books = books
-        self._worker = worker
-        self._processor = processor
+    Feedback on a request that this process does not know passes through the spool to the process
+    that has the request. Without a spool, and after a minute, it reaches the sinks alone, with the
+    id that it names.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._parts = pipeline.parts
+        self._assembler = pipeline.assembler
+        self._outbox = pipeline.outbox
+        self._delivery = pipeline.delivery
+        self._books = pipeline.books
+        self._worker = pipeline.worker
+        self._processor = pipeline.processor
         self._handler = Handler(self._process, self._end)
-        self._memory = Memory(
-            limits.FEEDBACK_SAMPLES, limits.FEEDBACK_CHARS, limits.FEEDBACK_SECONDS
-        )
-        self._strays = StrayFeedback(outbox, self.join, delivery.put_feedback, parts.incidents)
+        self._memory = Memory()
         self._lock = threading.Lock()
         # Requests that were accepted and are not settled, with the feedback that waits for them.
         self._pending: dict[Request, list[_Item]] = {}
         self._waiting = 0
+        # Times at which feedback was passed on in the last minute.
+        self._passed_on: deque[float] = deque()
+        self._look_at = 0.0
+        self._outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         """Queue a feedback behind the request's own evaluation, and count it. Never blocks.
@@ -87,18 +94,18 @@ class FeedbackDesk(Observer):
                 reference=self._assembler.reference(given["reference"]),
             )
             key = id_of(name)
-            joined = self.join(key, feedback, refusal)
+            joined = self._join(key, feedback, refusal)
         except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._books.note("feedback", "invalid")
             self._parts.incidents.report("feedback", error)
             return False
         if joined is None:
-            outcome = refusal or self._strays.pass_on(key, feedback)
+            outcome = refusal or self._pass_on(key, feedback)
             self._books.note("feedback", outcome)
             return outcome in ("alone", "passed_on")
         return joined
 
-    def join(self, key: str, feedback: Feedback, refusal: str | None = None) -> bool | None:
+    def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> bool | None:
         """Queue a feedback on the request of an id; return None if that is unknown."""
         request = self._memory.find(key)
         if request is None:
@@ -125,6 +132,50 @@ class FeedbackDesk(Observer):
                 waiting.append(item)
                 return None
         return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
+
+    # Feedback on requests of other processes
+
+    def _pass_on(self, name: str, feedback: Feedback) -> str:
+        """Leave a feedback to other processes, or deliver it alone; return what became of it."""
+        if not name:
+            return "unknown"
+        now = time.monotonic()
+        while self._passed_on and self._passed_on[0] < now - _PATIENCE_S:
+            self._passed_on.popleft()
+        if not self._outbox.is_durable or len(self._passed_on) >= _MOST_WAITING:
+            self._delivery.put_feedback(_named(feedback, name))
+            return "alone"
+        self._passed_on.append(now)
+        text = json.dumps({"name": name, "feedback": asdict(feedback)})
+        self._outbox.put(Job(FEEDBACK, encode=lambda: text), for_any=True)
+        return "passed_on"
+
+    def _capacity(self) -> int:
+        return _CAPACITY if time.monotonic() >= self._look_at else 0
+
+    def _take(self, job: Job) -> bool:
+        """Join a feedback of the spool, or deliver an old one alone; return False for another's.
+
+        Called in the outbox's thread.
+        """
+        try:
+            stored: dict[str, Any] = json.loads(job.payload)
+            name, feedback = stored["name"], Feedback(**stored["feedback"])
+        except (ValueError, KeyError, TypeError) as error:
+            self._parts.incidents.report("spool", error)
+            self._outbox.done(job)
+            return True
+        if (joined := self._join(name, feedback)) is None:
+            if time.time() - job.accepted < _PATIENCE_S:
+                self._look_at = time.monotonic() + _PAUSE_S
+                return False
+            self._delivery.put_feedback(_named(feedback, name))
+        elif not joined:
+            self._parts.incidents.count("feedback: lost")
+        self._outbox.done(job)
+        return True
+
+    # Moments of requests
 
     def accepted(self, request: Request) -> None:
         if not request.by_feedback:
@@ -163,6 +214,8 @@ class FeedbackDesk(Observer):
         for item in items:
             if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
                 self._end(item)
+
+    # The worker's thread
 
     async def _process(self, item: _Item) -> None:
         """Deliver a feedback, and evaluate the metrics that it asks for."""
@@ -234,3 +287,9 @@ def _answered(outcomes: Outcomes) -> frozenset[str]:
         for name, outcome in outcomes.items()
         if not (isinstance(outcome, NotScored) and outcome.cause in unanswered)
     )
+
+
+def _named(feedback: Feedback, name: str) -> Feedback:
+    if _TRACE_ID.fullmatch(name):
+        return replace(feedback, trace_id=name)
+    return replace(feedback, sample_id=name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample
 
@@ -14,25 +14,15 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Bounded memory of requests that a feedback can join. Thread-safe.
+    """Remembers requests within `limits.FEEDBACK_*`. Thread-safe.
 
     The oldest requests leave first. If their texts exceed the limit, the oldest requests lose
     their samples and keep their ids. Of several requests with one id, the latest is found.
-
-    Args:
-        size: Requests at most; 0 remembers none.
-        chars: Characters of text in all of them at most.
-        ttl: Seconds for which each is remembered.
-        clock: Returns monotonic seconds.
     """
 
-    def __init__(
-        self, size: int, chars: int, ttl: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._size = size
-        self._most_chars = chars
-        self._ttl = ttl
-        self._clock = clock
+    def __init__(self) -> None:
+        self._size, self._seconds = limits.FEEDBACK_SAMPLES, limits.FEEDBACK_SECONDS
+        self._most_chars = limits.FEEDBACK_CHARS
         self._lock = threading.Lock()
         # Deadlines, in order of arrival, which is the order of the deadlines.
         self._requests: OrderedDict[Request, float] = OrderedDict()
@@ -48,7 +38,7 @@ class Memory:
         if not self._size or not request.ids:
             return
         with self._lock:
-            self._requests[request] = self._clock() + self._ttl
+            self._requests[request] = time.monotonic() + self._seconds
             self._by_id |= dict.fromkeys(request.ids, request)
             self._keep_text(request, request.size if with_text else None)
             self._trim()
@@ -90,18 +80,15 @@ class Memory:
             request.release()
 
     def _trim(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         while self._requests:
             oldest, deadline = next(iter(self._requests.items()))
             if len(self._requests) <= self._size and deadline > now:
                 break
-            self._forget(oldest)
+            del self._requests[oldest]
+            self.chars -= self._texts.pop(oldest, 0)
+            for name in oldest.ids:
+                if self._by_id.get(name) is oldest:
+                    del self._by_id[name]
         while self.chars > self._most_chars:
             self._keep_text(next(iter(self._texts)), None)
-
-    def _forget(self, request: Request) -> None:
-        del self._requests[request]
-        self.chars -= self._texts.pop(request, 0)
-        for name in request.ids:
-            if self._by_id.get(name) is request:
-                del self._by_id[name]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rag_eval_hooks import semconv
 from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
 from rag_eval_hooks.config import limits
@@ -28,12 +27,12 @@ from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import Clock, ExitHook
 from rag_eval_hooks.runtime.observers import Observers
 from rag_eval_hooks.runtime.process import Processor, evaluate_inline
+from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
-from rag_eval_hooks.telemetry.self_metrics import Gauge, Reading, readings
 from rag_eval_hooks.threads import at_fork
 
 __all__ = ["Pipeline"]
@@ -79,7 +78,7 @@ class Pipeline:
             self._intake.leaves_out = leaves_out
         self._inherited: list[object] = []
         self._building = threading.Lock()
-        parts.telemetry.watch(self._read_state)
+        parts.telemetry.watch(lambda meter: observe(meter, self))
         at_fork(before=self._before_fork, in_child=self._after_fork)
         # At once, because a sink may turn out to be a wrong setting.
         self.ready()
@@ -111,31 +110,14 @@ class Pipeline:
             concurrency=limits.SHIPPED_SAMPLES if self.remote else config.judge_concurrency,
             incidents=incidents,
         )
-        self._observers = Observers(incidents)
+        self.observers = Observers(incidents)
         self._build_outbox()
-        self._processor = Processor(
-            parts,
-            self._observers,
-            self.books,
-            self.outbox,
-            self.delivery,
-            self.remote,
-            self._resume,
-        )
-        self.outbox.consume(EVALUATE, Consumer(self._capacity, self._processor.recover))
-        self._requests = Handler(self._processor.process, self._processor.end)
-        self._desk = FeedbackDesk(
-            parts,
-            self.assembler,
-            self.delivery,
-            self.books,
-            self.worker,
-            self._processor,
-            self.outbox,
-        )
+        self.processor = Processor(self)
+        self.outbox.consume(EVALUATE, Consumer(self._capacity, self.processor.recover))
+        self._requests = Handler(self.processor.process, self.processor.end)
+        self._desk = FeedbackDesk(self)
         # The books come last, because `flush` returns once they have settled everything.
-        self._observers.follow((parts.telemetry, self._desk, self._processor, self.books))
-        self._gauges = self._new_gauges()
+        self.observers.follow((parts.telemetry, self._desk, self.processor, self.books))
         if self.is_closed:
             self.close()
             self.clock.stop()
@@ -160,24 +142,6 @@ class Pipeline:
             mark=parts.redactor.mark,
             tracer_provider=parts.tracer_provider,
         )
-
-    def _new_gauges(self) -> dict[str, Gauge]:
-        recorder, outbox, most = self.recorder, self.outbox, limits.SPOOL_BYTES
-        gauges: dict[str, Gauge] = {
-            semconv.METRIC_OPEN_SIZE: lambda: recorder.opened()[0],
-            semconv.METRIC_OPEN_CAPACITY: lambda: limits.OPEN_INTERACTIONS,
-            semconv.METRIC_OPEN_TEXT: lambda: recorder.opened()[1],
-            semconv.METRIC_QUEUE_SIZE: self.worker.__len__,
-            semconv.METRIC_QUEUE_CAPACITY: lambda: self.parts.config.queue_size,
-            semconv.METRIC_QUEUE_TEXT: lambda: self.worker.waiting_chars,
-            semconv.METRIC_HELD_SIZE: self.holder.__len__,
-            semconv.METRIC_HELD_CAPACITY: lambda: limits.HELD_SPANS,
-        }
-        if outbox.is_durable:
-            gauges[semconv.METRIC_SPOOL_SIZE] = lambda: outbox.measured()[0]
-            gauges[semconv.METRIC_SPOOL_USAGE] = lambda: outbox.measured()[1]
-            gauges[semconv.METRIC_SPOOL_LIMIT] = lambda: most
-        return gauges
 
     def _before_fork(self) -> None:
         """End held spans: parent and child would export them both."""
@@ -212,11 +176,11 @@ class Pipeline:
             self.ready()
             ending = self._decide(request) or self._queue(request)
         except BaseException as error:  # noqa: BLE001 - the host's edge: a signal handler may raise
-            self._observers.settle(request, Ending.dropped("cancelled"))
+            self.observers.settle(request, Ending.dropped("cancelled"))
             self.parts.incidents.report("submit", error)
             return False
         if ending is not None:
-            self._observers.settle(request, ending)
+            self.observers.settle(request, ending)
         return ending is None
 
     def _decide(self, request: Request) -> Ending | None:
@@ -227,7 +191,7 @@ class Pipeline:
         decision = request.decision = selection.decide(request)
         if decision is None:
             return Ending.dropped(request.status.value)
-        return None if selection.is_open(request) else self._processor.admit(request, decision)
+        return None if selection.is_open(request) else self.processor.admit(request, decision)
 
     def _queue(self, request: Request) -> Ending | None:
         if refusal := self._refusal():
@@ -240,7 +204,7 @@ class Pipeline:
                 request.decision = request.decision.admitted(share)
         if reason is None:
             try:
-                self._observers.accepted(request)
+                self.observers.accepted(request)
             except BaseException:
                 self.worker.release(size)
                 raise
@@ -250,7 +214,7 @@ class Pipeline:
     def refuse(self, reason: str, request: Request | None = None) -> None:
         """Count a request that is not decided, and end its span; None if it could not be read."""
         self.ready()
-        self._observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
+        self.observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
     def watch(self) -> bool:
         self.ready()
@@ -282,7 +246,7 @@ class Pipeline:
         is_down = self.remote is not None and self.remote.is_down
         return 0 if is_down else self.worker.capacity()
 
-    def _resume(self, request: Request) -> bool:
+    def resume(self, request: Request) -> bool:
         """Queue a recovered sample, decided as in the process that left it."""
         assert request.probability is not None
         request.decision = self.parts.selection.decided_before(
@@ -290,7 +254,7 @@ class Pipeline:
         )
         ending = self._queue(request)
         if ending is not None and request.accepted:
-            self._observers.settle(request, Ending.dropped("spooled"))
+            self.observers.settle(request, Ending.dropped("spooled"))
         return ending is None
 
     # Questions of the public object
@@ -310,12 +274,13 @@ class Pipeline:
 
     def stats(self) -> Stats:
         self.drain()
-        return replace(self._snapshot(), without_retrieval=self.recorder.ended.unretrieved)
+        return replace(self.snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
-    def _snapshot(self) -> Stats:
+    def snapshot(self) -> Stats:
+        """Return the statistics without looking for ended requests."""
         return self.books.snapshot(
             self.parts.incidents.counts(),
-            recovered=self._processor.recovered,
+            recovered=self.processor.recovered,
             undurable=self.outbox.undurable,
         )
 
@@ -332,10 +297,6 @@ class Pipeline:
         if not self.recorder.ended.explains(key):
             return ()
         return (Explanation(key=key, outcome="not offered", reason="without_retrieval"),)
-
-    def _read_state(self, instrument: str) -> Iterable[Reading]:
-        self.ready()
-        return readings(instrument, self._snapshot, self._gauges)
 
     def _tick(self) -> None:
         self.holder.expire()

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Container
+from collections.abc import Container
 from concurrent.futures import Future
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rag_eval_hooks.books import Books
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.delivery import Dispatch
 from rag_eval_hooks.delivery.codec import from_text, sample_to_text
-from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job, Outbox
+from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.outcome_view import OutcomeTable
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
-from rag_eval_hooks.runtime.observers import Observers
-from rag_eval_hooks.runtime.shipping import BROKER_DOWN, RemoteEvaluator
+from rag_eval_hooks.runtime.shipping import BROKER_DOWN, Measurement
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.suppress import suppressed
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.runtime.pipeline import Pipeline
 
 __all__ = ["Processor", "evaluate_inline"]
 
@@ -38,28 +38,19 @@ class Processor(Observer):
     """Evaluates accepted requests in the worker's thread; every request is settled.
 
     As an observer it stores accepted requests in the outbox. Samples that another process left
-    go back to the pipeline: `resume` queues one if there is a slot.
+    go back to the pipeline.
     """
 
-    def __init__(
-        self,
-        parts: Parts,
-        observers: Observers,
-        books: Books,
-        outbox: Outbox,
-        delivery: Dispatch,
-        remote: RemoteEvaluator | None,
-        resume: Callable[[Request], bool],
-    ) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self.recovered = 0
-        self._parts = parts
-        self._observers = observers
-        self._books = books
-        self._outbox = outbox
-        self._delivery = delivery
-        self._remote = remote
-        self._resume = resume
-        self._limit = RateLimit(parts.config.rate_limit)
+        self._parts = pipeline.parts
+        self._observers = pipeline.observers
+        self._books = pipeline.books
+        self._outbox = pipeline.outbox
+        self._delivery = pipeline.delivery
+        self._remote = pipeline.remote
+        self._resume = pipeline.resume
+        self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
         """Apply a final decision and the rate limit; return the end of a refused request."""
@@ -229,46 +220,39 @@ class Processor(Observer):
         self, request: Request, sample: Sample, decision: Decision
     ) -> Evaluation | Ending:
         if self._remote is None or request.by_feedback:
-            return await _evaluate(self._parts, sample, decision)
-        request.is_shipped = True
-        result = await self._remote.evaluate(sample, decision, request.accepted_at)
+            result: Measurement | Ending = await self._measure(sample, decision)
+        else:
+            request.is_shipped = True
+            result = await self._remote.evaluate(sample, decision, request.accepted_at)
         if isinstance(result, Ending):
             is_down = result.reason == BROKER_DOWN and request.entry is not None
             is_safe = is_down and self._outbox.release(request.entry)
             return Ending.dropped("spooled") if is_safe else result
-        # The worker has published it; the span that waits and the sinks here lack it.
-        request.outcomes = result.outcomes
+        if request.is_shipped:
+            # The worker has published it; the span that waits and the sinks here lack it.
+            request.outcomes = result.outcomes
         return self._parts.telemetry.judged(
             Evaluation(
                 sample=sample,
                 outcomes=result.outcomes,
-                probability=decision.probability,
+                # Feedback asks for metrics that no draw chose.
+                probability=decision.probability or None,
                 reason=decision.reason,
                 start=result.start,
                 end=result.end,
+                log=result.log,
             )
         )
 
-
-async def _evaluate(parts: Parts, sample: Sample, decision: Decision) -> Evaluation:
-    """Evaluate a sample by the metrics that a decision chose."""
-    start, began = time.time_ns(), time.monotonic_ns()
-    log = CallLog()
-    with parts.call_context(log):
-        outcomes = by_rates(await _score(parts, sample, decision.chosen), decision)
-    return parts.telemetry.judged(
-        Evaluation(
-            sample=sample,
-            outcomes=outcomes,
-            # Feedback asks for metrics that no draw chose.
-            probability=decision.probability or None,
-            reason=decision.reason,
-            start=start,
-            # The wall clock may be set meanwhile; the duration must stay true.
-            end=start + time.monotonic_ns() - began,
-            log=log,
-        )
-    )
+    async def _measure(self, sample: Sample, decision: Decision) -> Measurement:
+        """Evaluate a sample in this process by the metrics that a decision chose."""
+        start, began = time.time_ns(), time.monotonic_ns()
+        log = CallLog()
+        with self._parts.call_context(log):
+            outcomes = by_rates(await _score(self._parts, sample, decision.chosen), decision)
+        # The wall clock may be set meanwhile; the duration must stay true.
+        end = start + time.monotonic_ns() - began
+        return Measurement(outcomes=outcomes, start=start, end=end, log=log)
 
 
 async def evaluate_inline(

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
+from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.request import Ending
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 
-__all__ = ["BROKER_DOWN", "RemoteEvaluator", "RemoteFleet", "RemoteResult"]
+__all__ = ["BROKER_DOWN", "Measurement", "RemoteEvaluator", "RemoteFleet"]
 
 BROKER_DOWN: Final = "broker"
 """Reason of samples that the broker did not accept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteResult:
-    """Result of a worker, who has published it; times in nanoseconds since the epoch."""
+class Measurement:
+    """Outcomes of one sample; times in nanoseconds since the epoch."""
 
     outcomes: Outcomes
     start: int
     end: int
+    log: CallLog = field(default_factory=CallLog)
 
 
 class RemoteEvaluator(Protocol):
@@ -37,8 +39,8 @@ class RemoteEvaluator(Protocol):
 
     async def evaluate(
         self, sample: Sample, decision: Decision, accepted: float
-    ) -> RemoteResult | Ending:
-        """Return the result of a sample, or the end of a sample without one."""
+    ) -> Measurement | Ending:
+        """Return what a worker measured and published, or the end of a sample without that."""
         ...
 
     def close(self) -> None:

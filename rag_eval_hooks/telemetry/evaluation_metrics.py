@@ -20,7 +20,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
-from rag_eval_hooks.telemetry.self_metrics import ReadState, observe
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["MetricRecorder"]
@@ -80,7 +79,7 @@ class MetricRecorder:
         self._limit = ValueLimit()
         # Replaced as a whole, so that it can be read in any thread without a lock.
         self._gates: tuple[tuple[Caller, weakref.ref[Gate]], ...] = ()
-        self._meter = meter = metrics.get_meter(
+        self.meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._histograms = {
@@ -105,10 +104,6 @@ class MetricRecorder:
     def forked(self) -> None:
         """Forget the gates of the parent process in a forked child."""
         self._gates = ()
-
-    def watch(self, read: ReadState) -> None:
-        """Report the pipeline's state for as long as the object of the method exists."""
-        observe(self._meter, read, self._limit, self._incidents)
 
     def record(self, evaluation: Evaluation) -> None:
         """Record the scores and the duration of an evaluation."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from opentelemetry._logs import LoggerProvider
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
@@ -27,7 +27,6 @@ from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import SpanHolder, rag_span_of
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
-from rag_eval_hooks.telemetry.self_metrics import ReadState
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
 __all__ = ["Telemetry"]
@@ -68,10 +67,10 @@ class Telemetry(Observer):
         self._events = EventEmitter(logger, content=config.capture_event_content)
         self._metrics = MetricRecorder(meter, judge=judge, incidents=incidents)
 
-    def watch(self, read: ReadState) -> None:
-        """Report the pipeline's state for as long as the object of the method exists."""
+    def watch(self, observe: Callable[[Meter], None]) -> None:
+        """Let a function create further instruments."""
         with self._edge("metrics"):
-            self._metrics.watch(read)
+            observe(self._metrics.meter)
 
     @property
     def calls(self) -> CallWatch:

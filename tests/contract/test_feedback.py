@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Stats, Status
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.request import Ending, Request
+from rag_eval_hooks.runtime import memory as memories
 from rag_eval_hooks.runtime.memory import Memory
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from tests.support.evaluation import sample
@@ -342,34 +344,38 @@ def test_memory_is_bounded(
     entries: list[tuple[int, int, float, str]], size: int, chars: int
 ) -> None:
     now = [0.0]
-    memory = Memory(size, chars, 5.0, lambda: now[0])
     added: dict[str, tuple[Request, float]] = {}
-    for name, length, wait, then in entries:
-        now[0] += wait
-        request = ended(str(name), length)
-        memory.add(request)
-        added[str(name)] = (request, now[0])
-        if then == "update":
-            memory.update(request, Sample(question="x" * (2 * length)))
-            memory.identify(request, f"s{name}")
-            added[f"s{name}"] = (request, now[0])
-        elif then == "strip":
-            memory.strip(request)
-            assert not memory.keeps_text(request)
-        assert len(memory) <= size
-        assert 0 <= memory.chars <= chars
-    for key, (request, since) in added.items():
-        found = memory.find(key)
-        assert found in (request, None)
-        if found is not None:
-            assert now[0] < since + 5.0
-    now[0] += 6
-    assert [memory.find(key) for key in added] == [None] * len(added)
-    assert (len(memory), memory.chars) == (0, 0)
+    with (
+        small_limits({"FEEDBACK_SAMPLES": size, "FEEDBACK_CHARS": chars, "FEEDBACK_SECONDS": 5.0}),
+        mock.patch.object(memories, "time", mock.Mock(monotonic=lambda: now[0])),
+    ):
+        memory = Memory()
+        for name, length, wait, then in entries:
+            now[0] += wait
+            request = ended(str(name), length)
+            memory.add(request)
+            added[str(name)] = (request, now[0])
+            if then == "update":
+                memory.update(request, Sample(question="x" * (2 * length)))
+                memory.identify(request, f"s{name}")
+                added[f"s{name}"] = (request, now[0])
+            elif then == "strip":
+                memory.strip(request)
+                assert not memory.keeps_text(request)
+            assert len(memory) <= size
+            assert 0 <= memory.chars <= chars
+        for key, (request, since) in added.items():
+            found = memory.find(key)
+            assert found in (request, None)
+            assert found is None or now[0] < since + 5.0
+        now[0] += 6
+        assert [memory.find(key) for key in added] == [None] * len(added)
+        assert (len(memory), memory.chars) == (0, 0)
 
 
 def test_too_much_text_costs_the_oldest_requests_theirs_and_not_their_ids() -> None:
-    memory = Memory(10, 100, 60.0)
+    with small_limits({"FEEDBACK_CHARS": 100}):
+        memory = Memory()
     requests = [ended(str(number), 30) for number in range(10)]
     for request in requests:
         memory.add(request)

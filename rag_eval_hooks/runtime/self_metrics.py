@@ -1,0 +1,132 @@
+"""OpenTelemetry metrics of a pipeline's own state, read when metrics are collected."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.books import Stats
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
+from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.runtime.pipeline import Pipeline
+
+__all__ = ["observe"]
+
+_Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
+"""Values, or None for an unknown one, and their attributes."""
+_Read: TypeAlias = Callable[["Pipeline"], _Readings]
+
+_COUNTERS: Final = (
+    (semconv.METRIC_SAMPLES, "{sample}", "Samples by outcome."),
+    (semconv.METRIC_DECISIONS, "{decision}", "Decisions of sampler, rules and rate limit."),
+    (semconv.METRIC_REFUSED, "{metric}", "Metrics of samples that a refusal left unscored."),
+    (semconv.METRIC_FEEDBACK, "{feedback}", "Feedback by what became of it."),
+    (semconv.METRIC_INCIDENTS, "{incident}", "Exceptions caught at an edge, by kind."),
+)
+_LEVELS: Final = (
+    (semconv.METRIC_QUEUE_SIZE, "{sample}", "Samples that wait to be evaluated."),
+    (semconv.METRIC_QUEUE_CAPACITY, "{sample}", "Samples that may wait."),
+    (semconv.METRIC_QUEUE_TEXT, "{char}", "Text of the samples that wait."),
+    (semconv.METRIC_HELD_SIZE, "{span}", "RAG spans that wait for scores."),
+    (semconv.METRIC_HELD_CAPACITY, "{span}", "RAG spans that may wait."),
+    (semconv.METRIC_OPEN_SIZE, "{interaction}", "Interactions that have not ended."),
+    (semconv.METRIC_OPEN_CAPACITY, "{interaction}", "Interactions that may be open."),
+    (semconv.METRIC_OPEN_TEXT, "{char}", "Text that open interactions hold."),
+)
+_GAUGES: Final = (
+    (semconv.METRIC_SPOOL_SIZE, "{sample}", "Samples in the spool, of all processes."),
+    (semconv.METRIC_SPOOL_USAGE, "By", "Size of the spool."),
+    (semconv.METRIC_SPOOL_LIMIT, "By", "Size that the spool may have."),
+)
+"""Instruments with equal values in all processes that share a spool: their sum has no meaning."""
+
+
+def observe(meter: Meter, pipeline: Pipeline) -> None:
+    """Create the instruments; they report nothing once the pipeline is collected."""
+    reference, limit = weakref.ref(pipeline), ValueLimit()
+
+    def callback(read: _Read) -> Callable[[CallbackOptions], Sequence[Observation]]:
+        def observations(_: CallbackOptions) -> Sequence[Observation]:
+            if (alive := reference()) is None:
+                return ()
+            try:
+                alive.ready()
+                readings = [(value, limit.apply(given)) for value, given in read(alive)]
+            except Exception as error:  # noqa: BLE001 - the sink's edge: the user's reader
+                alive.parts.incidents.report("telemetry metrics", error)
+                return ()
+            return [Observation(value, given) for value, given in readings if value is not None]
+
+        return observations
+
+    for create, rows in (
+        (meter.create_observable_counter, _COUNTERS),
+        (meter.create_observable_up_down_counter, _LEVELS),
+        (meter.create_observable_gauge, _GAUGES),
+    ):
+        for name, unit, description in rows:
+            create(name, [callback(_READ[name])], unit, description)
+
+
+def _one(read: Callable[[Pipeline], int | None]) -> _Read:
+    return lambda pipeline: [(read(pipeline), {})]
+
+
+def _by(column: str, key: str) -> _Read:
+    def readings(pipeline: Pipeline) -> _Readings:
+        return [(n, {key: reason}) for reason, n in getattr(pipeline.snapshot(), column).items()]
+
+    return readings
+
+
+def _of_spool(read: Callable[[Pipeline], int | None]) -> _Read:
+    return _one(lambda pipeline: read(pipeline) if pipeline.outbox.is_durable else None)
+
+
+def _samples(pipeline: Pipeline) -> _Readings:
+    stats: Stats = pipeline.snapshot()
+    for outcome in ("scored", "sampled_out", "shipped"):
+        if outcome != "shipped" or stats.shipped:
+            yield getattr(stats, outcome), {semconv.EVAL_OUTCOME: outcome}
+    for outcome, reasons in (("dropped", stats.dropped), ("failed", stats.failed)):
+        for reason, count in reasons.items():
+            yield count, {semconv.EVAL_OUTCOME: outcome, semconv.EVAL_REASON: reason}
+
+
+def _decisions(pipeline: Pipeline) -> _Readings:
+    for entry, count in pipeline.snapshot().decisions.items():
+        # The statistics name a decision and its reason in one text.
+        kind, _, rule = entry.partition(":")
+        decision, reason = "sampled", entry
+        if entry == RATE_LIMIT:
+            decision = "refused"
+        elif kind == SAMPLED_OUT:
+            decision, reason = SAMPLED_OUT, rule or RATIO
+        yield count, {semconv.EVAL_DECISION: decision, semconv.EVAL_REASON: reason}
+
+
+_READ: Final[Mapping[str, _Read]] = {
+    semconv.METRIC_SAMPLES: _samples,
+    semconv.METRIC_DECISIONS: _decisions,
+    semconv.METRIC_REFUSED: _by("refused", semconv.EVAL_REASON),
+    semconv.METRIC_FEEDBACK: _by("feedback", semconv.EVAL_OUTCOME),
+    semconv.METRIC_INCIDENTS: _by("incidents", semconv.EVAL_INCIDENT),
+    semconv.METRIC_QUEUE_SIZE: _one(lambda one: len(one.worker)),
+    semconv.METRIC_QUEUE_CAPACITY: _one(lambda one: one.parts.config.queue_size),
+    semconv.METRIC_QUEUE_TEXT: _one(lambda one: one.worker.waiting_chars),
+    semconv.METRIC_HELD_SIZE: _one(lambda one: len(one.holder)),
+    semconv.METRIC_HELD_CAPACITY: _one(lambda _: limits.HELD_SPANS),
+    semconv.METRIC_OPEN_SIZE: _one(lambda one: one.recorder.opened()[0]),
+    semconv.METRIC_OPEN_CAPACITY: _one(lambda _: limits.OPEN_INTERACTIONS),
+    semconv.METRIC_OPEN_TEXT: _one(lambda one: one.recorder.opened()[1]),
+    semconv.METRIC_SPOOL_SIZE: _of_spool(lambda one: one.outbox.measured()[0]),
+    semconv.METRIC_SPOOL_USAGE: _of_spool(lambda one: one.outbox.measured()[1]),
+    semconv.METRIC_SPOOL_LIMIT: _of_spool(lambda one: one.outbox.max_bytes),
+}
