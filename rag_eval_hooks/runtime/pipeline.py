@@ -33,6 +33,7 @@ from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import OtherSpans
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.threads import at_fork
 
 __all__ = ["Pipeline"]
@@ -44,6 +45,12 @@ class Pipeline:
     A forked child makes its own locks and queues at the first use, because gevent may replace them
     between the fork and the first request. Threads start at the first use in any process.
     """
+
+    parts: Parts
+    holder: SpanHolder
+    recorder: Recorder
+    worker: Worker
+    outbox: Outbox
 
     def __init__(self, parts: Parts) -> None:
         config, incidents = parts.config, parts.incidents

@@ -1,4 +1,4 @@
-"""Selection of metrics: sampler, rules, tail rules, and evaluations that feedback asks for."""
+"""Selection of metrics: rates, rules, tail rules, and evaluations that feedback asks for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric, missing_inputs
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
+from rag_eval_hooks.sampling.rules import (
+    MetricNames,
+    default_rates,
+    first_match,
+    position,
+    rules_of,
+)
 from rag_eval_hooks.sampling.tail import tail_rules, tail_scorer
 from rag_eval_hooks.score import Outcome, Outcomes
 
@@ -41,10 +47,13 @@ class Selection:
         self._metrics = chosen
         self._incidents = incidents
         self._is_limited = bool(config.rate_limit)
-        self._sampler = sampler_of(config, names)
-        rules = tail_rules(config, names)
-        self._feedback_rules = [rule for rule in rules if rule.is_on_feedback]
-        self._sample_rules = [rule for rule in rules if not rule.is_on_feedback]
+        self._rates = default_rates(config, names)
+        rules = rules_of(config, names, self._rates)
+        self._rules = [(rule, own) for rule, own in rules if rule.error is None]
+        self._error_rules = [(rule, own) for rule, own in rules if rule.error is not None]
+        tail = tail_rules(config, names)
+        self._feedback_rules = [rule for rule in tail if rule.is_on_feedback]
+        self._sample_rules = [rule for rule in tail if not rule.is_on_feedback]
         every = {metric.id: metric for metric in (*known, *chosen)}
         self._scorer = tail_scorer(config, every, incidents)
 
@@ -58,24 +67,46 @@ class Selection:
         """Whether a request that starts will not be sampled, by sampling key, tags and metadata.
 
         None if a decision needs later knowledge: rules on question, answer, latency or
-        errors, and tail rules.
+        errors, and tail rules; and if no rate is below 1. The function returns False where a rule
+        compares metadata that the request does not have yet.
         """
-        is_late = self._sample_rules or self._feedback_rules
-        return None if is_late or not self._sampler.decides_at_start else self._sampler.leaves_out
+        rules = [*self._rules, *self._error_rules]
+        late = ("question", "answer", "latency_above", "latency_below", "error")
+        if self._sample_rules or self._feedback_rules:
+            return None
+        if any(getattr(rule, name) is not None for rule, _ in rules for name in late):
+            return None
+        rates = (self._rates, *(own for _, own in rules))
+        # Without any metric nothing is chosen, and everything is offered.
+        if all(not one.shares or one.highest.rate == 1.0 for one in rates):
+            return None
+        return self._leaves_out
+
+    def _leaves_out(self, key: str, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
+        if not all(rule.metadata.keys() <= metadata.keys() for rule, _ in self._rules):
+            return False
+        traits = Traits(tags=tuple(tags), metadata=metadata)
+        rates = first_match(self._rules, traits) or self._rates
+        return not Decision(position(key), rates).sampled
 
     def decide(self, request: Request) -> Decision | None:
-        """Decide about an ended request; None if its status is not evaluated."""
+        """Decide about an ended request; None if its status is not evaluated.
+
+        A key gets the same decision in every process with the same settings.
+        """
         try:
-            return self._decide(request, request.traits)
+            rates = self._rates_of(request, request.traits)
         except Exception as error:  # noqa: BLE001 - the host's edge: metadata holds its objects
             self._incidents.report("rules", error)
-            return self._decide(request, Traits)
+            rates = self._rates_of(request, Traits)
+        key = request.sampling_key or request.key
+        return None if rates is None else Decision(position(key), rates)
 
-    def _decide(self, request: Request, traits: Callable[[], Traits]) -> Decision | None:
+    def _rates_of(self, request: Request, traits: Callable[[], Traits]) -> Rates | None:
         if request.status is Status.OK:
-            return self._sampler.decide(request.sampling_key or request.key, traits)
-        if request.status is Status.ERROR:
-            return self._sampler.decide_error(request.sampling_key or request.key, traits)
+            return (first_match(self._rules, traits()) if self._rules else None) or self._rates
+        if request.status is Status.ERROR and self._error_rules:
+            return first_match(self._error_rules, traits())
         return None
 
     def decided_before(self, request: Request, probability: float, reason: str) -> Decision:

@@ -18,7 +18,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.sampler import MetricNames
+from rag_eval_hooks.sampling.rules import MetricNames
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.text.refusals import refusal
 

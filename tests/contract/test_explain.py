@@ -16,7 +16,7 @@ from rag_eval_hooks.decision import Share
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.request import Ending, Request
-from rag_eval_hooks.sampling.sampler import position
+from rag_eval_hooks.sampling.rules import position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import faithful_judge, record_request, sample

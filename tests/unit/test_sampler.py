@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,26 +12,31 @@ from hypothesis import strategies as st
 from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.decision import Decision, Rates, Share, Traits
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.sampling.sampler import MetricNames, Sampler, matches, position, sampler_of
+from rag_eval_hooks.request import Request
+from rag_eval_hooks.sampling.rules import matches, position
+from rag_eval_hooks.sampling.selection import Selection
 
 keys = st.text(min_size=1)
 rates = st.floats(0, 1)
 
 
-def decided(key: str, rate: float) -> Decision:
-    return Sampler(Rates({"s.m": Share(rate)})).decide(key, Traits)
+def sampler(**settings: Any) -> Selection:
+    return Selection(RagEvalConfig(**settings), ALL_METRICS, ALL_METRICS, Incidents())
 
 
-def sampler(**settings: Any) -> Sampler:
-    return sampler_of(RagEvalConfig(**settings), MetricNames(ALL_METRICS, ALL_METRICS))
+def decided(by: Selection, key: str = "k", traits: Callable[[], Traits] = Traits) -> Decision:
+    decision = by.decide(Request(key=key, build=None, traits=traits))
+    assert decision is not None
+    return decision
 
 
 @given(keys, rates, rates)
 def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
     low, high = sorted((one, other))
-    if decided(key, low).sampled:
-        assert decided(key, high).sampled
+    if Decision(position(key), Rates({"s.m": Share(low)})).sampled:
+        assert Decision(position(key), Rates({"s.m": Share(high)})).sampled
 
 
 def test_position_is_the_same_in_all_processes_and_versions() -> None:
@@ -44,7 +50,7 @@ def test_position_is_the_same_in_all_processes_and_versions() -> None:
 
 def test_the_most_specific_rate_wins() -> None:
     told = {"ragas.faithfulness": 0.3, "ragas": 0.1, "all": 0.6}
-    decision = sampler(sample_rate=0.9, metric_rates=told).decide("k", Traits)
+    decision = decided(sampler(sample_rate=0.9, metric_rates=told))
     ids = ("ragas.faithfulness", "ragas.context_recall", "lexical.exact_match")
     assert [decision.probability_of(name) for name in ids] == [0.3, 0.1, 0.6]
     assert decision.probability == 0.6
@@ -85,11 +91,11 @@ def test_the_first_rule_that_fits_counts() -> None:
         {"tags": ["beta"], "rate": 1.0},
     ]
     chosen_by = sampler(sample_rate=0.2, rules=rules)
-    both = chosen_by.decide("k", lambda: Traits(question="refund?", tags=("beta",)))
+    both = decided(chosen_by, traits=lambda: Traits(question="refund?", tags=("beta",)))
     assert both.probability_of("ragas.faithfulness") == 0.5
     assert both.rates.shares["ragas.faithfulness"].reason == "rule:refunds"
     assert both.probability_of("lexical.exact_match") == 0.2
-    beta = chosen_by.decide("k", lambda: Traits(tags=("beta",)))
+    beta = decided(chosen_by, traits=lambda: Traits(tags=("beta",)))
     assert (beta.probability, beta.reason) == (1.0, "rule:2")
 
 
@@ -131,9 +137,9 @@ def test_what_was_chosen_at_other_rates_keeps_its_probability(
     chosen = {"lexical.exact_match": 0, "ragas.faithfulness": 0}
     seen: dict[str, set[float]] = {name: set() for name in chosen}
     for key in map(str, range(count)):
-        first = before.decide(key, Traits)
+        first = decided(before, key)
         if first.sampled:
-            decision = after.decide(key, Traits).chosen_before(first.probability, first.reason)
+            decision = decided(after, key).chosen_before(first.probability, first.reason)
             assert decision.sampled
             for name in chosen:
                 chosen[name] += name in decision.chosen
@@ -142,5 +148,5 @@ def test_what_was_chosen_at_other_rates_keeps_its_probability(
         (probability,) = seen[name]
         error = (count * probability * (1 - probability)) ** 0.5
         assert abs(number - count * probability) <= 5 * error
-        assert probability <= before.decide("k", Traits).probability
+        assert probability <= decided(before).probability
     assert seen["ragas.faithfulness"] <= {*then.values(), *now.values()}

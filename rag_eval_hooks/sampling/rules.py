@@ -1,19 +1,23 @@
-"""Sampler: rates and rules from the settings, decisions by a hash of the key."""
+"""Rates and rules of the settings, and the hash of a key that they are compared with."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.decision import Decision, Rates, Share, Traits
+from rag_eval_hooks.decision import Rates, Share, Traits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric
 
-__all__ = ["MetricNames", "Sampler", "matches", "position", "sampler_of"]
+__all__ = [
+    *("MetricNames", "Rules", "default_rates", "first_match", "matches", "position", "rules_of"),
+]
+
+Rules: TypeAlias = Sequence[tuple[RuleSettings, Rates]]
 
 _SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
@@ -86,71 +90,17 @@ def _finds(pattern: str | None, text: str | None) -> bool:
     return text is not None and re.search(pattern, text[:_SEARCHED]) is not None
 
 
-def _needs_end(rule: RuleSettings) -> bool:
-    """Return whether a rule compares something unknown at the start of a request."""
-    late = (rule.question, rule.answer, rule.latency_above, rule.latency_below, rule.error)
-    return any(value is not None for value in late)
-
-
-class Sampler:
-    """Decides by a hash of the key, by the rate of each metric, and by rules. Thread-safe.
-
-    A key gets the same decision in every process with the same settings.
-
-    Args:
-        rates: Rates of requests that no rule matches.
-        rules: Rules with their rates; the first that matches counts.
-    """
-
-    def __init__(self, rates: Rates, rules: Sequence[tuple[RuleSettings, Rates]] = ()) -> None:
-        self._rates = rates
-        self._rules = [(rule, own) for rule, own in rules if rule.error is None]
-        self._error_rules = [(rule, own) for rule, own in rules if rule.error is not None]
-
-    def decide(self, key: str, traits: Callable[[], Traits]) -> Decision:
-        """Decide about a request without an exception; `traits` is called only for rules."""
-        rates = self._rates
-        if self._rules:
-            rates = _first(self._rules, traits()) or rates
-        return Decision(position(key), rates)
-
-    def decide_error(self, key: str, traits: Callable[[], Traits]) -> Decision | None:
-        """Decide about a request that ended with an exception; None if no rule is about it."""
-        rates = _first(self._error_rules, traits()) if self._error_rules else None
-        return None if rates is None else Decision(position(key), rates)
-
-    @property
-    def decides_at_start(self) -> bool:
-        """True if nothing after a request's start changes a decision that may leave it out."""
-        rules = [*self._rules, *self._error_rules]
-        rates = [self._rates, *(own for _, own in rules)]
-        can_leave_out = any(
-            max((share.rate for share in one.shares.values()), default=1.0) < 1.0 for one in rates
-        )
-        return can_leave_out and not any(_needs_end(rule) for rule, _ in rules)
-
-    def leaves_out(self, key: str, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
-        """Return whether a request that starts will not be sampled, whatever comes.
-
-        False where a rule compares metadata that the request does not have yet.
-        """
-        if not all(rule.metadata.keys() <= metadata.keys() for rule, _ in self._rules):
-            return False
-        traits = Traits(tags=tuple(tags), metadata=metadata)
-        return not self.decide(key, lambda: traits).sampled
-
-
-def _first(rules: Sequence[tuple[RuleSettings, Rates]], traits: Traits) -> Rates | None:
+def first_match(rules: Rules, traits: Traits) -> Rates | None:
+    """Return the rates of the first rule that a request meets."""
     return next((rates for rule, rates in rules if matches(rule, traits)), None)
 
 
-def sampler_of(config: RagEvalConfig, names: MetricNames) -> Sampler:
-    """Return the sampler that the settings describe.
+def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules:
+    """Return the rules of the settings with the rates that each sets.
 
     Raises:
-        ConfigError: A rate or rule names an unknown metric.
+        ConfigError: A rule names an unknown metric.
     """
-    default = _default_rates(config, names)
     rules = []
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
@@ -158,10 +108,15 @@ def sampler_of(config: RagEvalConfig, names: MetricNames) -> Sampler:
         # A failed request has no default rate: only metrics that the rule names are evaluated.
         others = Rates(dict.fromkeys(names.ids, Share(0.0))) if settings.error else default
         rules.append((settings, others.set(ids, share)))
-    return Sampler(default, rules)
+    return rules
 
 
-def _default_rates(config: RagEvalConfig, names: MetricNames) -> Rates:
+def default_rates(config: RagEvalConfig, names: MetricNames) -> Rates:
+    """Return the rates of requests that no rule matches.
+
+    Raises:
+        ConfigError: A rate names an unknown metric.
+    """
     rates = Rates(dict.fromkeys(names.ids, Share(config.sample_rate)))
     # Suites first, so that the rate of a single metric overrides its suite's.
     by_name = sorted(
