@@ -22,7 +22,7 @@ __all__ = [
     "without_exit",
 ]
 
-F = TypeVar("F", bound=Callable[..., None])
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _logger = logging.getLogger("rag_eval_hooks")
@@ -141,11 +141,12 @@ def host_edge(method: F) -> F:
     """
 
     @functools.wraps(method)
-    def guarded(self: Any, *args: Any, **kwargs: Any) -> None:
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            method(self, *args, **kwargs)
+            return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the host's edge
             self._incidents.report(f"capture {method.__name__}", error)
+            return None
 
     return cast("F", guarded)
 

@@ -1,0 +1,121 @@
+"""`RagEvalMiddleware`: captures the runs of an agent from among its middleware."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Annotated, Any, NotRequired, Unpack
+from uuid import UUID, uuid4
+
+from langchain.agents.middleware import AgentMiddleware, AgentState
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tracers.context import register_configure_hook
+from langgraph.channels import UntrackedValue
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture.options import HandlerKeywords
+from rag_eval_hooks.incidents import host_edge
+from rag_eval_hooks.sample import Status
+from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
+from rag_eval_hooks_langchain.surroundings import current_manager, current_run_id, key_of
+
+__all__ = ["RagEvalMiddleware"]
+
+_handler: ContextVar[BaseCallbackHandler | None] = ContextVar("rag_eval_handler", default=None)
+"""Handler that LangChain adds to the calls of models and tools inside a hook of ours."""
+register_configure_hook(_handler, inheritable=True)
+_RunId = Annotated[UUID, UntrackedValue, PrivateStateAttr]
+
+
+class _State(AgentState[Any]):  # type: ignore[misc]
+    # Of this run alone: LangGraph keeps it out of checkpoints, inputs and outputs.
+    rag_eval_run: NotRequired[_RunId]  # type: ignore[valid-type]
+
+
+class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc]
+    """Captures every run of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
+
+    A run that a callback handler of the same `evals` sees as well is captured once. Where runs
+    stop for a person, use `RagEvalCallbackHandler`, whose arguments are the same.
+    """
+
+    state_schema = _State
+
+    def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
+        super().__init__()
+        self._callbacks = RagEvalCallbackHandler(evals, **options)
+        self._incidents, self._recorder = evals.incidents, evals.recorder
+
+    @host_edge
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Start a request, unless a handler sees it."""
+        if self._recorder.knows(current_run_id()):
+            return None
+        metadata = getattr(current_manager(), "metadata", None) or {}
+        own = {key: one for key, one in metadata.items() if not key.startswith("langgraph_")}
+        run_id = uuid4()
+        told = {"run_id": run_id, "name": own.get("lc_agent_name") or "LangGraph", "metadata": own}
+        self._callbacks.on_chain_start(None, _this_turn(state), **told)
+        run = self._recorder.get(key_of(run_id))
+        if run is None:
+            return None
+        # No hook tells that an agent failed: nothing holds the id any more when it has.
+        held = weakref.ref(run_id)
+        self._recorder.follow(run, lambda: Status.CANCELLED if held() is None else None)
+        self._recorder.end(run)
+        return {"rag_eval_run": run_id}
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Start a request, unless a handler sees it."""
+        return self.before_agent(state, runtime)
+
+    @host_edge
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """End the request with the agent's last message."""
+        run_id = state.get("rag_eval_run")
+        if (run := self._recorder.get(key_of(run_id))) is not None:
+            run.interaction.streams.clear()
+            self._callbacks.on_chain_end(_this_turn(state), run_id=run_id)
+
+    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+        """End the request with the agent's last message."""
+        self.after_agent(state, runtime)
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Capture a call of the model, or of a tool."""
+        with self._inside(request):
+            return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Capture a call of the model, or of a tool."""
+        with self._inside(request):
+            return await handler(request)
+
+    wrap_tool_call, awrap_tool_call = wrap_model_call, awrap_model_call
+
+    @contextmanager
+    def _inside(self, request: Any) -> Iterator[None]:
+        """Let the handler see what is called, as part of the step that LangGraph runs."""
+        root = request.state.get("rag_eval_run")
+        step_id = getattr(current_manager(), "parent_run_id", None)
+        if root is None or step_id is None:
+            yield
+            return
+        self._callbacks.on_chain_start(None, None, run_id=step_id, parent_run_id=root, name="step")
+        token = _handler.set(self._callbacks)
+        try:
+            yield
+        finally:
+            _handler.reset(token)
+            self._callbacks.on_chain_end(None, run_id=step_id)
+
+
+def _this_turn(state: Any) -> dict[str, Any]:
+    """Return a state without what earlier turns of its conversation left in the messages."""
+    messages = list(state["messages"])
+    asked = [place for place, one in enumerate(messages) if one.type == "human"]
+    own = {key: one for key, one in state.items() if key != "rag_eval_run"}
+    return {**own, "messages": messages[asked[-1] if asked else 0 :]}

@@ -1,0 +1,197 @@
+"""`RagEvalMiddleware` among the middleware of real agents."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import tool
+
+import rag_eval_hooks_langchain
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.kit import QUESTION, Chat, joined, store, top
+from tests.matrix.world import World
+from tests.support.langchain_requests import only, texts
+from tests.support.variation import Variation, seeds
+from tests.waiting import until
+
+agents = pytest.importorskip("langchain.agents")
+middleware = pytest.importorskip("langchain.agents.middleware")
+InMemorySaver = pytest.importorskip("langgraph.checkpoint.memory").InMemorySaver
+
+ANSWER = "It leaves at 07:40, as the north quay's board says."
+
+
+def reply(messages: list[BaseMessage]) -> AIMessage:
+    """Search once a turn, then answer."""
+    if isinstance(messages[-1], HumanMessage):
+        picked = {"name": "search", "args": {"query": messages[-1].text}, "id": "c1"}
+        return AIMessage("", tool_calls=[{**picked, "type": "tool_call"}])
+    return AIMessage(ANSWER)
+
+
+@tool(response_format="content_and_artifact")
+def search(query: str) -> tuple[str, Any]:
+    """Search the handbook."""
+    found = store().as_retriever(search_kwargs={"k": 2}).invoke(query)
+    return joined(found), found
+
+
+def agent(world: World, *more: Any, model: Any = None, **how: Any) -> Any:
+    return agents.create_agent(
+        model or Chat(reply=reply),
+        [search],
+        middleware=[*more, rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)],
+        **how,
+    )
+
+
+def ask(question: str = QUESTION) -> dict[str, Any]:
+    return {"messages": [("user", question)]}
+
+
+async def read(stream: Any) -> list[Any]:
+    return [part async for part in stream]
+
+
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "invoke": lambda made, config: made.invoke(ask(), config),
+    "stream": lambda made, config: list(made.stream(ask(), config, stream_mode="messages")),
+    "updates": lambda made, config: list(made.stream(ask(), config, stream_mode="updates")),
+    "ainvoke": lambda made, config: asyncio.run(made.ainvoke(ask(), config)),
+    "astream": lambda made, config: asyncio.run(read(made.astream(ask(), config))),
+    "astream_events": lambda made, config: asyncio.run(
+        read(made.astream_events(ask(), config, version="v2"))
+    ),
+}
+
+
+@pytest.mark.parametrize("sees", ["middleware", "callback too", "enabled too"])
+@pytest.mark.parametrize("way", WAYS)
+def test_an_agent_is_captured_once_by_every_way(way: str, sees: str, world: World) -> None:
+    config: Any = {"metadata": {"session_id": "s-1"}}
+    if sees == "callback too":
+        config["callbacks"] = [RagEvalCallbackHandler(world.evals)]
+    if sees == "enabled too":
+        RagEvalCallbackHandler.enable(world.evals)
+    try:
+        WAYS[way](agent(world, name="ferry"), config)
+    finally:
+        RagEvalCallbackHandler.disable()
+    sample = only(world)
+    assert (sample.question, sample.answer, sample.session_id) == (QUESTION, ANSWER, "s-1")
+    assert texts(sample) == top()
+    assert world.disorder({}) == ""
+    names = sorted(span.name for span in world.exporter.get_finished_spans())
+    assert names == [
+        "chat scripted",
+        "chat scripted",
+        "execute_tool search",
+        "invoke_agent ferry",
+        "retrieval InMemoryVectorStore",
+    ]
+
+
+def test_the_result_is_as_without_it(world: World) -> None:
+    plain = agents.create_agent(Chat(reply=reply), [search]).invoke(ask())
+    seen = agent(world).invoke(ask())
+    assert seen.keys() == plain.keys()
+    assert [one.content for one in seen["messages"]] == [one.content for one in plain["messages"]]
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_each_turn_of_a_conversation_is_a_request(seed: int, world: World) -> None:
+    """With the same question, contexts and answer as by a callback."""
+    drawn = Variation(seed)
+    questions = [drawn.question() for _ in range(3)]
+    made = agent(world, checkpointer=InMemorySaver())
+    callbacks = [RagEvalCallbackHandler(world.evals)]
+    for how in ({}, {"callbacks": callbacks}):
+        for question in questions:
+            made.invoke(ask(question), {**how, "configurable": {"thread_id": f"{seed}{len(how)}"}})
+    seen = [one.sample for one in world.seen()]
+    assert [one.question for one in seen] == sorted(questions * 2)
+    for one, other in zip(seen[::2], seen[1::2], strict=True):
+        assert {one.session_id, other.session_id} == {f"{seed}0", f"{seed}1"}
+        assert (texts(one), one.answer) == (texts(other), other.answer)
+
+
+def fail(messages: list[BaseMessage]) -> AIMessage:
+    if isinstance(messages[-1], HumanMessage):
+        return reply(messages)
+    raise ConnectionError("the model is down")
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_an_agent_that_fails_is_counted_and_its_error_passes(way: str, world: World) -> None:
+    with pytest.raises(ConnectionError, match="the model is down"):
+        WAYS[way](agent(world, model=Chat(reply=fail)), {})
+    gc.collect()
+    until(lambda: not len(world.evals.recorder))
+    world.evals.flush(300)
+    assert world.evals.stats().dropped == {"cancelled": 1}
+    assert not world.evals.stats().incidents
+
+
+def test_a_reader_who_leaves_a_stream_cancels_the_request(world: World) -> None:
+    stream = agent(world).stream(ask(), stream_mode="updates")
+    for _ in range(3):
+        next(stream)
+    stream.close()
+    del stream
+    gc.collect()
+    until(lambda: not len(world.evals.recorder))
+    world.evals.flush(300)
+    assert world.evals.stats().dropped == {"cancelled": 1}
+
+
+def test_a_middleware_needs_langchain_only_when_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "rag_eval_hooks_langchain.middleware")
+    monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
+    with pytest.raises(ImportError, match="needs langchain"):
+        _ = rag_eval_hooks_langchain.RagEvalMiddleware
+
+
+def test_a_call_that_is_tried_again_is_part_of_one_request(world: World) -> None:
+    left = [ConnectionError(), ConnectionError()]
+
+    def flaky(messages: list[BaseMessage]) -> AIMessage:
+        if left:
+            raise left.pop()
+        return reply(messages)
+
+    retry = middleware.ModelRetryMiddleware(max_retries=3, initial_delay=0.0, jitter=False)
+    agent(world, retry, model=Chat(reply=flaky)).invoke(ask())
+    sample = only(world)
+    assert (sample.answer, texts(sample)) == (ANSWER, top())
+
+
+def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
+    inner = agent(world)
+
+    @tool
+    def expert(query: str) -> str:
+        """Ask the expert who searches."""
+        return str(inner.invoke(ask(query))["messages"][-1].content)
+
+    def outer(messages: list[BaseMessage]) -> AIMessage:
+        if isinstance(messages[-1], HumanMessage):
+            picked = {"name": "expert", "args": {"query": QUESTION}, "id": "c0"}
+            return AIMessage("", tool_calls=[{**picked, "type": "tool_call"}])
+        return AIMessage(str(messages[-1].content))
+
+    made = agents.create_agent(
+        Chat(reply=outer),
+        [expert],
+        middleware=[rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)],
+    )
+    made.invoke(ask())
+    sample = only(world)
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
