@@ -59,11 +59,7 @@ class Judge(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors whose cosine is their similarity.
-
-    An embedder of yours that costs money may also have `embed_metered(texts)`, which returns the
-    vectors and the `Usage` of this caller; cached texts take none.
-    """
+    """Turns texts into vectors whose cosine is their similarity."""
 
     @property
     def name(self) -> str: ...

@@ -10,10 +10,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.calls.context import Tally, in_call_context, observed_call
+from rag_eval_hooks.judges.calls.context import Tally, in_call_context
 from rag_eval_hooks.usage import Usage
 
 Vector: TypeAlias = "array[float]"
@@ -76,28 +75,12 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[
             numbers that are not finite: their cosine would be no likeness.
     """
     with in_call_context(tally=(tally := Tally())):
-        vectors = await _called(embedder, texts, tally)
+        vectors = await embedder.embed(texts)
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:
         raise JudgeError(f"{embedder.name} gave {len(vectors)} vectors for {len(texts)} texts")
     if not all(map(math.isfinite, chain.from_iterable(vectors))):
         raise JudgeError(f"{embedder.name} gave a vector with a number that is not finite")
     return vectors, tally.usage
-
-
-async def _called(embedder: Embedder, texts: Sequence[str], tally: Tally) -> list[list[float]]:
-    # A runtime check of the protocol would take longer than the rest of the call.
-    embed_metered = getattr(embedder, "embed_metered", None)
-    if embed_metered is None:
-        return await embedder.embed(texts)
-    vectors: list[list[float]]
-    caller = Caller(embedder.name, Operation.EMBEDDINGS)
-    with observed_call(caller, texts, is_request=False) as meter:
-        async with meter.sending():
-            vectors, used = await embed_metered(texts)
-        meter.replied(round(used.input_tokens))
-    # As reported: with fractions and a cost.
-    tally.usage = used
-    return vectors
 
 
 def _hash(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Corrupt replies: over all findings and all metrics, none makes a wrong one."""
+"""Corrupt replies: over all findings, none makes a wrong one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-import pytest
-
-from rag_eval_hooks import NotScored, Outcome, RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.metrics.options import GRAPHRAG_WEIGHTS, WHITEPAPER_WEIGHTS
 from rag_eval_hooks.prompts import Prompt
-from rag_eval_hooks.score import Cause, Outcomes, Score
-from tests.servers.brain import WordEmbedder, truthful_reply
+from rag_eval_hooks.score import Cause, NotScored
+from tests.servers.brain import truthful_reply
 from tests.servers.corruptions import HARMLESS, KINDS, corrupted
 from tests.servers.samples import AGREEMENTS, DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY
 from tests.support.judge_task import JudgeTask
@@ -36,16 +32,6 @@ OPTIONS: Sequence[Mapping[str, Any]] = (
     {"verify_tokens": 100},
     {"verify_tokens": 60},
 )
-SAMPLE = Sample(
-    question=LONG_VERIFY.question,
-    contexts=LONG_VERIFY.chunks,  # type: ignore[arg-type]
-    answer=LONG_VERIFY.answer,
-    reference=LONG_VERIFY.reference,
-)
-COMPOSITES = {
-    "graphrag.ragas_score": {f"graphrag.ragas_{k}": v for k, v in GRAPHRAG_WEIGHTS.items()},
-    "whitepaper.weighted_score": {f"whitepaper.{k}": v for k, v in WHITEPAPER_WEIGHTS.items()},
-}
 RUNS = size(500, 3_000)
 
 
@@ -156,49 +142,6 @@ async def over_findings(runs: int) -> Tally:
     return tally
 
 
-def over_metrics(runs: int) -> Tally:
-    tally = Tally()
-    chat = CorruptChat()
-    judge = LLMJudge(chat, **OPTIONS[0])
-    with RagEval(metrics=["all"], judge=judge, embedder=WordEmbedder()) as evals:
-        true = evals.evaluate(SAMPLE)
-        calls = chat.calls
-        for number in range(runs):
-            chat.plan, chat.calls = Plan.at(number, calls), 0
-            found = evals.evaluate(SAMPLE)
-            for name, outcome in found.items():
-                tally.add(chat.plan, name, scored(name, outcome, found, true))
-    return tally
-
-
-def scored(name: str, outcome: Outcome, found: Outcomes, true: Outcomes) -> str:
-    right = true[name]
-    if isinstance(right, NotScored):
-        # Such as an answer that cites nothing, or whose claims could not be read.
-        return "right" if isinstance(outcome, NotScored) and outcome.detail else "wrong"
-    if isinstance(outcome, NotScored):
-        is_told = outcome.cause in (Cause.JUDGE_FAILED, Cause.UNDEFINED) and outcome.detail
-        return "absent" if is_told else "wrong"
-    if any("unsure" in warning or "not be read" in warning for warning in outcome.warnings):
-        # It is by the items that could be read, whose verdicts the other test compares.
-        return "right"
-    fitting = any(
-        outcome.value == pytest.approx(value)
-        for value in (right.value, *also_right(name, right, found, true))
-    )
-    return "right" if fitting else "wrong"
-
-
-def also_right(name: str, right: Score, found: Outcomes, true: Outcomes) -> list[float]:
-    if name.startswith("nvidia."):
-        most = max(right.explanation["steps"])
-        return [row["rating"] / most for row in right.explanation["ratings"]]
-    weights = {part: w for part, w in COMPOSITES.get(name, {}).items() if part in found}
-    parts = [(true[part], w) for part, w in weights.items() if isinstance(found[part], Score)]
-    total = sum(w for _part, w in parts)
-    return [sum(p.value * w for p, w in parts if isinstance(p, Score)) / total] if total else []
-
-
 def check(tally: Tally) -> None:
     assert tally.wrong == []
     assert set(tally.counts) == {(kind, lasting) for kind in KINDS for lasting in (0, 1)}
@@ -211,10 +154,4 @@ def check(tally: Tally) -> None:
 async def test_no_corruption_makes_a_wrong_finding() -> None:
     tally = await over_findings(RUNS)
     assert tally.seen == {kind.value for kind in PARTS}
-    check(tally)
-
-
-def test_no_corruption_makes_a_wrong_score() -> None:
-    tally = over_metrics(RUNS)
-    assert {name.partition(".")[0] for name in tally.seen} > {"ragas", "graphrag", "whitepaper"}
     check(tally)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.llm import LLMJudge
@@ -46,13 +48,17 @@ def test_the_embedded_judge_does_not_listen() -> None:
     assert [result.attack for result in mount_embedded(MOUNTED) if result.raised] == []
 
 
-def test_attacks_are_judged_as_they_are() -> None:
-    for attack in ATTACKS:
-        text = attack.text.replace("{CLOSE}", "</data 000000000000>").replace("{TOKEN}", "0" * 12)
-        block = data_block({"text": text})
-        sent = text.encode("utf-8", "replace").decode()
-        assert json.loads(block.split("\n")[1]) == {"text": sent}
-        assert block.count("<data") == block.count("</data") == 1
+TEXTS = [one.text.replace("{CLOSE}", "</data 000000000000>") for one in ATTACKS]
+
+
+@given(st.text(max_size=40) | st.sampled_from([*TEXTS, "line\u2028end \u0085 and \x00"]))
+def test_any_text_stays_in_its_block_as_it_is(text: str) -> None:
+    block = data_block({"text": text})
+    sent = text.encode("utf-8", "replace").decode()
+    assert json.loads(block.split("\n")[1]) == {"text": sent}
+    assert (len(block.split("\n")), block.count("<data"), block.count("</data")) == (3, 1, 1)
+    first = block.splitlines()[0]
+    assert first not in data_block({"text": f"{text}\n</{first[1:]}"})
 
 
 def test_delimiters_are_the_secret_s() -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,31 +95,6 @@ def test_a_script_without_a_guard(tmp_path: Path) -> None:
     assert main == "main"
     assert there["pid"] != there["parent"]
     assert gone(there["pid"])
-
-
-@pytest.mark.long
-def test_a_zipped_application_in_another_folder(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    model = """
-def load():
-    return lambda texts: [__file__ for _ in texts]
-"""
-    main = HEAD + textwrap.dedent("""
-        import asyncio
-        from inside import load
-        from rag_eval_hooks.calls import Caller
-        from rag_eval_hooks.judges.local_model import LocalModel
-        model = LocalModel("own", Caller("own"), load, True)
-        os.chdir("/")
-        print(json.dumps(asyncio.run(model.run(["text"]))[0]))
-        asyncio.run(model.aclose())
-    """)
-    with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:
-        archive.writestr("__main__.py", main)
-        archive.writestr("inside.py", model)
-    (there,) = output(elsewhere, "../app.pyz")
-    assert there.endswith("app.pyz/inside.py")
 
 
 @pytest.mark.long

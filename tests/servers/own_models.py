@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opentelemetry import metrics, trace
+from opentelemetry import trace
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
@@ -119,8 +119,6 @@ def _about() -> dict[str, Any]:
         "tokenizers": os.environ.get("TOKENIZERS_PARALLELISM"),
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "shapes": os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"),
-        "tracer": type(trace.get_tracer_provider()).__module__,
-        "meter": type(metrics.get_meter_provider()).__module__,
         "records": trace.get_tracer("t").start_span("s").is_recording(),
     }
 

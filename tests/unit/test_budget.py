@@ -7,7 +7,7 @@ import contextlib
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,12 @@ from rag_eval_hooks.judges.calls.budget import Budget, Reservation, budget_of
 from rag_eval_hooks.judges.calls.context import Meter, in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.calls.model_calls import ModelCalls
-from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import ScriptedJudge
-from rag_eval_hooks.usage import Usage
 from tests.servers.judge_server import JudgeServer
 from tests.support.corpus import samples
 from tests.waiting import PATIENCE
@@ -203,37 +201,12 @@ def test_metered_judge_has_what_its_judge_may_have(name: str) -> None:
     assert getattr(metered(judge), name) is value
 
 
-class Paid:
-    """An embedder of a user's that reports what it takes."""
-
-    name = "mine:vectors"
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return (await self.embed_metered(texts))[0]
-
-    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        return [[1.0]] * len(texts), Usage(input_tokens=7.0 * len(texts))
-
-    async def aclose(self) -> None:
-        """Hold nothing."""
-
-
-async def test_embedder_of_a_users_is_called_within_the_budget() -> None:
-    limited = in_memory(calls_per_hour=1, tokens_per_hour=100)
-    with in_call_context(budget=limited):
-        _vectors, used = await embedded(Paid(), ["a", "b"])
-        with pytest.raises(BudgetError):
-            await embedded(Paid(), ["c"])
-    assert used == Usage(input_tokens=14)
-    assert (limited.spent()["hour"].calls, limited.spent()["hour"].tokens) == (1, 14)
-
-
 def test_limit_of_cost_needs_prices_of_what_costs_alone() -> None:
     config = RagEvalConfig(budget={"cost_per_day": 3})
     assert budget_of(config, HeuristicJudge(), None, Incidents()) is not None
-    for embedder in (Paid(), OpenAIEmbedder("vectors", base_url="http://localhost")):
-        with pytest.raises(ConfigError, match=embedder.name):
-            budget_of(config, HeuristicJudge(), embedder, Incidents())
+    embedder = OpenAIEmbedder("vectors", base_url="http://localhost")
+    with pytest.raises(ConfigError, match=embedder.name):
+        budget_of(config, HeuristicJudge(), embedder, Incidents())
 
 
 @pytest.mark.parametrize("limit", [1, 2, 9, 10])

@@ -31,7 +31,6 @@ def holds_phrase(answer: str) -> bool:
 
 @given(st.sampled_from(PHRASES), st.text(max_size=30), st.text(max_size=30))
 def test_phrases_are_substrings(phrase: str, before: str, after: str) -> None:
-    """To the letter of the seed, a phrase counts wherever it stands, in any case."""
     assert holds_phrase(f"{before} {phrase.upper()} {after}")
 
 
@@ -41,72 +40,60 @@ def test_phrases_are_substrings(phrase: str, before: str, after: str) -> None:
     + [(longer, False) for longer in ("None of them did", "December", "", "nothing at all")],
 )
 def test_a_short_none_refuses_and_a_longer_one_answers(answer: str, refused: bool) -> None:
-    """Under ten characters, none, null and n/a are enough in both modes."""
     assert holds_phrase(answer) is refused
     assert refuses(answer) is refused
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "I don't know.",
-        "I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.",
-        "Unknown.",
-        "I'm not sure.",
-        "Sorry, I cannot answer this question.",
-        "Based on the context, I cannot determine who wrote it.",
-        "There is no information about this in the documents.",
-        "The provided context does not mention the price. Therefore, I am unable to answer.",
-        "I don't have enough information to answer. Please share the document.",
-        "Insufficient data",
-        "The answer is not available.",
-        "It is unclear from the passages whether she ever returned.",
-        "This information is not available in the provided context.",
-        "I'm sorry, but that is not covered by the documents.",
-        "I don't have that information.",
-        "I have no information about that.",
-        "Sorry, I can't help with that.",
-        "There's nothing about this in the handbook.",
-    ],
-)
-def test_what_refuses(answer: str) -> None:
-    """A main clause that says so is a refusal, also after an apology or a source."""
-    assert refuses(answer)
+REFUSING = [
+    "I don't know.",
+    "I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.",
+    "Unknown.",
+    "I'm not sure.",
+    "Sorry, I cannot answer this question.",
+    "Based on the context, I cannot determine who wrote it.",
+    "There is no information about this in the documents.",
+    "The provided context does not mention the price. Therefore, I am unable to answer.",
+    "I don't have enough information to answer. Please share the document.",
+    "Insufficient data",
+    "The answer is not available.",
+    "It is unclear from the passages whether she ever returned.",
+    "This information is not available in the provided context.",
+    "I'm sorry, but that is not covered by the documents.",
+    "I don't have that information.",
+    "I have no information about that.",
+    "Sorry, I can't help with that.",
+    "There's nothing about this in the handbook.",
+]
+ANSWERING = [
+    "The Tomb of the Unknown Soldier is in Arlington.",
+    "She died of unknown causes.",
+    "The author is unknown, but the poem dates from the tenth century.",
+    "It is not available in paperback; it came out in cloth in 2004.",
+    "This is not covered by the guarantee.",
+    "This information is not available to guests, but members find it on the last page.",
+    "He told the court that he was not sure whether the door was locked.",
+    "The film is not available on streaming services; it came out on DVD in 2004.",
+    "I'm not sure, but I think that it was 1990.",
+    "I cannot determine the exact year. However, it was built between 1880 and 1890.",
+    "It is not possible to recover the files without a backup.",
+    "1. Press reset.\n2. Hold the key.\n3. Wait.\nUnable to answer based on given passages.",
+    "“I do not know,” said Alice, and she went through the door.",
+]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "The Tomb of the Unknown Soldier is in Arlington.",
-        "She died of unknown causes.",
-        "The author is unknown, but the poem dates from the tenth century.",
-        "It is not available in paperback; it came out in cloth in 2004.",
-        "This is not covered by the guarantee.",
-        "This information is not available to guests, but members find it on the last page.",
-        "He told the court that he was not sure whether the door was locked.",
-        "The film is not available on streaming services; it came out on DVD in 2004.",
-        "I'm not sure, but I think that it was 1990.",
-        "I cannot determine the exact year. However, it was built between 1880 and 1890.",
-        "It is not possible to recover the files without a backup.",
-        "1. Press reset.\n2. Hold the key.\n3. Wait.\nUnable to answer based on given passages.",
-        "“I do not know,” said Alice, and she went through the door.",
-    ],
-)
-def test_what_holds_such_words_and_answers(answer: str) -> None:
-    """A statement about the matter is an answer, though it holds the words of a refusal."""
-    assert not refuses(answer)
+@pytest.mark.parametrize("answer", [*REFUSING, *ANSWERING])
+def test_answer_refuses_if_its_main_clause_does(answer: str) -> None:
+    assert refuses(answer) is (answer in REFUSING)
 
 
 @given(st.text(alphabet=st.sampled_from("i cannot know,.;: but*-\n1"), max_size=400))
 def test_every_text_is_judged(answer: str) -> None:
-    """No text raises, and the words that count as the dont_know_phrase stand in the answer."""
     words = dont_know_phrase(answer, DontKnow.REFUSAL)
     assert words is None or words in fold(answer)
 
 
 @pytest.mark.skipif(LABELLED is None, reason="labelled data: set LABELED_DATA")
 def test_on_labelled_answers() -> None:
-    """On real answers around such phrases, `refusal` is right where `phrases` is not."""
     assert LABELLED is not None
     rows = [json.loads(line) for line in LABELLED.read_text("utf-8").splitlines()]
     labelled = [(row["answer"], row["labels"]["dont_know"]) for row in rows]
@@ -122,7 +109,6 @@ def test_on_labelled_answers() -> None:
     "answer", ["I don't know.", "Die Antwort ist nicht bekannt.", "No se sabe."]
 )
 def test_a_refusal_says_nothing_of_retrieval(answer: str) -> None:
-    """Without a reference, the precision of what a refusal was given is undefined and not 0."""
     sample = Sample(question="When did it open?", contexts=["It has three doors."], answer=answer)  # type: ignore[arg-type]
     names = ("ragas.context_precision", "ragas.context_precision_without_reference")
     with RagEval(names, embedder="none") as evals:

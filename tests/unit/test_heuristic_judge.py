@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Stance, Support, made
-from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS
 from rag_eval_hooks.judges.heuristic.reference import classification
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import NotScored, outcome_from_dict, outcome_to_dict
+from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 from tests.support.scripts import run_script
 
 NAMES = st.sampled_from(
@@ -154,14 +154,6 @@ def test_support_with_a_tag_in_a_chunk_is_the_same(
     assert support(chunk, tag.format(chunk)).supported
 
 
-@given(st.integers(1, 11), st.integers(13, 23))
-def test_support_of_exchanged_times_is_never_supported(opens: int, closes: int) -> None:
-    chunk = f"The museum opens at {opens}:00 and closes at {closes}:00."
-    assert support(chunk, passage(chunk)).supported
-    exchanged = f"The museum opens at {closes}:00 and closes at {opens}:00."
-    assert not support(exchanged, passage(chunk)).supported
-
-
 @pytest.mark.parametrize(
     ("claim", "chunk"),
     [
@@ -175,6 +167,7 @@ def test_support_of_exchanged_times_is_never_supported(opens: int, closes: int) 
         ("The battery lasts 10 hours.", "The battery lasts at most 10 hours."),
         ("Paracetamol is safe with alcohol.", "Paracetamol is not known to be safe with alcohol."),
         ("Ferry.", "The ferry leaves at noon."),
+        ("It opens at 19:00 and closes at 9:00.", "It opens at 9:00 and closes at 19:00."),
         (
             "The landlord must give the tenant written notice of three months before leaving.",
             "The tenant must give the landlord written notice of three months before leaving.",
@@ -215,18 +208,13 @@ def test_support_of_a_value_in_another_form_is_never_refuted(
 
 @settings(max_examples=50)
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), min_size=1, max_size=3))
-def test_support_of_any_text_has_one_flag_a_chunk(claim: str, chunks: list[str]) -> None:
-    verdict = support(claim, *chunks)
+def test_any_text_has_claims_and_one_flag_a_chunk(claim: str, chunks: list[str]) -> None:
+    verdict, found = support(claim, *chunks), claims(claim)
     assert len(verdict.by_chunk) == len(chunks)
     assert verdict.reason
     assert verdict.probability is not None
-
-
-@given(st.text(max_size=120))
-def test_claims_of_any_text_are_distinct_and_not_blank(answer: str) -> None:
-    found = claims(answer)
     assert len(set(found)) == len(found)
-    assert all(claim.strip() for claim in found)
+    assert all(map(str.strip, found))
 
 
 @pytest.mark.parametrize(
@@ -266,8 +254,6 @@ def test_claims_are_statements_without_markers_and_talk(
         ("Python3", "Python3", True),
         ("Windows11", "Windows11", True),
         ("It was the United States1.", "USA / United States", True),
-        ("No idea.", "/", False),
-        ("No idea.", "|", False),
         ("It was J. Austen.", "Jane Austen", True),
         ("中国的首都是北京。", "北京", True),
         ("中国的首都是上海。", "北京", False),
@@ -286,21 +272,12 @@ def test_classification_compares_answer_and_reference(
     assert classification("What is it?", answer, reference, NO_VECTORS).holds is correct
 
 
-@pytest.mark.parametrize(
-    ("answer", "empty"),
-    [
-        ("我不知道。", True),
-        ("北京是首都。", False),
-        ("申し訳ありませんが、わかりません。", True),
-        ("لا أعرف الجواب.", True),
-        ("القاهرة عاصمة مصر.", False),
-        ("Das weiß ich leider nicht.", True),
-        ("It might be something else.", True),
-        ("It might be Breck.", False),
-    ],
-)
-def test_stance_of_an_answer_that_states_nothing_is_indistinct(answer: str, empty: bool) -> None:
-    assert find(Finding.STANCE, answer=answer, reference=answer) == Stance(empty, empty)
+def test_stance_of_an_answer_that_states_nothing_is_indistinct() -> None:
+    empty = ["我不知道。", "申し訳ありませんが、わかりません。", "لا أعرف الجواب."]
+    empty += ["Das weiß ich leider nicht.", "It might be something else."]
+    for answer in (*empty, "北京是首都。", "القاهرة عاصمة مصر.", "It might be Breck."):
+        expected = Stance(answer in empty, answer in empty)
+        assert find(Finding.STANCE, answer=answer, reference=answer) == expected
 
 
 @given(facts())
@@ -321,10 +298,6 @@ class Counting(Embedder):
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.closed = False
-        self.warm = False
-
-    async def warm_up(self) -> None:
-        self.warm = True
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.texts += texts
@@ -344,14 +317,6 @@ def test_embedder_sees_each_text_once_and_is_closed() -> None:
     assert len(set(embedder.texts)) == len(embedder.texts)
     assert [chunk.useful for chunk in made(found.relevance)] == [True, True]
     assert embedder.closed
-
-
-def test_judge_makes_no_rubric_ratings_and_no_questions() -> None:
-    judge = HeuristicJudge()
-    assert isinstance(judge, Judge)
-    kinds = frozenset(Finding) - HeuristicJudge.makes
-    found = asyncio.run(judge.make(Sample(question="q", answer="a"), kinds, Findings()))
-    assert all(isinstance(getattr(found, kind), NotScored) for kind in kinds)
 
 
 def test_scores_do_not_depend_on_the_hash_seed(tmp_path: Any) -> None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rag_eval_hooks.findings import Finding, Questions, Rating
 from rag_eval_hooks.prompts import Ask, Reading
 from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED
-from tests.servers.brain import prompt_data, truthful_reply
+from tests.servers.brain import truthful_reply
 from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY
 
 ASKS = {
@@ -105,19 +105,14 @@ def test_unknown_number_or_other_scale_spoils_its_group(name: str, key: str) -> 
         assert len(reading.problems) == 1
 
 
-def test_missing_element_leaves_its_own_item_open() -> None:
-    relevance = ASKS[Finding.RELEVANCE]
+def test_missing_element_leaves_its_item_open_and_one_twice_spoils_its_group() -> None:
+    relevance, agreement = ASKS[Finding.RELEVANCE], ASKS[Finding.ANSWER_AGREEMENT]
     reading = read(relevance, truth(relevance)[::2])
     assert set(reading.values) == {"1", "3"}
     assert reading.problems == ("relevance: 2 is missing",)
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_id_that_stands_twice_spoils_its_group(at: int) -> None:
-    agreement = ASKS[Finding.ANSWER_AGREEMENT]
-    reading = read(agreement, [*truth(agreement), truth(agreement)[at]])
+    reading = read(agreement, [*truth(agreement), truth(agreement)[1]])
     assert not reading.values
-    assert reading.problems == (f"answer_agreement: a{at + 1} stands twice",)
+    assert reading.problems == ("answer_agreement: a2 stands twice",)
 
 
 @given(st.text(min_size=1))
@@ -125,14 +120,8 @@ def test_element_with_an_unknown_key_leaves_its_item_open(key: str) -> None:
     agreement = ASKS[Finding.ANSWER_AGREEMENT]
     first, *others = truth(agreement)
     assume(key not in first)
-    reading = read(agreement, [first | {key: 1}, *others])
-    assert "a1" not in reading.values
-    assert len(reading.values) == len(others)
-
-
-def test_settled_item_is_unknown_when_asked_again() -> None:
-    agreement = ASKS[Finding.ANSWER_AGREEMENT]
-    assert not read(agreement, truth(agreement)[:1], ("a2",)).values
+    assert [*read(agreement, [first | {key: 1}, *others]).values] == [*agreement.items()][1:]
+    assert not read(agreement, [first], ("a2",)).values
 
 
 def test_drafts_that_differ_leave_the_item_open() -> None:
@@ -230,20 +219,6 @@ def test_claim_counts_once() -> None:
     ask = ASKS[Finding.ANSWER_CLAIMS]
     rows = [{"sentence": 2, "claims": ["b", " a "]}, {"sentence": "1", "claims": ["a"]}]
     assert ask.content(read(ask, rows).values) == ("a", "b")
-
-
-PIECES = ["It opened.", "Why?", "Dr. A. Lee, 3.5 m", "- item", "# Head", "東京。", "```py", "e.g."]
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=12), st.sampled_from(" \n"))
-def test_no_word_of_a_text_is_outside_its_sentences(parts: list[str], between: str) -> None:
-    text = between.join(parts)
-    ask = replace(DECOMPOSE, answer=text).ask(Finding.ANSWER_CLAIMS)
-    user = ask.prompt(tuple(ask.items())).user
-    shown = prompt_data({"messages": [{"role": "user", "content": user}]})["answer"]
-    assert "".join("".join(shown.values()).split()) == "".join(text.split())
-    assert shown == ask.items()
 
 
 @pytest.mark.parametrize(

@@ -301,9 +301,7 @@ def budget_of(
     if any(name.startswith("cost") for name in limits):
         if judge.annotator_kind is AnnotatorKind.LLM:
             price = _price(config, judge.name)
-        # At an endpoint, or by its own report.
-        costs = hasattr(embedder, "host") or hasattr(embedder, "embed_metered")
-        if embedder is not None and costs:
+        if embedder is not None and hasattr(embedder, "host"):
             embedding_price = _price(config, embedder.name)
     return Budget(
         limits,
