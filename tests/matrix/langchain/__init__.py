@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.matrix.langchain import (
+from tests.matrix.langchain import (  # noqa: F401 - they register their shapes
     agents,
     application,
     classic,
@@ -19,21 +19,6 @@ from tests.matrix.langchain import (
     trouble,
     tutorials,
 )
+from tests.matrix.langchain.kit import SHAPES
 
-SHAPES = (
-    *lcel.SHAPES,
-    *classic.SHAPES,
-    *retrievers.SHAPES,
-    *agents.SHAPES,
-    *conversations.SHAPES,
-    *graphs.SHAPES,
-    *interrupts.SHAPES,
-    *resumed.SHAPES,
-    *kept.SHAPES,
-    *application.SHAPES,
-    *teams.SHAPES,
-    *team_graphs.SHAPES,
-    *tutorials.SHAPES,
-    *evidence.SHAPES,
-    *trouble.SHAPES,
-)
+__all__ = ["SHAPES"]

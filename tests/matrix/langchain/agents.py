@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.matrix.langchain.compat import (
     MIDDLEWARE_MISSING,
     agent,
 )
-from tests.matrix.shape import Shape
 
 GROUP = "agents"
 OTHER = kit.WORDS("What may dogs on the car deck do?")
@@ -87,33 +85,12 @@ def artifact() -> Any:
     return agent(searching(), [search])
 
 
-def retriever_tool() -> Any:
-    retriever = kit.base()
-    return agent(searching(), [create_retriever_tool(retriever, kit.SEARCH, "Searches.")])
-
-
-def text_only() -> Any:
-    return agent(searching(), [search_text])
-
-
 def text_joined(question: str) -> list[str]:
     return ["\n\n".join(kit.top(question))]
 
 
-def parallel_and_steps() -> Any:
-    model = stepping(
-        lambda question: pick((kit.SEARCH, question), (kit.COUNT, question)),
-        lambda question: pick((kit.SEARCH, OTHER)),
-    )
-    return agent(model, [search, count])
-
-
 def both(question: str) -> list[str]:
     return list(dict.fromkeys([*kit.top(question), *kit.top(OTHER)]))
-
-
-def nothing() -> Any:
-    return agent(stepping(lambda question: pick((kit.COUNT, question))), [count])
 
 
 def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
@@ -130,6 +107,84 @@ def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
     return build
 
 
+def said_by_expert(question: str) -> str:
+    return f"The expert says: {kit.answer_to(question, kit.top(question))}"
+
+
+TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {kit.SEARCH}")
+RETRIEVER_SPANS = (*TOOL_SPANS, "  retrieval InMemoryVectorStore")
+CALLED = (kit.COUNT, kit.SEARCH, kit.SEARCH)
+AGENT: dict[str, Any] = {"ways": kit.GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING}
+MIDDLEWARE: dict[str, Any] = {**AGENT, "missing": MIDDLEWARE_MISSING, "spans": ("chat scripted",)}
+
+
+def dispatched(documents: Any) -> None:
+    dispatch_custom_event(CONTEXTS_EVENT, documents)
+
+
+@kit.shape(GROUP, "create_retriever_tool", spans=RETRIEVER_SPANS, **AGENT)
+def retriever_tool() -> Any:
+    retriever = kit.base()
+    return agent(searching(), [create_retriever_tool(retriever, kit.SEARCH, "Searches.")])
+
+
+@kit.shape(
+    GROUP,
+    "a tool that returns text only",
+    contexts=text_joined,
+    answer=lambda question: kit.answer_to(question, kit.top(question)),
+    spans=TOOL_SPANS,
+    **AGENT,
+)
+def text_only() -> Any:
+    return agent(searching(), [search_text])
+
+
+@kit.shape(
+    GROUP,
+    "parallel tool calls and several steps",
+    contexts=both,
+    spans=sorted(["chat scripted"] * 3 + [f"execute_tool {name}" for name in CALLED]),
+    **AGENT,
+)
+def parallel_and_steps() -> Any:
+    model = stepping(
+        lambda question: pick((kit.SEARCH, question), (kit.COUNT, question)),
+        lambda question: pick((kit.SEARCH, OTHER)),
+    )
+    return agent(model, [search, count])
+
+
+kit.shape(
+    GROUP, "dynamic_prompt with record_contexts", write="record_contexts(documents)", **MIDDLEWARE
+)(dynamic_prompt(record_contexts))
+
+
+kit.shape(
+    GROUP,
+    "dynamic_prompt with a custom event",
+    write='dispatch_custom_event("rag_eval.contexts", documents)',
+    **MIDDLEWARE,
+)(dynamic_prompt(dispatched))
+
+
+@kit.shape(GROUP, "an agent that retrieves nothing", captured=False, **AGENT)
+def nothing() -> Any:
+    return agent(stepping(lambda question: pick((kit.COUNT, question))), [count])
+
+
+@kit.shape(
+    GROUP,
+    "supervisor with a RAG sub-agent",
+    answer=said_by_expert,
+    spans=(
+        *["chat scripted"] * 2,
+        "execute_tool ask_expert",
+        *["  chat scripted"] * 2,
+        f"  execute_tool {kit.SEARCH}",
+    ),
+    **AGENT,
+)
 def supervisor() -> Any:
     inner = artifact()
 
@@ -146,72 +201,3 @@ def supervisor() -> Any:
         return f"The expert says: {turn[-1].content}"
 
     return agent(kit.Chat(reply=reply), [ask_expert])
-
-
-def said_by_expert(question: str) -> str:
-    return f"The expert says: {kit.answer_to(question, kit.top(question))}"
-
-
-def none_expected(made: Shape) -> Shape:
-    return replace(made, expected=lambda way: [])
-
-
-TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {kit.SEARCH}")
-RETRIEVER_SPANS = (*TOOL_SPANS, "  retrieval InMemoryVectorStore")
-CALLED = (kit.COUNT, kit.SEARCH, kit.SEARCH)
-AGENT: dict[str, Any] = {"ways": kit.GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING}
-MIDDLEWARE: dict[str, Any] = {**AGENT, "missing": MIDDLEWARE_MISSING, "spans": ("chat scripted",)}
-
-
-def dispatched(documents: Any) -> None:
-    dispatch_custom_event(CONTEXTS_EVENT, documents)
-
-
-SHAPES = (
-    kit.shape(GROUP, "create_retriever_tool", retriever_tool, spans=RETRIEVER_SPANS, **AGENT),
-    kit.shape(
-        GROUP,
-        "a tool that returns text only",
-        text_only,
-        contexts=text_joined,
-        answer=lambda question: kit.answer_to(question, kit.top(question)),
-        spans=TOOL_SPANS,
-        **AGENT,
-    ),
-    kit.shape(
-        GROUP,
-        "parallel tool calls and several steps",
-        parallel_and_steps,
-        contexts=both,
-        spans=sorted(["chat scripted"] * 3 + [f"execute_tool {name}" for name in CALLED]),
-        **AGENT,
-    ),
-    kit.shape(
-        GROUP,
-        "dynamic_prompt with record_contexts",
-        dynamic_prompt(record_contexts),
-        write="record_contexts(documents)",
-        **MIDDLEWARE,
-    ),
-    kit.shape(
-        GROUP,
-        "dynamic_prompt with a custom event",
-        dynamic_prompt(dispatched),
-        write='dispatch_custom_event("rag_eval.contexts", documents)',
-        **MIDDLEWARE,
-    ),
-    none_expected(kit.shape(GROUP, "an agent that retrieves nothing", nothing, **AGENT)),
-    kit.shape(
-        GROUP,
-        "supervisor with a RAG sub-agent",
-        supervisor,
-        answer=said_by_expert,
-        spans=(
-            *["chat scripted"] * 2,
-            "execute_tool ask_expert",
-            *["  chat scripted"] * 2,
-            f"  execute_tool {kit.SEARCH}",
-        ),
-        **AGENT,
-    ),
-)

@@ -12,28 +12,24 @@ from langchain_core.runnables import RunnableLambda
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.lcel import plain
-from tests.matrix.shape import Expected
 from tests.matrix.world import World
 
 GROUP = "application"
-SPANS = ("chat scripted", "retrieval InMemoryVectorStore")
+SPANS = kit.RETRIEVED
 
 
-def due(question: str = kit.QUESTION, **more: Any) -> Expected:
-    contexts = kit.top(question)
-    told: dict[str, Any] = {
-        "question": question,
-        "contexts": contexts,
-        "answer": kit.answer_to(question, contexts),
-        "spans": SPANS,
-    }
-    return Expected(**{**told, **more})
-
-
+due = kit.due
 scene = functools.partial(kit.scene, GROUP)
 config = kit.config
 
 
+def larger_answer(question: str) -> str:
+    return f"Good day to you, dear passenger. {kit.answer_to(question, kit.top(question))}"
+
+
+@kit.shape(
+    GROUP, "RAG chain inside a larger chain", answer=larger_answer, spans=("chat scripted", *SPANS)
+)
 def larger() -> Any:
     """The chain is one step of an application, which greets and signs."""
     greet = kit.Chat(reply=lambda messages: "Good day to you, dear passenger.")
@@ -45,15 +41,13 @@ def larger() -> Any:
     return RunnableLambda(serve)
 
 
-def larger_answer(question: str) -> str:
-    return f"Good day to you, dear passenger. {kit.answer_to(question, kit.top(question))}"
-
-
+@scene("handler on a sub-chain only", [due()], kit.CHAIN_WAYS)
 def on_a_sub_chain(world: World, way: str) -> None:
     inner = plain().with_config(config(world))
     kit.call(way, RunnableLambda(lambda given: given["ask"]) | inner, [{"ask": kit.QUESTION}], {})
 
 
+@scene("handlers in constructors only", [due()], ("invoke", "stream", "ainvoke"))
 def in_constructors(world: World, way: str) -> None:
     """Retriever and model each carry the handler; the application says what belongs together."""
     handler = RagEvalCallbackHandler(world.evals)
@@ -79,6 +73,7 @@ def in_constructors(world: World, way: str) -> None:
             list(model.stream(prompt))
 
 
+@scene("a bare thread that is given the config", [due()], ("invoke", "ainvoke"))
 def lost_context(world: World, way: str) -> None:
     """A part runs in a bare thread, which knows nothing of the run that started it.
 
@@ -95,6 +90,7 @@ def lost_context(world: World, way: str) -> None:
     kit.call(way, RunnableLambda(serve), [kit.QUESTION], config(world))
 
 
+@scene("model without retrieval", [], kit.CHAIN_WAYS)
 def no_retrieval(world: World, way: str) -> None:
     kit.call(
         way,
@@ -104,10 +100,17 @@ def no_retrieval(world: World, way: str) -> None:
     )
 
 
+@scene("retriever alone", [], ("invoke", "batch", "ainvoke", "abatch"))
 def retriever_alone(world: World, way: str) -> None:
     kit.call(way, kit.store().as_retriever(), [kit.QUESTION], config(world))
 
 
+@scene(
+    "the run that is the interaction by name",
+    [due(), due(kit.QUESTIONS[1])],
+    kit.CHAIN_WAYS,
+    write='RagEvalCallbackHandler(evals, root="rag")',
+)
 def named_root(world: World, way: str) -> None:
     """Each call of the chain of this name is one interaction, whatever stands around it."""
     chain = plain().with_config(run_name="rag")
@@ -117,28 +120,3 @@ def named_root(world: World, way: str) -> None:
 
     handler = RagEvalCallbackHandler(world.evals, root="rag")
     kit.call(way, RunnableLambda(serve), [list(kit.QUESTIONS)], {"callbacks": [handler]})
-
-
-SHAPES = (
-    kit.shape(
-        GROUP,
-        "RAG chain inside a larger chain",
-        larger,
-        answer=larger_answer,
-        spans=("chat scripted", *SPANS),
-    ),
-    scene("handler on a sub-chain only", on_a_sub_chain, [due()], kit.CHAIN_WAYS),
-    scene(
-        "handlers in constructors only", in_constructors, [due()], ("invoke", "stream", "ainvoke")
-    ),
-    scene("a bare thread that is given the config", lost_context, [due()], ("invoke", "ainvoke")),
-    scene("model without retrieval", no_retrieval, [], kit.CHAIN_WAYS),
-    scene("retriever alone", retriever_alone, [], ("invoke", "batch", "ainvoke", "abatch")),
-    scene(
-        "the run that is the interaction by name",
-        named_root,
-        [due(), due(kit.QUESTIONS[1])],
-        kit.CHAIN_WAYS,
-        write='RagEvalCallbackHandler(evals, root="rag")',
-    ),
-)

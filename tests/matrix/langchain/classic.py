@@ -34,6 +34,32 @@ def stuffed(model: Any = None) -> Any:
     return make(model or kit.reader(), prompt)
 
 
+class Remembered(BaseChatMessageHistory):
+    """Messages of a session."""
+
+    def __init__(self) -> None:
+        self.messages = list(HISTORY)
+
+    def clear(self) -> None:
+        self.messages = []
+
+
+def from_condensed(_question: str) -> list[str]:
+    return kit.top(CONDENSED)
+
+
+CHAINS: dict[str, Any] = {"ways": ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")}
+
+
+@kit.shape(
+    GROUP,
+    "RetrievalQA, refine",
+    answer=lambda question: kit.answer_to(question, ("",)),
+    inputs=lambda question: {"query": question},
+    spans=TWO_CALLS,
+    missing=CLASSIC_MISSING,
+    **CHAINS,
+)
 def retrieval_qa_refine() -> Any:
     first = PromptTemplate.from_template("Use only:\n{context_str}\n\nQuestion: {question}")
     again = PromptTemplate.from_template(
@@ -52,6 +78,15 @@ def retrieval_qa_refine() -> Any:
     )
 
 
+@kit.shape(
+    GROUP,
+    "history-aware retriever",
+    contexts=from_condensed,
+    inputs=lambda question: {"input": question, "chat_history": HISTORY},
+    questions=FOLLOW_UP,
+    spans=TWO_CALLS,
+    missing=CLASSIC_MISSING,
+)
 def history_aware() -> Any:
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Rewrite."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
@@ -61,16 +96,13 @@ def history_aware() -> Any:
     return classic("chains.create_retrieval_chain")(aware, stuffed())
 
 
-class Remembered(BaseChatMessageHistory):
-    """Messages of a session."""
-
-    def __init__(self) -> None:
-        self.messages = list(HISTORY)
-
-    def clear(self) -> None:
-        self.messages = []
-
-
+@kit.shape(
+    GROUP,
+    "message history",
+    answer=lambda question: f"{kit.answer_to(question, ('', ''))} After 2 messages.",
+    inputs=lambda question: {"input": question},
+    config=lambda way: {"configurable": {"session_id": "s1"}},
+)
 def message_history() -> Any:
     def reply(messages: list[BaseMessage]) -> str:
         return f"{kit.reader().reply(messages)} After {len(messages) - 2} messages."
@@ -90,41 +122,3 @@ def message_history() -> Any:
         input_messages_key="input",
         history_messages_key="history",
     )
-
-
-def from_condensed(_question: str) -> list[str]:
-    return kit.top(CONDENSED)
-
-
-CHAINS: dict[str, Any] = {"ways": ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")}
-
-SHAPES = (
-    kit.shape(
-        GROUP,
-        "RetrievalQA, refine",
-        retrieval_qa_refine,
-        answer=lambda question: kit.answer_to(question, ("",)),
-        inputs=lambda question: {"query": question},
-        spans=TWO_CALLS,
-        missing=CLASSIC_MISSING,
-        **CHAINS,
-    ),
-    kit.shape(
-        GROUP,
-        "history-aware retriever",
-        history_aware,
-        contexts=from_condensed,
-        inputs=lambda question: {"input": question, "chat_history": HISTORY},
-        questions=FOLLOW_UP,
-        spans=TWO_CALLS,
-        missing=CLASSIC_MISSING,
-    ),
-    kit.shape(
-        GROUP,
-        "message history",
-        message_history,
-        answer=lambda question: f"{kit.answer_to(question, ('', ''))} After 2 messages.",
-        inputs=lambda question: {"input": question},
-        config=lambda way: {"configurable": {"session_id": "s1"}},
-    ),
-)

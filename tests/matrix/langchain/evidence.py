@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
@@ -15,10 +15,9 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import StructuredTool
 
 from tests.matrix.langchain import kit
-from tests.matrix.langchain.agents import asks, none_expected, pick
+from tests.matrix.langchain.agents import asks, pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.tutorials import graph_of
-from tests.matrix.shape import Shape
+from tests.matrix.langchain.graphs import line
 from tests.support.step_texts import FORMS, StepText, step_text
 from tests.support.variation import Variation, run_seed
 
@@ -66,10 +65,7 @@ def agentic(*tools: Tool, said: str, asked: str = "") -> Callable[[], Any]:
 
 
 def steps(*nodes: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
-    return lambda: graph_of(
-        (kit.ASKED, kit.FOUND, kit.SHOWN, kit.SAID),
-        *((f"{NAME}{n}", node) for n, node in enumerate(nodes)),
-    )
+    return lambda: line({f"{NAME}{n}": node for n, node in enumerate(nodes)}).compile()
 
 
 def put(key: str, value: Any) -> Callable[[Any], dict[str, Any]]:
@@ -232,32 +228,27 @@ for _form in DRAWN.chance.sample(list(FORMS), 4):
     RETRIEVED[f"{_form} beside a document"] = beside(_one, _said), _said, [TEXT, *_one.shown]
 
 
-def made() -> Iterator[Shape]:
-    for number, (name, build) in enumerate(NOT_RETRIEVED.items()):
-        yield of(name, build, number, "", None)
-    for number, (name, (build, said, contexts)) in enumerate(RETRIEVED.items()):
-        yield of(name, build, number, said, contexts)
-
-
-def of(
-    name: str, build: Callable[[], Any], number: int, said: str, contexts: list[str] | None
-) -> Shape:
+def register(
+    name: str, build: Callable[[], Any], said: str = "", contexts: list[str] | None = None
+) -> None:
     is_chain = name.startswith("documents as")
     kind = build.__qualname__.partition(".")[0]
     asked: Callable[[str], Any] = str if is_chain else lambda question: {kit.ASKED: question}
-    made = kit.shape(
+    kit.shape(
         GROUP,
         name,
-        build,
         contexts=lambda _: contexts,
         answer=lambda _: said,
         spans=None,
         ways=kit.GRAPH_WAYS[:7],
         inputs=asks if kind == "agentic" else asked,
         questions=[QUESTION],
+        captured=contexts is not None,
         missing=AGENTS_MISSING if kind == "agentic" else None if is_chain else GRAPHS_MISSING,
-    )
-    return none_expected(made) if contexts is None else made
+    )(build)
 
 
-SHAPES = tuple(made())
+for _name, _build in NOT_RETRIEVED.items():
+    register(_name, _build)
+for _name, (_build, _said, _contexts) in RETRIEVED.items():
+    register(_name, _build, _said, _contexts)

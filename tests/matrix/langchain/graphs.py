@@ -15,7 +15,7 @@ from langchain_core.output_parsers import StrOutputParser
 from rag_eval_hooks import Status
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import GRAPHS_MISSING
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Expected
 from tests.matrix.world import World
 
 GROUP = "LangGraph"
@@ -63,14 +63,50 @@ def searched(state: Any) -> dict[str, Any]:
     return {kit.FOUND: kit.store().similarity_search(state[kit.ASKED], k=2)}
 
 
-def direct(node: Any = searched) -> Any:
-    return line({"retrieve": node, "generate": generate}).compile()
-
-
 def said(model: kit.Chat, prompt: str) -> str:
     return kit.message_text(model.invoke(prompt))
 
 
+def graded_texts(question: str) -> list[str]:
+    return [text for text in kit.top(question, 3) if SEASON in text or "07:40" in text]
+
+
+def fanned(_question: str) -> list[str]:
+    return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(BETTER, 1)]))
+
+
+def due(status: Status = Status.OK, **more: Any) -> Expected:
+    told: dict[str, Any] = {
+        "question": kit.QUESTION,
+        "contexts": kit.top(),
+        "answer": kit.answer_to(kit.QUESTION, kit.top()),
+        "spans": ("chat scripted",),
+        **more,
+    }
+    return Expected(status=status, **told)
+
+
+GRAPH: dict[str, Any] = {
+    "inputs": lambda question: {kit.ASKED: question},
+    "missing": GRAPHS_MISSING,
+}
+ONE = ("chat scripted",)
+RETRIEVED = ("chat scripted", "retrieval InMemoryVectorStore")
+
+
+@kit.shape(GROUP, "retrieve node with direct search", ways=kit.GRAPH_WAYS, spans=ONE, **GRAPH)
+def direct(node: Any = searched) -> Any:
+    return line({"retrieve": node, "generate": generate}).compile()
+
+
+@kit.shape(
+    GROUP,
+    "self-RAG with graders",
+    contexts=graded_texts,
+    ways=kit.GRAPH_WAYS,
+    spans=("chat scripted",) * 5 + RETRIEVED[1:],
+    **GRAPH,
+)
 def graded() -> Any:
     """A grader model keeps one of three; another one approves of the answer."""
 
@@ -97,10 +133,15 @@ def graded() -> Any:
     ).compile()
 
 
-def graded_texts(question: str) -> list[str]:
-    return [text for text in kit.top(question, 3) if SEASON in text or "07:40" in text]
-
-
+@kit.shape(
+    GROUP,
+    "corrective loop",
+    contexts=lambda question: kit.top(BETTER),
+    questions=(kit.QUESTION,),
+    ways=kit.GRAPH_WAYS,
+    spans=("chat scripted",) * 2 + RETRIEVED[1:] * 2,
+    **GRAPH,
+)
 def corrective() -> Any:
     """Finds the first documents wanting, rewrites the question, retrieves again."""
     retriever = kit.base()
@@ -126,6 +167,15 @@ def corrective() -> Any:
     return made.compile()
 
 
+@kit.shape(
+    GROUP,
+    "Send fan-out",
+    contexts=fanned,
+    questions=(kit.QUESTION,),
+    ways=kit.GRAPH_WAYS,
+    spans=ONE,
+    **GRAPH,
+)
 def fan_out() -> Any:
     asked = (kit.QUESTION, BETTER)
     send = import_module("langgraph.types").Send
@@ -144,104 +194,36 @@ def fan_out() -> Any:
     return made.compile()
 
 
-def fanned(_question: str) -> list[str]:
-    return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(BETTER, 1)]))
+def call_graph(app: Any, inputs: Any, config: Any, way: str, **more: Any) -> None:
+    """Call a graph in one of four ways, and read its stream."""
+
+    async def read() -> None:
+        async for _ in app.astream(inputs, config, **more):
+            pass
+
+    if way == "invoke":
+        app.invoke(inputs, config)
+    elif way == "stream":
+        list(app.stream(inputs, config, **more))
+    else:
+        asyncio.run(app.ainvoke(inputs, config) if way == "ainvoke" else read())
 
 
-def modes() -> Shape:
-    def run(world: World, way: str) -> None:
-        config = kit.config(world)
-        _, how, mode = way.split()
-        if how == "stream":
-            list(direct().stream({kit.ASKED: kit.QUESTION}, config, stream_mode=mode))
-            return
-
-        async def read() -> None:
-            async for _ in direct().astream({kit.ASKED: kit.QUESTION}, config, stream_mode=mode):
-                pass
-
-        asyncio.run(read())
-
-    names = ("values", "updates", "messages", "debug", "custom")
-    ways = tuple(f"mode {how} {mode}" for how in ("stream", "astream") for mode in names)
-    return kit.scene(GROUP, "stream modes", run, [due()], ways, GRAPHS_MISSING)
+MODES = ("values", "updates", "messages", "debug", "custom")
+MODE_WAYS = tuple(f"mode {how} {mode}" for how in ("stream", "astream") for mode in MODES)
 
 
-def due(status: Status = Status.OK, **more: Any) -> Expected:
-    told: dict[str, Any] = {
-        "question": kit.QUESTION,
-        "contexts": kit.top(),
-        "answer": kit.answer_to(kit.QUESTION, kit.top()),
-        "spans": ("chat scripted",),
-        **more,
-    }
-    return Expected(status=status, **told)
+@kit.scene(GROUP, "stream modes", [due()], MODE_WAYS, GRAPHS_MISSING)
+def modes(world: World, way: str) -> None:
+    _, how, mode = way.split()
+    call_graph(direct(), {kit.ASKED: kit.QUESTION}, kit.config(world), how, stream_mode=mode)
 
 
-def closed() -> Shape:
+LEFT = due(Status.CLOSED, answer=None, spans=None)
+
+
+@kit.scene(GROUP, "a stream closed early", [LEFT], ("stream", "astream"), GRAPHS_MISSING)
+def closed(world: World, way: str) -> None:
     """The reader leaves in the middle of the model's answer."""
-
-    def run(world: World, way: str) -> None:
-        config = kit.config(world)
-        if way == "stream":
-            stream = direct().stream({kit.ASKED: kit.QUESTION}, config, stream_mode="messages")
-            next(stream)
-            stream.close()
-            return
-
-        async def read() -> None:
-            stream = direct().astream({kit.ASKED: kit.QUESTION}, config, stream_mode="messages")
-            await anext(stream)
-            await stream.aclose()
-            await asyncio.sleep(0.05)
-
-        asyncio.run(read())
-
-    left = due(Status.CLOSED, answer=None, spans=None)
-    name, ways = "a stream closed early", ("stream", "astream")
-    return kit.scene(GROUP, name, run, [left], ways, GRAPHS_MISSING)
-
-
-GRAPH: dict[str, Any] = {
-    "inputs": lambda question: {kit.ASKED: question},
-    "missing": GRAPHS_MISSING,
-}
-ONE = ("chat scripted",)
-RETRIEVED = ("chat scripted", "retrieval InMemoryVectorStore")
-
-SHAPES = (
-    kit.shape(
-        GROUP, "retrieve node with direct search", direct, ways=kit.GRAPH_WAYS, spans=ONE, **GRAPH
-    ),
-    kit.shape(
-        GROUP,
-        "self-RAG with graders",
-        graded,
-        contexts=graded_texts,
-        ways=kit.GRAPH_WAYS,
-        spans=("chat scripted",) * 5 + RETRIEVED[1:],
-        **GRAPH,
-    ),
-    kit.shape(
-        GROUP,
-        "corrective loop",
-        corrective,
-        contexts=lambda question: kit.top(BETTER),
-        questions=(kit.QUESTION,),
-        ways=kit.GRAPH_WAYS,
-        spans=("chat scripted",) * 2 + RETRIEVED[1:] * 2,
-        **GRAPH,
-    ),
-    kit.shape(
-        GROUP,
-        "Send fan-out",
-        fan_out,
-        contexts=fanned,
-        questions=(kit.QUESTION,),
-        ways=kit.GRAPH_WAYS,
-        spans=ONE,
-        **GRAPH,
-    ),
-    modes(),
-    closed(),
-)
+    stream = getattr(direct(), way)
+    kit.leave(stream({kit.ASKED: kit.QUESTION}, kit.config(world), stream_mode="messages"))

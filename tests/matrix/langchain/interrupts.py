@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib import import_module
 from typing import Any
 
 from rag_eval_hooks import Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import GRAPHS_MISSING, has
-from tests.matrix.langchain.graphs import GROUP, due, generate, line, searched
+from tests.matrix.langchain.graphs import GROUP, call_graph, due, generate, line, searched
 from tests.matrix.langchain.kit import (
     ASKED,
     QUESTION,
     TRIES,
 )
-from tests.matrix.shape import Shape
 from tests.matrix.world import World
 
 
@@ -39,50 +36,34 @@ def approving() -> Any:
     )
 
 
-def interrupted(
-    name: str,
-    build: Any = approving,
-    *,
-    resumed: bool = True,
-    missing: str | None = GRAPHS_MISSING,
-) -> Shape:
-    def run(world: World, way: str) -> None:
-        app = build()
-        resume = import_module("langgraph.types").Command(resume=True)
-        config: Any = {
-            "callbacks": [RagEvalCallbackHandler(world.evals)],
-            "configurable": {"thread_id": "t1"},
-        }
-        goes_on = resume if build is approving else None
-        for inputs in ({ASKED: QUESTION}, goes_on)[: 1 + resumed]:
-            call_graph(app, inputs, config, way)
-        if not resumed:
-            world.evals.recorder.suspensions.sweep(2**63)  # the time limit, without waiting for it
-
-    expected = due() if resumed else due(Status.INTERRUPTED, answer=None, spans=())
-    ways = ("invoke", "ainvoke", "stream", "astream")
-    return kit.scene(GROUP, name, run, [expected], ways, missing)
+def waiting(world: World, way: str, app: Any, *inputs: Any) -> None:
+    """Call a graph several times in one thread."""
+    config = kit.config(world, configurable={"thread_id": "t1"})
+    for one in inputs:
+        call_graph(app, one, config, way)
 
 
-def call_graph(app: Any, inputs: Any, config: Any, way: str) -> None:
-    async def read() -> None:
-        async for _ in app.astream(inputs, config):
-            pass
-
-    if way == "invoke":
-        app.invoke(inputs, config)
-    elif way == "stream":
-        list(app.stream(inputs, config))
-    else:
-        asyncio.run(app.ainvoke(inputs, config) if way == "ainvoke" else read())
-
-
+WAYS = ("invoke", "ainvoke", "stream", "astream")
 NO_EVENTS = (
     None if has("langgraph.callbacks") else "this version of LangGraph tells of no interrupts"
 )
 
-SHAPES = (
-    interrupted("interrupt and resume"),
-    interrupted("interrupt_before and resume", stopping, missing=NO_EVENTS),
-    interrupted("interrupt, never resumed", resumed=False),
-)
+
+@kit.scene(GROUP, "interrupt and resume", [due()], WAYS, GRAPHS_MISSING)
+def resumed(world: World, way: str) -> None:
+    resume = import_module("langgraph.types").Command(resume=True)
+    waiting(world, way, approving(), {ASKED: QUESTION}, resume)
+
+
+@kit.scene(GROUP, "interrupt_before and resume", [due()], WAYS, NO_EVENTS)
+def resumed_before(world: World, way: str) -> None:
+    waiting(world, way, stopping(), {ASKED: QUESTION}, None)
+
+
+NEVER = due(Status.INTERRUPTED, answer=None, spans=())
+
+
+@kit.scene(GROUP, "interrupt, never resumed", [NEVER], WAYS, GRAPHS_MISSING)
+def never_resumed(world: World, way: str) -> None:
+    waiting(world, way, approving(), {ASKED: QUESTION})
+    world.evals.recorder.suspensions.sweep(2**63)  # the time limit, without waiting for it

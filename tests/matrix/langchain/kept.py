@@ -9,8 +9,7 @@ from typing import Any
 
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.compat import GRAPHS_MISSING
-from tests.matrix.langchain.graphs import chained, due, generate, graph, searched
-from tests.matrix.langchain.interrupts import call_graph
+from tests.matrix.langchain.graphs import call_graph, chained, due, generate, graph, searched
 from tests.matrix.langchain.resumed import config, one, saver
 from tests.matrix.world import World
 
@@ -74,12 +73,14 @@ FOLLOW_UP = "And when does it return?"
 
 CACHE_MISSING = None if caches() else "this LangGraph caches no nodes"
 
-SHAPES = (
-    one("a cached retrieve node, in threads", cached(thread=True), [due(), due()], CACHE_MISSING),
-    one(
-        "a turn answered from kept documents",
-        routed(kit.QUESTION, FOLLOW_UP),
-        [due(), due(question=FOLLOW_UP, answer=kit.answer_to(FOLLOW_UP, kit.top()))],
-    ),
-    one("a turn without documents", routed(kit.QUESTION, "Thanks a lot."), [due()]),
-)
+
+one("a cached retrieve node, in threads", [due(), due()], CACHE_MISSING)(cached(thread=True))
+
+
+one(
+    "a turn answered from kept documents",
+    [due(), due(question=FOLLOW_UP, answer=kit.answer_to(FOLLOW_UP, kit.top()))],
+)(routed(kit.QUESTION, FOLLOW_UP))
+
+
+one("a turn without documents", [due()])(routed(kit.QUESTION, "Thanks a lot."))

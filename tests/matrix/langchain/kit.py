@@ -6,8 +6,8 @@ import asyncio
 import json
 import re
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.documents import Document
@@ -265,47 +265,68 @@ async def _call_together(
     await asyncio.gather(*map(read, inputs))
 
 
-Build = Callable[[], Any]
+def leave(stream: Any) -> None:
+    """Read the first part of a stream, and close it."""
+    if hasattr(stream, "__next__"):
+        next(stream)
+        stream.close()
+        return
+
+    async def left() -> None:
+        await anext(stream)
+        await stream.aclose()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(left())
+
+
+Build = TypeVar("Build", bound=Callable[..., Any])
+Run = Callable[[World, str], None]
+RETRIEVED = ("chat scripted", "retrieval InMemoryVectorStore")
+SHAPES: list[Shape] = []
+"""All shapes of LangChain, in the order in which their modules are imported."""
 
 
 def shape(
     group: str,
     name: str,
-    build: Build,
     *,
     contexts: Callable[[str], Sequence[str] | None] | None = None,
     answer: Callable[[str], str | None] | None = None,
-    spans: Sequence[str] | None = ("chat scripted", "retrieval InMemoryVectorStore"),
+    spans: Sequence[str] | None = RETRIEVED,
     ways: Sequence[str] = CHAIN_WAYS,
     inputs: Callable[[str], Any] = str,
     config: Callable[[str], dict[str, Any]] = lambda way: {},
     questions: Sequence[str] = QUESTIONS,
+    captured: bool = True,
     missing: str | None = None,
     write: str = "",
-) -> Shape:
-    """A shape that is one runnable, called for some questions, one interaction each."""
-    seen = contexts or (lambda question: top(question))
+) -> Callable[[Build], Build]:
+    """Register a runnable as a shape: called for some questions, one interaction each."""
+    seen = contexts or top
     told = answer or (lambda question: answer_to(question, seen(question) or ()))
 
-    def run(world: World, way: str) -> None:
-        handler = RagEvalCallbackHandler(world.evals)
-        told_config: RunnableConfig = {"callbacks": [handler], **config(way)}  # type: ignore[typeddict-item]
-        call(way, build(), [inputs(question) for question in questions], told_config)
+    def expected() -> list[Expected]:
+        asked = questions if captured else ()
+        return [Expected(question=q, contexts=seen(q), answer=told(q), spans=spans) for q in asked]
 
-    def expected(way: str) -> list[Expected]:
-        return [
-            Expected(question=q, contexts=seen(q), answer=told(q), spans=spans) for q in questions
-        ]
+    def register(build: Build) -> Build:
+        def run(world: World, way: str) -> None:
+            handler = RagEvalCallbackHandler(world.evals)
+            told_config: Any = {"callbacks": [handler], **config(way)}
+            call(way, build(), [inputs(question) for question in questions], told_config)
 
-    return Shape(
-        group=group,
-        name=name,
-        ways=ways,
-        run=run,
-        expected=expected,
-        missing=missing,
-        write=write,
-    )
+        scene(group, name, expected, ways, missing, write)(run)
+        return build
+
+    return register
+
+
+def due(question: str = QUESTION, **more: Any) -> Expected:
+    """The interaction of a chain over the passages."""
+    contexts = top(question)
+    told = {"contexts": contexts, "answer": answer_to(question, contexts), "spans": RETRIEVED}
+    return Expected(question=question, **{**told, **more})
 
 
 def config(world: World, **more: Any) -> Any:
@@ -316,19 +337,27 @@ def config(world: World, **more: Any) -> Any:
 def scene(
     group: str,
     name: str,
-    run: Callable[[World, str], None],
-    expected: Sequence[Expected],
+    expected: Sequence[Expected] | Callable[[], Sequence[Expected]],
     ways: Sequence[str] = ("invoke",),
     missing: str | None = None,
     write: str = "",
-) -> Shape:
-    """A shape with a way of running of its own."""
-    return Shape(
-        group=group,
-        name=name,
-        ways=ways,
-        run=run,
-        expected=lambda way: expected,
-        missing=missing,
-        write=write,
-    )
+    incidents: Mapping[str, int] | None = None,
+) -> Callable[[Run], Run]:
+    """Register a function as a shape with a way of running of its own."""
+
+    def register(run: Run) -> Run:
+        SHAPES.append(
+            Shape(
+                group=group,
+                name=name,
+                ways=ways,
+                run=run,
+                expected=lambda way: expected() if callable(expected) else expected,
+                missing=missing,
+                write=write,
+                incidents=dict(incidents or {}),
+            )
+        )
+        return run
+
+    return register

@@ -17,18 +17,66 @@ from langchain_core.runnables import (
 )
 from pydantic import create_model
 
+from rag_eval_hooks import Status
 from tests.matrix.langchain import kit
-from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
 GROUP = "LCEL"
 MODEL_ONLY = ("chat scripted",)
 
 
+FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "certain": (bool, ...)}
+Reply = create_model("Reply", **FIELDS)
+"""A structured answer."""
+
+
+def given_documents(question: str) -> dict[str, Any]:
+    return {kit.FOUND: [Document(text) for text in kit.top(question)], kit.ASKED: question}
+
+
+def reranked_texts(question: str) -> list[str]:
+    found = kit.top(question, 5)
+    return [found[3], found[1]]
+
+
+def summary(messages: list[BaseMessage]) -> str:
+    return f"Short for: {kit.prompt_text(messages)[:50]}."
+
+
+def counted(messages: list[BaseMessage]) -> str:
+    prompt = kit.prompt_text(messages)
+    asked = prompt.rpartition("Question: ")[2]
+    return kit.answer_to(asked, [text for text in kit.PASSAGES if text[:50] in prompt])
+
+
+def refined(question: str) -> str:
+    text = f"On {question[:12]}"
+    for passage in kit.top(question, 3):
+        text = f"{text} It is also said: {passage[:30]}."
+    return text
+
+
+def far(documents: Any) -> list[Any]:
+    return [d for d in documents if d.metadata["page"] > len(kit.PASSAGES)]
+
+
+def far_joined(documents: Any) -> str:
+    return kit.joined(far(documents))
+
+
+def shouted(question: str) -> str:
+    return kit.answer_to(question, kit.top(question)).upper()
+
+
+THREE_AND_ONE = ("chat scripted",) * 4 + ("retrieval InMemoryVectorStore",)
+
+
+@kit.shape(GROUP, "retriever, prompt, model, parser")
 def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
     return kit.answering(kit.base(k), model)
 
 
+@kit.shape(GROUP, "RunnableGenerator", answer=shouted)
 def generated() -> Any:
     def shout(parts: Iterator[str]) -> Iterator[str]:
         for part in parts:
@@ -41,11 +89,11 @@ def generated() -> Any:
     return plain() | RunnableGenerator(shout, ashout)
 
 
-FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "certain": (bool, ...)}
-Reply = create_model("Reply", **FIELDS)
-"""A structured answer."""
-
-
+@kit.shape(
+    GROUP,
+    "answer as structured output",
+    answer=lambda question: kit.as_reply(kit.answer_to(question, kit.top(question)), certain=True),
+)
 def structured() -> Any:
     inner = kit.reader()
 
@@ -59,15 +107,13 @@ def structured() -> Any:
     return inputs | kit.PROMPT | kit.Chat(reply=reply).with_structured_output(Reply)
 
 
-def given_documents(question: str) -> dict[str, Any]:
-    return {kit.FOUND: [Document(text) for text in kit.top(question)], kit.ASKED: question}
-
-
+@kit.shape(GROUP, "documents given by the caller", inputs=given_documents, spans=MODEL_ONLY)
 def of_the_caller() -> Any:
     context = RunnablePassthrough.assign(**{kit.SHOWN: lambda given: kit.joined(given[kit.FOUND])})
     return context | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
+@kit.shape(GROUP, "all in one plain function", spans=MODEL_ONLY)
 def one_function() -> Any:
     found, chain = kit.store(), kit.PROMPT | kit.reader() | StrOutputParser()
 
@@ -79,6 +125,7 @@ def one_function() -> Any:
     return RunnableLambda(ask)
 
 
+@kit.shape(GROUP, "rerank in a lambda", contexts=reranked_texts)
 def reranked() -> Any:
     retriever = kit.base(5)
     best: Any = RunnableLambda(lambda documents: [documents[3], documents[1]])
@@ -86,15 +133,14 @@ def reranked() -> Any:
     return inputs | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
-def reranked_texts(question: str) -> list[str]:
-    found = kit.top(question, 5)
-    return [found[3], found[1]]
+@kit.shape(GROUP, "a formatter that hands on no document", contexts=lambda question: [])
+def none_written() -> Any:
+    retriever = kit.base()
+    given = {kit.SHOWN: retriever | far_joined, kit.ASKED: RunnablePassthrough()}
+    return given | kit.PROMPT | kit.reader() | StrOutputParser()
 
 
-def summary(messages: list[BaseMessage]) -> str:
-    return f"Short for: {kit.prompt_text(messages)[:50]}."
-
-
+@kit.shape(GROUP, "map-reduce", contexts=lambda question: kit.top(question, 3), spans=THREE_AND_ONE)
 def map_reduce() -> Any:
     retriever = kit.base(3)
     shorten: Any = RunnableLambda(lambda document: document.page_content) | kit.Chat(reply=summary)
@@ -104,12 +150,13 @@ def map_reduce() -> Any:
     return inputs | kit.PROMPT | counting | StrOutputParser()
 
 
-def counted(messages: list[BaseMessage]) -> str:
-    prompt = kit.prompt_text(messages)
-    asked = prompt.rpartition("Question: ")[2]
-    return kit.answer_to(asked, [text for text in kit.PASSAGES if text[:50] in prompt])
-
-
+@kit.shape(
+    GROUP,
+    "refine",
+    contexts=lambda question: kit.top(question, 3),
+    answer=refined,
+    spans=THREE_AND_ONE[1:],
+)
 def refine() -> Any:
     retriever = kit.base(3)
 
@@ -128,101 +175,20 @@ def refine() -> Any:
     return RunnableLambda(ask)
 
 
-def refined(question: str) -> str:
-    text = f"On {question[:12]}"
-    for passage in kit.top(question, 3):
-        text = f"{text} It is also said: {passage[:30]}."
-    return text
+ONE_FAILS = [kit.due(), kit.due(kit.QUESTIONS[1], answer=None, status=Status.ERROR)]
 
 
-def one_failing() -> Shape:
+@kit.scene(GROUP, "batch with one failing", ONE_FAILS, ("batch", "abatch"))
+def one_failing(world: World, way: str) -> None:
     def fails(text: str) -> str:
-        if text == kit.answer_to(kit.QUESTIONS[1], kit.top(kit.QUESTIONS[1])):
+        if text == kit.answer_to(second, kit.top(second)):
             raise LookupError("no tickets")
         return text
 
-    def run(world: World, way: str) -> None:
-        chain = plain() | RunnableLambda(fails)
-        config = kit.config(world)
-        if way == "batch":
-            out = chain.batch(list(kit.QUESTIONS), config, return_exceptions=True)
-        else:
-            out = asyncio.run(chain.abatch(list(kit.QUESTIONS), config, return_exceptions=True))
-        assert [isinstance(one, LookupError) for one in out] == [False, True]
-
-    def expected(way: str) -> list[Expected]:
-        from rag_eval_hooks import Status
-
-        spans = ("chat scripted", "retrieval InMemoryVectorStore")
-        good, bad = ((q, kit.top(q)) for q in kit.QUESTIONS)
-        return [
-            Expected(question=good[0], contexts=good[1], answer=kit.answer_to(*good), spans=spans),
-            Expected(
-                question=bad[0], contexts=bad[1], answer=None, status=Status.ERROR, spans=spans
-            ),
-        ]
-
-    ways = ("batch", "abatch")
-    return Shape(group=GROUP, name="batch with one failing", ways=ways, run=run, expected=expected)
-
-
-def far(documents: Any) -> list[Any]:
-    return [d for d in documents if d.metadata["page"] > len(kit.PASSAGES)]
-
-
-def far_joined(documents: Any) -> str:
-    return kit.joined(far(documents))
-
-
-def none_written() -> Any:
-    retriever = kit.base()
-    given = {kit.SHOWN: retriever | far_joined, kit.ASKED: RunnablePassthrough()}
-    return given | kit.PROMPT | kit.reader() | StrOutputParser()
-
-
-def shouted(question: str) -> str:
-    return kit.answer_to(question, kit.top(question)).upper()
-
-
-THREE_AND_ONE = ("chat scripted",) * 4 + ("retrieval InMemoryVectorStore",)
-
-SHAPES = (
-    kit.shape(GROUP, "retriever, prompt, model, parser", plain),
-    kit.shape(GROUP, "RunnableGenerator", generated, answer=shouted),
-    kit.shape(
-        GROUP,
-        "answer as structured output",
-        structured,
-        answer=lambda question: kit.as_reply(
-            kit.answer_to(question, kit.top(question)), certain=True
-        ),
-    ),
-    kit.shape(
-        GROUP,
-        "documents given by the caller",
-        of_the_caller,
-        inputs=given_documents,
-        spans=MODEL_ONLY,
-    ),
-    kit.shape(GROUP, "all in one plain function", one_function, spans=MODEL_ONLY),
-    kit.shape(GROUP, "rerank in a lambda", reranked, contexts=reranked_texts),
-    kit.shape(
-        GROUP, "a formatter that hands on no document", none_written, contexts=lambda question: []
-    ),
-    kit.shape(
-        GROUP,
-        "map-reduce",
-        map_reduce,
-        contexts=lambda question: kit.top(question, 3),
-        spans=THREE_AND_ONE,
-    ),
-    kit.shape(
-        GROUP,
-        "refine",
-        refine,
-        contexts=lambda question: kit.top(question, 3),
-        answer=refined,
-        spans=THREE_AND_ONE[1:],
-    ),
-    one_failing(),
-)
+    second, config = kit.QUESTIONS[1], kit.config(world)
+    chain, asked = plain() | RunnableLambda(fails), list(kit.QUESTIONS)
+    if way == "batch":
+        out = chain.batch(asked, config, return_exceptions=True)
+    else:
+        out = asyncio.run(chain.abatch(asked, config, return_exceptions=True))
+    assert [isinstance(one, LookupError) for one in out] == [False, True]

@@ -19,9 +19,18 @@ from tests.matrix.langchain.agents import (
     stepping,
 )
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
-from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, line, searched
-from tests.matrix.langchain.interrupts import approving, call_graph
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.langchain.graphs import (
+    GROUP,
+    call_graph,
+    chained,
+    due,
+    generate,
+    graph,
+    line,
+    searched,
+)
+from tests.matrix.langchain.interrupts import approving
+from tests.matrix.shape import Expected
 from tests.matrix.world import World
 
 WAYS = ("invoke", "ainvoke", "stream", "astream")
@@ -55,12 +64,11 @@ def resume(**more: Any) -> Any:
 
 def one(
     name: str,
-    body: Callable[[World, str], None],
     expected: Sequence[Expected],
     missing: str | None = GRAPHS_MISSING,
     ways: Sequence[str] = WAYS,
-) -> Shape:
-    return kit.scene(GROUP, name, body, expected, ways, missing)
+) -> Callable[[kit.Run], kit.Run]:
+    return kit.scene(GROUP, name, expected, ways, missing)
 
 
 def failing_once() -> Any:
@@ -76,79 +84,9 @@ def failing_once() -> Any:
     return line({"retrieve": searched, "generate": flaky}).compile(checkpointer=saver())
 
 
-def recovered(world: World, way: str) -> None:
-    app, told = failing_once(), config(world)
-    with contextlib.suppress(ConnectionError):
-        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(app, None, told, way)
-    call_graph(app, None, told, way)  # there is nothing left to do
-
-
-def resumed_elsewhere(world: World, way: str) -> None:
-    app = approving()
-    with another_process() as told:
-        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(app, resume(update={kit.TRIES: 3}), config(world), way)
-
-
-def twins(world: World, way: str) -> None:
-    told = config(world)
-    first, second = approving(), approving()
-    call_graph(first, {kit.ASKED: kit.QUESTION}, told, way)
-    call_graph(second, {kit.ASKED: OTHER}, told, way)
-    call_graph(second, resume(), told, way)
-    call_graph(first, resume(), told, way)
-
-
 def approve(state: Any) -> dict[str, Any]:
     import_module("langgraph.types").interrupt("May I?")
     return {kit.TRIES: 1}
-
-
-def waiting_twice(world: World, way: str) -> None:
-    made = graph()
-    nodes = {"first": approve, "retrieve": searched, "second": approve, "generate": generate}
-    for name, node in nodes.items():
-        made.add_node(name, node)
-    app, told = chained(made, *nodes).compile(checkpointer=saver()), config(world)
-    for inputs in ({kit.ASKED: kit.QUESTION}, resume(), resume()):
-        call_graph(app, inputs, told, way)
-
-
-def from_a_checkpoint(world: World, way: str) -> None:
-    """A finished graph goes on once more from the middle of its history."""
-    app = line({"retrieve": searched, "generate": generate}).compile(checkpointer=saver())
-    told = config(world)
-    call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
-    where = {"configurable": told["configurable"]}
-    middle = next(s for s in app.get_state_history(where) if s.next == ("generate",))
-    call_graph(app, None, {**told, **middle.config}, way)
-
-
-def cancelled(world: World, way: str) -> None:
-    """A task is cancelled in a node, and its graph called again."""
-    begun: list[int] = []
-
-    async def slow(state: Any) -> dict[str, Any]:
-        begun.append(1)
-        if len(begun) == 1:
-            await asyncio.sleep(60)
-        return generate(state)
-
-    app, told = (
-        line({"retrieve": searched, "generate": slow}).compile(checkpointer=saver()),
-        config(world),
-    )
-
-    async def requests() -> None:
-        task = asyncio.create_task(app.ainvoke({kit.ASKED: kit.QUESTION}, told))
-        while not begun:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.wait([task])
-        await app.ainvoke(None, told)
-
-    asyncio.run(requests())
 
 
 def booking(world: World, first: Any, way: str) -> None:
@@ -166,10 +104,6 @@ def booking(world: World, first: Any, way: str) -> None:
     approved = import_module("langgraph.types").Command(resume={"decisions": [{"type": "approve"}]})
     call_graph(app, asks(kit.QUESTION), first, way)
     call_graph(app, approved, config(world), way)
-
-
-def approved_here(world: World, way: str) -> None:
-    booking(world, config(world), way)
 
 
 def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
@@ -199,33 +133,102 @@ def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
 FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no functions"
 SYNC = ("invoke", "stream")
 BEFORE = ("chat scripted", "chat scripted", "chat scripted", "execute_tool book")
-SHAPES = (
-    one("recovery after an error", recovered, [FAILED, due()]),
-    one("resumed in another process", resumed_elsewhere, [due()]),
-    one(
-        "two graphs of the same code in one thread",
-        twins,
-        [
-            due(Status.INTERRUPTED, answer=None, spans=()),
-            due(),
-            due(
-                question=OTHER, contexts=kit.top(OTHER), answer=kit.answer_to(OTHER, kit.top(OTHER))
-            ),
-        ],
-    ),
-    one("two interrupts", waiting_twice, [due()]),
-    one("on from a checkpoint", from_a_checkpoint, [due(), due()]),
-    one(
-        "a cancelled task, called again",
-        cancelled,
-        [due(Status.CANCELLED, answer=None, spans=()), due()],
-        ways=("ainvoke",),
-    ),
-    one(
-        "approval of a tool",
-        approved_here,
-        [due(spans=sorted([*BEFORE, f"execute_tool {kit.SEARCH}"]))],
-        MIDDLEWARE_MISSING,
-    ),
-    one("an entrypoint that waits", entrypoint(config), [due()], FUNCTIONS_MISSING, SYNC),
+
+
+@one("recovery after an error", [FAILED, due()])
+def recovered(world: World, way: str) -> None:
+    app, told = failing_once(), config(world)
+    with contextlib.suppress(ConnectionError):
+        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
+    call_graph(app, None, told, way)
+    call_graph(app, None, told, way)  # there is nothing left to do
+
+
+@one("resumed in another process", [due()])
+def resumed_elsewhere(world: World, way: str) -> None:
+    app = approving()
+    with another_process() as told:
+        call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
+    call_graph(app, resume(update={kit.TRIES: 3}), config(world), way)
+
+
+@one(
+    "two graphs of the same code in one thread",
+    [
+        due(Status.INTERRUPTED, answer=None, spans=()),
+        due(),
+        due(question=OTHER, contexts=kit.top(OTHER), answer=kit.answer_to(OTHER, kit.top(OTHER))),
+    ],
 )
+def twins(world: World, way: str) -> None:
+    told = config(world)
+    first, second = approving(), approving()
+    call_graph(first, {kit.ASKED: kit.QUESTION}, told, way)
+    call_graph(second, {kit.ASKED: OTHER}, told, way)
+    call_graph(second, resume(), told, way)
+    call_graph(first, resume(), told, way)
+
+
+@one("two interrupts", [due()])
+def waiting_twice(world: World, way: str) -> None:
+    made = graph()
+    nodes = {"first": approve, "retrieve": searched, "second": approve, "generate": generate}
+    for name, node in nodes.items():
+        made.add_node(name, node)
+    app, told = chained(made, *nodes).compile(checkpointer=saver()), config(world)
+    for inputs in ({kit.ASKED: kit.QUESTION}, resume(), resume()):
+        call_graph(app, inputs, told, way)
+
+
+@one("on from a checkpoint", [due(), due()])
+def from_a_checkpoint(world: World, way: str) -> None:
+    """A finished graph goes on once more from the middle of its history."""
+    app = line({"retrieve": searched, "generate": generate}).compile(checkpointer=saver())
+    told = config(world)
+    call_graph(app, {kit.ASKED: kit.QUESTION}, told, way)
+    where = {"configurable": told["configurable"]}
+    middle = next(s for s in app.get_state_history(where) if s.next == ("generate",))
+    call_graph(app, None, {**told, **middle.config}, way)
+
+
+@one(
+    "a cancelled task, called again",
+    [due(Status.CANCELLED, answer=None, spans=()), due()],
+    ways=("ainvoke",),
+)
+def cancelled(world: World, way: str) -> None:
+    """A task is cancelled in a node, and its graph called again."""
+    begun: list[int] = []
+
+    async def slow(state: Any) -> dict[str, Any]:
+        begun.append(1)
+        if len(begun) == 1:
+            await asyncio.sleep(60)
+        return generate(state)
+
+    app, told = (
+        line({"retrieve": searched, "generate": slow}).compile(checkpointer=saver()),
+        config(world),
+    )
+
+    async def requests() -> None:
+        task = asyncio.create_task(app.ainvoke({kit.ASKED: kit.QUESTION}, told))
+        while not begun:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        await app.ainvoke(None, told)
+
+    asyncio.run(requests())
+
+
+@one(
+    "approval of a tool",
+    [due(spans=sorted([*BEFORE, f"execute_tool {kit.SEARCH}"]))],
+    MIDDLEWARE_MISSING,
+)
+def approved_here(world: World, way: str) -> None:
+    booking(world, config(world), way)
+
+
+one("an entrypoint that waits", [due()], FUNCTIONS_MISSING, SYNC)(entrypoint(config))

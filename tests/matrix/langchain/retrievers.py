@@ -16,14 +16,6 @@ GROUP = "retrievers"
 MISSING = CLASSIC_MISSING
 
 
-def multi_query() -> Any:
-    def rephrase(messages: list[BaseMessage]) -> str:
-        return kit.WORDS("When does the ferry to Skarn leave?\nWhat does a season ticket cost?")
-
-    kind = classic("retrievers.MultiQueryRetriever")
-    return kit.answering(kind.from_llm(retriever=kit.base(1), llm=kit.Chat(reply=rephrase)))
-
-
 def multi_query_texts(_question: str) -> list[str]:
     asked = (
         kit.WORDS("When does the ferry to Skarn leave?"),
@@ -44,22 +36,6 @@ class Reranker(BaseDocumentCompressor):
         ]
 
 
-def compression() -> Any:
-    kind = classic("retrievers.ContextualCompressionRetriever")
-    return kit.answering(kind(base_compressor=Reranker(), base_retriever=kit.base(4)))
-
-
-def extraction() -> Any:
-    def extract(messages: list[BaseMessage]) -> str:
-        prompt = kit.prompt_text(messages)
-        return next(text for text in kit.PASSAGES if text in prompt)[:70].strip()
-
-    kind = classic("retrievers.ContextualCompressionRetriever")
-    path = "retrievers.document_compressors.LLMChainExtractor"
-    extractor = classic(path).from_llm(kit.Chat(reply=extract))
-    return kit.answering(kind(base_compressor=extractor, base_retriever=kit.base()))
-
-
 def last_two(question: str) -> list[str]:
     return kit.top(question, 4)[:1:-1]
 
@@ -71,34 +47,46 @@ def extracts(question: str) -> list[str]:
 SUB = "  retrieval InMemoryVectorStore"
 MULTI = ("chat scripted", "retrieval MultiQueryRetriever", "  chat scripted", SUB, SUB)
 
-SHAPES = (
-    kit.shape(
-        GROUP,
-        "MultiQueryRetriever",
-        multi_query,
-        contexts=multi_query_texts,
-        spans=MULTI,
-        missing=MISSING,
-    ),
-    kit.shape(
-        GROUP,
-        "ContextualCompressionRetriever with reranker",
-        compression,
-        contexts=last_two,
-        spans=("chat scripted", "retrieval ContextualCompressionRetriever", SUB),
-        missing=MISSING,
-    ),
-    kit.shape(
-        GROUP,
-        "ContextualCompressionRetriever with LLM extractor",
-        extraction,
-        contexts=extracts,
-        spans=(
-            "chat scripted",
-            "retrieval ContextualCompressionRetriever",
-            *["  chat scripted"] * 2,
-            SUB,
-        ),
-        missing=MISSING,
-    ),
+
+@kit.shape(GROUP, "MultiQueryRetriever", contexts=multi_query_texts, spans=MULTI, missing=MISSING)
+def multi_query() -> Any:
+    def rephrase(messages: list[BaseMessage]) -> str:
+        return kit.WORDS("When does the ferry to Skarn leave?\nWhat does a season ticket cost?")
+
+    kind = classic("retrievers.MultiQueryRetriever")
+    return kit.answering(kind.from_llm(retriever=kit.base(1), llm=kit.Chat(reply=rephrase)))
+
+
+@kit.shape(
+    GROUP,
+    "ContextualCompressionRetriever with reranker",
+    contexts=last_two,
+    spans=("chat scripted", "retrieval ContextualCompressionRetriever", SUB),
+    missing=MISSING,
 )
+def compression() -> Any:
+    kind = classic("retrievers.ContextualCompressionRetriever")
+    return kit.answering(kind(base_compressor=Reranker(), base_retriever=kit.base(4)))
+
+
+@kit.shape(
+    GROUP,
+    "ContextualCompressionRetriever with LLM extractor",
+    contexts=extracts,
+    spans=(
+        "chat scripted",
+        "retrieval ContextualCompressionRetriever",
+        *["  chat scripted"] * 2,
+        SUB,
+    ),
+    missing=MISSING,
+)
+def extraction() -> Any:
+    def extract(messages: list[BaseMessage]) -> str:
+        prompt = kit.prompt_text(messages)
+        return next(text for text in kit.PASSAGES if text in prompt)[:70].strip()
+
+    kind = classic("retrievers.ContextualCompressionRetriever")
+    path = "retrievers.document_compressors.LLMChainExtractor"
+    extractor = classic(path).from_llm(kit.Chat(reply=extract))
+    return kit.answering(kind(base_compressor=extractor, base_retriever=kit.base()))

@@ -33,11 +33,43 @@ from tests.matrix.langchain.graphs import (
     state,
 )
 from tests.matrix.langchain.teams import GROUP, told
-from tests.matrix.shape import Shape
 
 OTHER = kit.QUESTIONS[1]
 
 
+def side_by_side(_: str) -> list[str]:
+    return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(OTHER, 1)]))
+
+
+def one_text(question: str) -> list[str]:
+    return ["\n\n".join(kit.top(question))]
+
+
+@tool(kit.SEARCH, return_direct=True, response_format="content_and_artifact")
+def direct(query: str) -> tuple[str, list[Any]]:
+    """Searches the handbook."""
+    documents = kit.store().similarity_search(query, k=2)
+    return kit.joined(documents), documents
+
+
+FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "sources": (list[str], ...)}
+Said = create_model("Said", **FIELDS)
+"""A structured reply."""
+
+
+def graphs(name: str, **more: Any) -> Callable[[kit.Build], kit.Build]:
+    return kit.shape(GROUP, name, **{"ways": kit.GRAPH_WAYS, "spans": ONE, **GRAPH, **more})
+
+
+def agents(name: str, **more: Any) -> Callable[[kit.Build], kit.Build]:
+    return kit.shape(GROUP, name, **{"spans": TOOL_SPANS, **AGENT, **more})
+
+
+FIXED: dict[str, Any] = {"questions": (kit.QUESTION,)}
+NO_RUNTIME = MIDDLEWARE_MISSING or (None if has("langchain.tools") else "no runtime for tools")
+
+
+@graphs("graphs in graphs in graphs")
 def deep() -> Any:
     app = line({"retrieve": searched}).compile()
     for _ in range(2):
@@ -45,6 +77,7 @@ def deep() -> Any:
     return line({"find": app, "generate": generate}).compile()
 
 
+@graphs("parallel nodes and an output schema", contexts=side_by_side, **FIXED)
 def narrow() -> Any:
     """Two nodes retrieve side by side; only the answer comes out."""
     kind = import_module("langgraph.graph").StateGraph
@@ -61,14 +94,11 @@ def narrow() -> Any:
     return made.compile()
 
 
-def side_by_side(_: str) -> list[str]:
-    return list(dict.fromkeys([*kit.top(kit.QUESTION, 1), *kit.top(OTHER, 1)]))
-
-
-def one_text(question: str) -> list[str]:
-    return ["\n\n".join(kit.top(question))]
-
-
+@graphs(
+    "a joined text under a name of documents",
+    contexts=one_text,
+    answer=lambda q: kit.answer_to(q, kit.top(q)),
+)
 def joined() -> Any:
     """A node searches, and joins what it found to one text under a name of documents."""
     found = {"find": lambda s: {"context": kit.joined(searched(s)[kit.FOUND])}}
@@ -76,6 +106,7 @@ def joined() -> Any:
     return line({**found, **tell}, context=str).compile()
 
 
+@graphs("a state of pydantic")
 def with_fields() -> Any:
     fields: dict[str, Any] = {
         kit.ASKED: (str, ...),
@@ -89,6 +120,7 @@ def with_fields() -> Any:
     return chained(made, "find", "tell").compile()
 
 
+@agents("handed over to an agent")
 def handed_over() -> Any:
     module = import_module("langgraph.graph")
     command = import_module("langgraph.types").Command
@@ -105,17 +137,16 @@ def handed_over() -> Any:
     return made.compile()
 
 
-@tool(kit.SEARCH, return_direct=True, response_format="content_and_artifact")
-def direct(query: str) -> tuple[str, list[Any]]:
-    """Searches the handbook."""
-    documents = kit.store().similarity_search(query, k=2)
-    return kit.joined(documents), documents
-
-
+@agents(
+    "a tool whose text is the answer",
+    answer=lambda q: one_text(q)[0],
+    spans=("chat scripted", f"execute_tool {kit.SEARCH}"),
+)
 def returned() -> Any:
     return agent(searching(), [direct])
 
 
+@agents("a tool that updates the state", missing=NO_RUNTIME)
 def updating() -> Any:
     """The tool writes into the state, with the runtime that it is given."""
     command = import_module("langgraph.types").Command
@@ -132,11 +163,11 @@ def updating() -> Any:
     return agent(searching(), [tool(kit.SEARCH, description="Searches.")(find)])
 
 
-FIELDS: dict[str, Any] = {kit.SAID: (str, ...), "sources": (list[str], ...)}
-Said = create_model("Said", **FIELDS)
-"""A structured reply."""
-
-
+@agents(
+    "a structured reply",
+    answer=lambda q: kit.as_reply(kit.answer_to(q, kit.top(q)), sources=["p0"]),
+    missing=MIDDLEWARE_MISSING,
+)
 def formatted() -> Any:
     strategy = import_module("langchain.agents.structured_output").ToolStrategy
 
@@ -150,41 +181,3 @@ def formatted() -> Any:
         return AIMessage("", tool_calls=[call])
 
     return agent(kit.Chat(reply=reply), [search], response_format=strategy(Said))
-
-
-def graphs(name: str, build: Callable[[], Any], **more: Any) -> Shape:
-    return kit.shape(GROUP, name, build, **{"ways": kit.GRAPH_WAYS, "spans": ONE, **GRAPH, **more})
-
-
-def agents(name: str, build: Callable[[], Any], **more: Any) -> Shape:
-    return kit.shape(GROUP, name, build, **{"spans": TOOL_SPANS, **AGENT, **more})
-
-
-FIXED: dict[str, Any] = {"questions": (kit.QUESTION,)}
-NO_RUNTIME = MIDDLEWARE_MISSING or (None if has("langchain.tools") else "no runtime for tools")
-
-SHAPES = (
-    graphs("graphs in graphs in graphs", deep),
-    graphs("parallel nodes and an output schema", narrow, contexts=side_by_side, **FIXED),
-    graphs(
-        "a joined text under a name of documents",
-        joined,
-        contexts=one_text,
-        answer=lambda q: kit.answer_to(q, kit.top(q)),
-    ),
-    graphs("a state of pydantic", with_fields),
-    agents("handed over to an agent", handed_over),
-    agents(
-        "a tool whose text is the answer",
-        returned,
-        answer=lambda q: one_text(q)[0],
-        spans=("chat scripted", f"execute_tool {kit.SEARCH}"),
-    ),
-    agents("a tool that updates the state", updating, missing=NO_RUNTIME),
-    agents(
-        "a structured reply",
-        formatted,
-        answer=lambda q: kit.as_reply(kit.answer_to(q, kit.top(q)), sources=["p0"]),
-        missing=MIDDLEWARE_MISSING,
-    ),
-)

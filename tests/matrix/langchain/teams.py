@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -21,7 +21,6 @@ from tests.matrix.langchain.compat import (
 )
 from tests.matrix.langchain.graphs import line, searched
 from tests.matrix.langchain.lcel import plain
-from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
 GROUP = "as teams build them"
@@ -43,20 +42,7 @@ class AsyncOnly(BaseRetriever):
         return await kit.store().asimilarity_search(query, k=2)
 
 
-def async_only() -> Any:
-    inputs: Any = {kit.SHOWN: AsyncOnly() | kit.joined, kit.ASKED: RunnablePassthrough()}
-    return inputs | told()
-
-
 config = kit.config
-
-
-def streams_in_turns(world: World, way: str) -> None:
-    """Generators, each in a block of its own, are read in turns by one consumer."""
-    if way == "generators":
-        _in_turns([_streamed(world, question) for question in kit.QUESTIONS])
-    else:
-        asyncio.run(_ain_turns([_astreamed(world, question) for question in kit.QUESTIONS]))
 
 
 def _streamed(world: World, question: str) -> Iterator[str]:
@@ -83,6 +69,42 @@ async def _ain_turns(streams: list[AsyncIterator[str]]) -> None:
         streams = [stream for stream in streams if await anext(stream, None) is not None]
 
 
+scene = functools.partial(kit.scene, GROUP)
+
+
+ASYNC = tuple(way for way in kit.CHAIN_WAYS if way.startswith("a"))
+
+
+@kit.shape(
+    GROUP,
+    "a retriever that is async only",
+    ways=ASYNC,
+    spans=("chat scripted", "retrieval AsyncOnly"),
+)
+def async_only() -> Any:
+    inputs: Any = {kit.SHOWN: AsyncOnly() | kit.joined, kit.ASKED: RunnablePassthrough()}
+    return inputs | told()
+
+
+@scene(
+    "streams in blocks, read in turns",
+    [kit.due(q) for q in kit.QUESTIONS],
+    ("generators", "async generators"),
+)
+def streams_in_turns(world: World, way: str) -> None:
+    """Generators, each in a block of its own, are read in turns by one consumer."""
+    if way == "generators":
+        _in_turns([_streamed(world, question) for question in kit.QUESTIONS])
+    else:
+        asyncio.run(_ain_turns([_astreamed(world, question) for question in kit.QUESTIONS]))
+
+
+@scene(
+    "a step that takes too long",
+    [kit.due(answer=None, status=Status.ERROR, spans=())],
+    ("ainvoke",),
+    GRAPHS_MISSING,
+)
 def too_slow(world: World, way: str) -> None:
 
     async def slow(state: Any) -> dict[str, Any]:
@@ -93,40 +115,3 @@ def too_slow(world: World, way: str) -> None:
     app.step_timeout = 0.2
     with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
         asyncio.run(app.ainvoke({kit.ASKED: kit.QUESTION}, config(world)))
-
-
-def due(question: str = kit.QUESTION, **more: Any) -> Expected:
-    contexts = more.pop("contexts", kit.top(question))
-    answer = more.pop("answer", kit.answer_to(question, contexts or ()))
-    return Expected(question=question, contexts=contexts, answer=answer, **more)
-
-
-scene = functools.partial(kit.scene, GROUP)
-
-
-def chains(name: str, build: Callable[[], Any], **more: Any) -> Shape:
-    return kit.shape(GROUP, name, build, **more)
-
-
-ASYNC = tuple(way for way in kit.CHAIN_WAYS if way.startswith("a"))
-SHAPES = (
-    chains(
-        "a retriever that is async only",
-        async_only,
-        ways=ASYNC,
-        spans=("chat scripted", "retrieval AsyncOnly"),
-    ),
-    scene(
-        "streams in blocks, read in turns",
-        streams_in_turns,
-        [due(q, spans=("chat scripted", "retrieval InMemoryVectorStore")) for q in kit.QUESTIONS],
-        ("generators", "async generators"),
-    ),
-    scene(
-        "a step that takes too long",
-        too_slow,
-        [due(answer=None, status=Status.ERROR)],
-        ("ainvoke",),
-        GRAPHS_MISSING,
-    ),
-)

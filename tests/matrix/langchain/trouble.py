@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
@@ -19,7 +18,7 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.application import SPANS, config, due
 from tests.matrix.langchain.lcel import plain
-from tests.matrix.shape import Expected, Shape
+from tests.matrix.shape import Expected
 from tests.matrix.world import World
 
 GROUP = "trouble"
@@ -52,20 +51,21 @@ def down(messages: list[BaseMessage]) -> str:
 
 def trouble(
     name: str,
-    build: Callable[[], Any],
     expected: Sequence[Expected],
     raises: type[BaseException] | None = None,
-    ways: Sequence[str] = kit.CHAIN_WAYS,
-) -> Shape:
+    **more: Any,
+) -> Callable[[kit.Build], kit.Build]:
+    """Register a chain that is asked once, and raises or does not."""
 
-    def run(world: World, way: str) -> None:
-        caught: contextlib.AbstractContextManager[Any] = (
-            _raising(raises) if raises else contextlib.nullcontext()
-        )
-        with caught:
-            kit.call(way, build(), [kit.QUESTION], config(world))
+    def register(build: kit.Build) -> kit.Build:
+        def run(world: World, way: str) -> None:
+            with _raising(raises) if raises else contextlib.nullcontext():
+                kit.call(way, build(), [kit.QUESTION], config(world))
 
-    return kit.scene(GROUP, name, run, expected, ways)
+        kit.scene(GROUP, name, expected, kit.CHAIN_WAYS, **more)(run)
+        return build
+
+    return register
 
 
 @contextlib.contextmanager
@@ -77,10 +77,40 @@ def _raising(kind: type[BaseException]) -> Any:
     raise AssertionError(f"{kind.__name__} did not reach the application")
 
 
-def model_fallback() -> Any:
-    return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
+class Raising(BaseCallbackHandler):
+    """Another vendor's handler, which is broken."""
+
+    raise_error = False
+    run_inline = True
+
+    def _raise(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("another handler")
+
+    on_chain_start = on_chain_end = on_retriever_start = on_retriever_end = _raise
+    on_chat_model_start = on_llm_end = _raise
 
 
+LONG = "The timetable of the line in full. " + "x" * 5_000_000
+
+
+UNFOUND = due(contexts=None, answer=None, status=Status.ERROR, spans=("retrieval Failing",))
+ANYWAY = due(
+    contexts=None,
+    answer=kit.answer_to(kit.QUESTION, ()),
+    spans=("chat scripted", "retrieval Failing"),
+)
+FAILED = due(answer=None, status=Status.ERROR)
+EMPTY = due(
+    contexts=(),
+    answer=kit.answer_to(kit.QUESTION, ()),
+    spans=("chat scripted", "retrieval Finding"),
+)
+
+
+trouble("retriever raises", [UNFOUND], LookupError)(lambda: kit.answering(Failing()))
+
+
+@trouble("retriever raises, answered anyway", [ANYWAY])
 def answered_anyway() -> Any:
     """The application catches what its retriever raises, and asks the model without documents."""
 
@@ -93,22 +123,32 @@ def answered_anyway() -> Any:
     return kit.answering(RunnableLambda(found))
 
 
+trouble("model raises", [FAILED], ConnectionError)(
+    lambda: kit.answering(kit.base(), kit.Chat(reply=down))
+)
+
+
+@trouble("fallback of a model", [due(spans=("chat scripted", *SPANS))])
+def model_fallback() -> Any:
+    return kit.answering(kit.base(), kit.Chat(reply=down).with_fallbacks([kit.reader()]))
+
+
+@trouble("empty retrieval", [EMPTY])
+def empty() -> Any:
+    return kit.answering(Finding(documents=[]))
+
+
+@kit.scene(GROUP, "a stream closed early", [due(answer=None, status=Status.CLOSED)], STREAM_WAYS)
 def closed(world: World, way: str) -> None:
-    if way == "stream":
-        stream: Any = plain().stream(kit.QUESTION, config(world))
-        next(stream)
-        stream.close()
-        return
-
-    async def read() -> None:
-        tokens: Any = plain().astream(kit.QUESTION, config(world))
-        await anext(tokens)
-        await tokens.aclose()
-        await asyncio.sleep(0.05)
-
-    asyncio.run(read())
+    kit.leave(getattr(plain(), way)(kit.QUESTION, config(world)))
 
 
+@kit.scene(
+    GROUP,
+    "a cancelled task",
+    [due(answer=None, status=Status.CANCELLED)],
+    ("ainvoke", "abatch", "astream"),
+)
 def cancelled(world: World, way: str) -> None:
     model = kit.reader(delay=60.0)
     chain, told = plain(model=model), config(world)
@@ -132,91 +172,25 @@ def cancelled(world: World, way: str) -> None:
     asyncio.run(request())
 
 
-class Raising(BaseCallbackHandler):
-    """Another vendor's handler, which is broken."""
-
-    raise_error = False
-    run_inline = True
-
-    def _raise(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError("another handler")
-
-    on_chain_start = on_chain_end = on_retriever_start = on_retriever_end = _raise
-    on_chat_model_start = on_llm_end = _raise
-
-
+@kit.scene(GROUP, "another handler raises", [due()], kit.CHAIN_WAYS)
 def beside_a_broken_one(world: World, way: str) -> None:
     ours = RagEvalCallbackHandler(world.evals)
     kit.call(way, plain(), [kit.QUESTION], {"callbacks": [Raising(), ours, Raising()]})
 
 
-LONG = "The timetable of the line in full. " + "x" * 5_000_000
-
-
+@trouble(
+    "payloads of 5 MB",
+    [
+        due(
+            contexts=[LONG[:20_000]],
+            answer="It is long.",
+            spans=("chat scripted", "retrieval Finding"),
+        )
+    ],
+    incidents={"span content left out": 1},
+)
 def huge() -> Any:
     documents = [Document(LONG, metadata={"raw": LONG}) for _ in range(3)]
     return kit.answering(
         Finding(documents=documents), kit.Chat(reply=lambda messages: "It is long.")
     )
-
-
-def empty() -> Any:
-    return kit.answering(Finding(documents=[]))
-
-
-UNFOUND = due(contexts=None, answer=None, status=Status.ERROR, spans=("retrieval Failing",))
-ANYWAY = due(
-    contexts=None,
-    answer=kit.answer_to(kit.QUESTION, ()),
-    spans=("chat scripted", "retrieval Failing"),
-)
-FAILED = due(answer=None, status=Status.ERROR)
-EMPTY = due(
-    contexts=(),
-    answer=kit.answer_to(kit.QUESTION, ()),
-    spans=("chat scripted", "retrieval Finding"),
-)
-
-
-SHAPES = (
-    trouble("retriever raises", lambda: kit.answering(Failing()), [UNFOUND], LookupError),
-    trouble("retriever raises, answered anyway", answered_anyway, [ANYWAY]),
-    trouble(
-        "model raises",
-        lambda: kit.answering(kit.base(), kit.Chat(reply=down)),
-        [FAILED],
-        ConnectionError,
-    ),
-    trouble("fallback of a model", model_fallback, [due(spans=("chat scripted", *SPANS))]),
-    trouble("empty retrieval", empty, [EMPTY]),
-    kit.scene(
-        GROUP,
-        "a stream closed early",
-        closed,
-        [due(answer=None, status=Status.CLOSED)],
-        STREAM_WAYS,
-    ),
-    kit.scene(
-        GROUP,
-        "a cancelled task",
-        cancelled,
-        [due(answer=None, status=Status.CANCELLED)],
-        ("ainvoke", "abatch", "astream"),
-    ),
-    kit.scene(GROUP, "another handler raises", beside_a_broken_one, [due()], kit.CHAIN_WAYS),
-    replace(
-        trouble(
-            "payloads of 5 MB",
-            huge,
-            [
-                due(
-                    contexts=[LONG[:20_000]],
-                    answer="It is long.",
-                    spans=("chat scripted", "retrieval Finding"),
-                )
-            ],
-        ),
-        # So long a text is on no span.
-        incidents={"span content left out": 1},
-    ),
-)

@@ -6,11 +6,9 @@ can tell what it is.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Any, TypedDict
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -21,10 +19,12 @@ from langchain_core.tools import StructuredTool
 from tests.matrix.langchain import kit
 from tests.matrix.langchain.agents import asks, pick, stepping
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.graphs import line
 from tests.support.variation import run_seed
 
 GROUP = "tutorials, under drawn names"
-ASKED, FOUND, SAID, QUERY, TOOL, FIRST, SECOND, THIRD = (kit.NAMED.name() for _ in range(8))
+ASKED, FOUND, SAID = kit.ASKED, kit.FOUND, kit.SAID
+QUERY, TOOL, FIRST, SECOND, THIRD = (kit.NAMED.name() for _ in range(5))
 ORDER = 1 if run_seed() % 2 else -1
 """Direction in which documents are shown."""
 TEMPLATE = ChatPromptTemplate.from_template(f"{{{FOUND}}}\n\n-- {{{ASKED}}}")
@@ -50,41 +50,9 @@ def shown(question: str) -> list[str]:
     return kit.top(question)[::ORDER]
 
 
-def graph_of(names: Sequence[str], *steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
-    """Steps one after another over a state of some keys."""
-    make: Any = TypedDict
-    keys = dict.fromkeys(names, Any)
-    made = import_module("langgraph.graph").StateGraph(make("State", keys, total=False))
-    for name, step in steps:
-        made.add_node(name, step)
-    names = ["__start__", *(name for name, _ in steps), "__end__"]
-    for one, other in itertools.pairwise(names):
-        made.add_edge(one, other)
-    return made.compile()
-
-
-def graph(*steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
-    return graph_of((ASKED, QUERY, FOUND, SAID), *steps)
-
-
 def answer(state: Any) -> dict[str, Any]:
     prompt = TEMPLATE.invoke({FOUND: kit.joined(state[FOUND]), ASKED: state[ASKED]})
     return {SAID: kit.message_text(knowing().invoke(prompt))}
-
-
-def analysed() -> Any:
-    """A query is made of the question before the search."""
-
-    def analyse(state: Any) -> dict[str, Any]:
-        said = kit.Chat(reply=lambda _: f"{SECOND}: {state[ASKED]}").invoke(
-            f"Query? {state[ASKED]}"
-        )
-        return {QUERY: {"text": kit.message_text(said).partition(": ")[2], "limit": 2}}
-
-    def retrieve(state: Any) -> dict[str, Any]:
-        return {FOUND: search(state[QUERY]["text"], state[QUERY]["limit"])}
-
-    return graph((FIRST, analyse), (SECOND, retrieve), (THIRD, answer))
 
 
 def tool(give: Callable[[str], Any], **more: Any) -> StructuredTool:
@@ -155,15 +123,30 @@ TALK: dict[str, Any] = {**TOLD, "inputs": asks, "missing": AGENTS_MISSING}
 CALLED = ("chat scripted", "chat scripted", f"execute_tool {TOOL}")
 CHAIN: dict[str, Any] = {"contexts": shown, "ways": kit.CHAIN_WAYS}
 
-SHAPES = (
-    kit.shape(GROUP, "query analysis", analysed, spans=("chat scripted",) * 2, **ONE),
-    kit.shape(
-        GROUP,
-        "an agent's search results in Anthropic's blocks",
-        searching(lambda query: results([d.page_content for d in search(query)])),
-        spans=CALLED,
-        **TALK,
-    ),
-    kit.shape(GROUP, "search results in Anthropic's blocks", in_blocks(results), **CHAIN),
-    kit.shape(GROUP, "documents in Anthropic's blocks", in_blocks(plain_documents), **CHAIN),
+
+@kit.shape(GROUP, "query analysis", spans=("chat scripted",) * 2, **ONE)
+def analysed() -> Any:
+    """A query is made of the question before the search."""
+
+    def analyse(state: Any) -> dict[str, Any]:
+        said = kit.Chat(reply=lambda _: f"{SECOND}: {state[ASKED]}").invoke(
+            f"Query? {state[ASKED]}"
+        )
+        return {QUERY: {"text": kit.message_text(said).partition(": ")[2], "limit": 2}}
+
+    def retrieve(state: Any) -> dict[str, Any]:
+        return {FOUND: search(state[QUERY]["text"], state[QUERY]["limit"])}
+
+    nodes = {FIRST: analyse, SECOND: retrieve, THIRD: answer}
+    return line(nodes, **{QUERY: dict[str, Any]}).compile()
+
+
+kit.shape(GROUP, "an agent's search results in Anthropic's blocks", spans=CALLED, **TALK)(
+    searching(lambda query: results([d.page_content for d in search(query)]))
 )
+
+
+kit.shape(GROUP, "search results in Anthropic's blocks", **CHAIN)(in_blocks(results))
+
+
+kit.shape(GROUP, "documents in Anthropic's blocks", **CHAIN)(in_blocks(plain_documents))
