@@ -20,13 +20,6 @@ def sample_to_text(
 ) -> str:
     """Return a sample as ASCII JSON; metadata that JSON does not know becomes its text.
 
-    Args:
-        sample: The sample.
-        probability: Inclusion probability, 0 to 1, or None.
-        reason: Reason why it was chosen.
-        mark: Mark of the redaction settings that were applied to it.
-        **more: Further keys.
-
     Raises:
         ValueError: The metadata contains itself.
     """
@@ -35,11 +28,7 @@ def sample_to_text(
 
 
 def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
-    """Return a result as ASCII JSON, with the outcomes in their order.
-
-    Raises:
-        ValueError: Metadata or an explanation contains itself.
-    """
+    """Return a result as ASCII JSON, with the outcomes in their order."""
     return sample_to_text(
         evaluation.sample,
         evaluation.probability,
@@ -52,17 +41,10 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Return the result of a text, redacted again if other settings were applied to it.
+    """Return the result of a text, without verdicts; of a sample, one without outcomes.
 
-    Returns:
-        The result, without verdicts; of a sample one without outcomes.
-
-    Raises:
-        ValueError: The text is not JSON, or a value is out of range.
-        TypeError: The text does not describe a sample.
-        KeyError: A field is missing.
-        AttributeError: The text is JSON of another shape.
-        RedactionError: The sample could not be redacted.
+    It is redacted again if other settings were applied to it. A text that another program changed
+    may raise any exception.
     """
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]

@@ -50,15 +50,6 @@ _FEEDBACK_CHARS: Final = 500
 class Dispatch:
     """Queues of all sinks. Thread-safe; no method but `flush` and `close` waits.
 
-    Args:
-        sinks: The sinks.
-        config: Whether platforms may quote content.
-        incidents: Counts failures.
-        outbox: Keeps results on disk, if there is a spool.
-        revive: Returns the result that a text of the outbox describes.
-        mark: Mark of the redaction settings.
-        tracer_provider: Provider of the spans that a flush exports; None for the global one.
-
     Raises:
         ConfigError: Another `RagEval` uses a platform sink, or a function takes neither one
             argument nor two.
@@ -103,12 +94,7 @@ class Dispatch:
             yield one
 
     def jobs(self, evaluation: Evaluation, accepted: float) -> list[Job]:
-        """Return one job for each sink that accepts a result.
-
-        Args:
-            evaluation: The result.
-            accepted: Acceptance of its sample in seconds since the epoch.
-        """
+        """Return one job for each sink that accepts a result."""
         encode = partial(evaluation_to_text, evaluation, self._mark)
         return [
             Job(key, evaluation, encode, accepted)
@@ -146,14 +132,9 @@ class Dispatch:
             queue.check()
 
     def flush(self, timeout: float | None) -> bool:
-        """Wait until everything handed over so far is sent, lost, or safe in the spool.
+        """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
 
-        Args:
-            timeout: Seconds, or None without limit. Platforms accept scores for spans that they
-                have, so spans are exported first.
-
-        Returns:
-            Whether it is.
+        Platforms accept scores for spans that they have, so spans are exported first.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):

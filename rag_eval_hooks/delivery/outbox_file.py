@@ -69,10 +69,6 @@ class OutboxFile:
 
     Its methods raise `FileMovedError` if the file was deleted or replaced, so that its jobs are
     lost, and `FILE_ERRORS` if the file cannot be used.
-
-    Args:
-        folder: Folder of the file; created for its owner alone.
-        max_bytes: Size in use above which nothing more is stored.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -97,16 +93,11 @@ class OutboxFile:
             return [self._sync(db, job, end) for job, end in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Claim the oldest jobs that no living process has.
+        """Claim the oldest jobs that no living process has, up to the room of each consumer.
 
         The file is locked only if there is anything to change: all processes ask every second,
-        and a sample that is to be stored must not queue behind their questions.
-
-        Args:
-            rooms: Number of jobs that each consumer of this process can take now.
-
-        Returns:
-            The jobs, and the number of old results for other consumers that were removed.
+        and a sample that is to be stored must not queue behind their questions. Returns also how
+        many old results for other consumers were removed.
         """
         self._check()
         now = time.time()
@@ -274,11 +265,7 @@ def read_counts(path: Path) -> Mapping[str, int]:
 
 
 def read_size(path: Path) -> tuple[int | None, int | None]:
-    """Return the samples and bytes in a file.
-
-    Raises:
-        sqlite3.Error: The file cannot be read.
-    """
+    """Return the samples and bytes in a file."""
     with _read(path) as db:
         if db is None:
             return 0, 0
@@ -288,11 +275,7 @@ def read_size(path: Path) -> tuple[int | None, int | None]:
 
 
 def read_results(path: Path) -> Iterator[str]:
-    """Yield the results that a sink still lacks, each once, as stored.
-
-    Raises:
-        sqlite3.Error: The file cannot be read.
-    """
+    """Yield the results that a sink still lacks, each once, as stored."""
     chosen = f"SELECT payload FROM jobs WHERE consumer {_OF_SINKS}"
     with _read(path) as db:
         sql = f"{chosen} GROUP BY coalesce(origin, id) ORDER BY id"

@@ -153,11 +153,7 @@ class Destination:
 
 
 class UserSink(Destination):
-    """Calls a sink or a function of the user's, one call at a time, within a time limit.
-
-    Raises:
-        ConfigError: The function takes neither one argument nor two.
-    """
+    """Calls a sink or a function of the user's, one call at a time, within a time limit."""
 
     is_watched = True
     retries = False

@@ -122,16 +122,10 @@ class SinkQueue:
                     self._give_up(job)
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything accepted so far is sent, lost, or safe in the spool.
+        """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
 
         Waiting retries are tried at once. A result in the spool is not waited for after its
         first try, nor while the sink is down or hangs.
-
-        Args:
-            timeout: Seconds; infinite for no limit.
-
-        Returns:
-            Whether nothing of it waits.
         """
         now = time.monotonic()
         deadline = now + timeout

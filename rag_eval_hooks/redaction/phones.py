@@ -42,11 +42,7 @@ _LIST_NUMBER: Final = re.compile(r"\d{1,3}[.)] ")
 
 
 class Phones:
-    """Finds phone numbers that are valid in a numbering plan.
-
-    Args:
-        regions: Two-letter codes of countries whose numbers are found without a country code, too.
-    """
+    """Finds valid phone numbers, and in some regions also those without a country code."""
 
     def __init__(self, regions: Sequence[str] = ()) -> None:
         self._regions = tuple(regions)

@@ -164,13 +164,9 @@ class Session:
 
 
 class Redactor:
-    """Redacts samples by rules, functions and hashing of ids.
+    """Redacts samples by rules in order of precedence, by functions, and by hashing of ids.
 
-    Args:
-        rules: Rules in order of precedence.
-        functions: Applied to every text after the rules.
-        ids_key: Key for hashing ids of users and sessions; None treats them as texts.
-        mark: Digest of the settings.
+    `mark` is a digest of the settings.
     """
 
     def __init__(

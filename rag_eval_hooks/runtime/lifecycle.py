@@ -56,10 +56,9 @@ class Clock:
         return self._thread is not None and not self._is_stopped
 
     def call(self, timeout: float | None) -> bool:
-        """Wait for a call that starts from now on; the caller makes it if there is no thread.
+        """Wait for a call that starts from now on; return whether it ended in time.
 
-        Returns:
-            Whether it has ended within `timeout` seconds; None is no limit.
+        The caller makes it if there is no thread.
         """
         if self._ticks and threading.current_thread() is not self._thread:
             return self._wakeup.ask(timeout)

@@ -18,15 +18,11 @@ _NOTHING: Final = 0.01
 
 
 class RateLimit:
-    """Sliding-window limit. Thread-safe, O(1).
+    """Sliding-window limit of samples by `second` and `minute`. Thread-safe, O(1).
 
     No interval of a window's length contains more samples than allowed. At ten times the load, a
     limit of n admits n / (1 + 1 / 10n). Common libraries count in fixed windows, which admit twice
     the limit across a window's edge, or read the wall clock, which may be set back.
-
-    Args:
-        limits: Samples at most by `second` and `minute`; empty for no limit.
-        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -63,9 +59,6 @@ class AdmittedShare:
     stands for itself and for a tenth of the refused ones that no other stands for yet. In
     simulation the error is a quarter of a one-minute moving average's under bursty load, and equal
     to it under steady load.
-
-    Args:
-        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,11 +67,9 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Count a request.
+        """Return the share of an admitted request, in (0, 1]: 1 if none was refused lately.
 
-        Returns:
-            The share of an admitted request, in (0, 1], which is 1 if none was refused lately;
-            None if the request is refused.
+        None for a refused one.
         """
         with self._lock:
             now = self._clock()

@@ -96,11 +96,7 @@ def first_match(rules: Rules, traits: Traits) -> Rates | None:
 
 
 def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules:
-    """Return the rules of the settings with the rates that each sets.
-
-    Raises:
-        ConfigError: A rule names an unknown metric.
-    """
+    """Return the rules of the settings with the rates that each sets."""
     rules = []
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
@@ -112,11 +108,7 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules
 
 
 def default_rates(config: RagEvalConfig, names: MetricNames) -> Rates:
-    """Return the rates of requests that no rule matches.
-
-    Raises:
-        ConfigError: A rate names an unknown metric.
-    """
+    """Return the rates of requests that no rule matches."""
     rates = Rates(dict.fromkeys(names.ids, Share(config.sample_rate)))
     # Suites first, so that the rate of a single metric overrides its suite's.
     by_name = sorted(

@@ -141,12 +141,10 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> tuple[Sample, Decision] | None:
-        """Return what a feedback adds to the evaluation of a sample, or None.
+        """Return the sample and the metrics that a feedback adds to its evaluation, or None.
 
-        Returns:
-            The sample, with the feedback's reference if it had none, and the metrics to evaluate.
-            Metrics that a reference makes possible keep their probability; other metrics have the
-            rate 0, because no draw chose them.
+        A sample without a reference gets the feedback's. Metrics that a reference makes possible
+        keep their probability; other metrics have the rate 0, because no draw chose them.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:

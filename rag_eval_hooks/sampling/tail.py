@@ -66,11 +66,7 @@ class TailRule:
 
 
 def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
-    """Return the tail rules that the settings describe.
-
-    Raises:
-        ConfigError: A rule names an unknown metric.
-    """
+    """Return the tail rules that the settings describe."""
     rules = []
     for number, one in enumerate(config.tail):
         ids = names.ids_of(f"tail[{number}].then", one.then)
@@ -85,8 +81,6 @@ def tail_scorer(
     config: RagEvalConfig, known: Mapping[str, Metric], incidents: Incidents
 ) -> Scorer | None:
     """Return the heuristic judge's scorer of the metrics in conditions, or None without any.
-
-    It measures every sample, without network.
 
     Raises:
         ConfigError: A rule compares an unknown metric, or a metric that needs a model.

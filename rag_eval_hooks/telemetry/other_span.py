@@ -72,11 +72,7 @@ class OtherSpan:
         """Do nothing: events are on spans of ours."""
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Note that the owner ended the span.
-
-        Returns:
-            What to pass it on with now, or None where it is kept until `end`.
-        """
+        """Return what to pass the ended span on with, or None where it is kept until `end`."""
         with self._lock:
             if self._done:
                 return self._attributes, self._links
@@ -112,9 +108,7 @@ def _never() -> bool:
 class OtherSpans:
     """The spans of other instrumentors that may carry scores, by their ids. Thread-safe.
 
-    Args:
-        most: Spans that are known at once; the oldest is given up for one more.
-        hold: Begins to hold a span that has ended, within the limits for spans of ours.
+    `hold` begins to hold a span that has ended. Past `most` spans, the oldest is given up.
     """
 
     def __init__(self, *, most: int, hold: Callable[[HeldSpan], None]) -> None:
@@ -137,11 +131,9 @@ class OtherSpans:
         self._processors += 1
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """Add a span that is to carry scores.
+        """Add an open span that is to carry scores.
 
-        Args:
-            span: The span; it must not have ended.
-            waits: Whether its end is to wait for scores, asked when it ends.
+        `waits` is asked when the span ends: whether its end is to wait for scores.
         """
         other = OtherSpan(span, waits, self, processed=self._processors > 0)
         if not self._processors:
@@ -156,11 +148,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Note that a processor saw the end of a span, which `export` may pass on later.
-
-        Returns:
-            What to pass it on with now, or None where it is kept.
-        """
+        """Return what to pass an ended span on with now, or None where `export` does it later."""
         other = self._take(span.get_span_context())
         if other is None:
             return {}, ()

@@ -21,12 +21,7 @@ _Value = str | float | bool
 
 
 class ScoreAttributes:
-    """Attributes of RAG spans and of evaluation spans for an evaluation.
-
-    Args:
-        thresholds: Thresholds and scales of the metrics.
-        content: Whether reasons may quote the application's texts.
-    """
+    """Attributes of RAG spans and of evaluation spans for an evaluation."""
 
     def __init__(self, thresholds: Thresholds, *, content: bool) -> None:
         self._thresholds = thresholds

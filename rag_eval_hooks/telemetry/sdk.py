@@ -52,11 +52,7 @@ def tracer_provider(resource: Resource, otlp_endpoint: str | None, console: bool
 
 
 def set_further_providers(resource: Resource, otlp_endpoint: str | None) -> list[Any]:
-    """Set global providers of metrics and log events with OTLP exporters.
-
-    Returns:
-        The providers already set: an application keeps its own.
-    """
+    """Set and return global providers of metrics and log events that the application lacks."""
     session = requests.Session()
     session.hooks["response"].append(_accept)
     base = None if otlp_endpoint is None else traces_at(otlp_endpoint).removesuffix("traces")

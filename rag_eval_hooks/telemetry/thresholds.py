@@ -17,13 +17,9 @@ REASON_CHARS: Final = 300
 
 
 class Thresholds:
-    """Compares scores with thresholds.
+    """Compares scores with thresholds, in the scale of each metric.
 
     A score passes at its threshold and on its good side: above it, or below it if lower is better.
-
-    Args:
-        limits: Threshold by metric id, in the metric's scale.
-        metrics: Metrics that are measured.
 
     Raises:
         ConfigError: An id names none of the metrics, or a value lies outside the metric's scale.

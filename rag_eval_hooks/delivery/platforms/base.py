@@ -77,10 +77,7 @@ class PlatformSink(Destination):
         self._process = 0
 
     def claim(self, user: Callable[[], Any]) -> None:
-        """Reserve the sink for a dispatcher until that is closed or collected.
-
-        Args:
-            user: Weak reference to the dispatcher.
+        """Reserve the sink until the dispatcher of a weak reference is closed or collected.
 
         Raises:
             ConfigError: Another dispatcher of this process uses it.
