@@ -15,7 +15,6 @@ from rag_eval_hooks import (
     AskedMetric,
     CallableJudge,
     ConfigError,
-    JudgeError,
     Metric,
     NotScored,
     RagEval,
@@ -26,17 +25,11 @@ from rag_eval_hooks import (
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.evaluation import StuckJudge, faithful_judge, sample, total
 from tests.waiting import PATIENCE, until
 
 Make = Callable[..., RagEval]
-
-
-def _answer(claims: str, verdicts: int) -> Findings:
-    """Return claims and the support of the first, with a verdict for so many chunks."""
-    support = (Support((True,) * verdicts),)
-    return Findings(answer_claims=tuple(claims), answer_support=support)
 
 
 @pytest.fixture
@@ -76,29 +69,6 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
     assert stats.pending == accepted
     assert stats.dropped == {"queue_full": 1000 - accepted}
     assert stats.offered == total(stats) == 1000
-
-
-@pytest.mark.parametrize(
-    ("judge", "cause"),
-    [
-        (ScriptedJudge(error=JudgeError("down")), "judge_failed"),
-        (ScriptedJudge(error=KeyError("bug")), "judge_failed"),
-        (ScriptedJudge(Findings()), "judge_failed"),
-        (ScriptedJudge(_answer("ab", 1)), "judge_failed"),
-        (ScriptedJudge(_answer("a", 3)), "judge_failed"),
-    ],
-)
-def test_a_failing_judge_gives_failures_not_scores(
-    judge: ScriptedJudge, cause: str, make: Make
-) -> None:
-    memory = MemorySink()
-    evals = make(judge, sinks=[memory])
-    evals.submit(sample())
-    evals.flush(300)
-    (outcome,) = memory.results[0].outcomes.values()
-    assert isinstance(outcome, NotScored)
-    assert outcome.cause == cause
-    assert evals.stats().failed == {cause: 1}
 
 
 def test_a_crashing_sink_harms_nothing_else(make: Make, caplog: pytest.LogCaptureFixture) -> None:
