@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -39,6 +39,8 @@ from tests.matrix.langchain.kit import (
     top,
 )
 from tests.matrix.world import World
+from tests.support import faults
+from tests.support.faults import Faults, Unreadable
 from tests.support.size import size
 from tests.support.variation import run_seed
 
@@ -63,66 +65,31 @@ HARMLESS = ("doubled",)
 WAYS = ("invoke", "ainvoke", "stream", "astream", "astream_events")
 
 
-class Unreadable(Mapping[str, Any]):
-    """A mapping that fails."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise RuntimeError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        raise RuntimeError
-
-    def __len__(self) -> int:
-        raise RuntimeError
-
-
 class Faulty(RagEvalCallbackHandler):
     """Gets every event of a run, but one of them with a fault."""
 
     def __init__(self, evals: RagEval, number: int, fault: str) -> None:
         super().__init__(evals)
-        self.left = number
-        self.fault = fault
-        self.late: list[Callable[[], None]] = []
-        self.after: list[Callable[[], None]] = []
-        self.kinds: list[str] = []
+        self.faults = Faults(number, fault, spoil)
 
-    def pass_on(self, kind: str, event: Callable[..., None], /, *args: Any, **more: Any) -> None:
-        """Pass an event on, or what the fault makes of it."""
-        self.kinds.append(kind)
-        self.left -= 1
-        if self.left == -1:
-            self._break(event, args, more)
-            return
-        event(*args, **more)
-        while self.late:
-            self.late.pop()()
 
-    def _break(self, event: Callable[..., None], args: Any, more: dict[str, Any]) -> None:
-        if self.fault == "doubled":
-            event(*args, **more)
-            event(*args, **more)
-        elif self.fault == "late":
-            self.late.append(lambda: event(*args, **more))
-        elif self.fault == "after the end":
-            self.after.append(lambda: event(*args, **more))
-        elif self.fault == "unreadable":
-            event(*args[:-1], Unreadable(), **more)
-        elif self.fault != "lost":
-            faults: dict[str, Any] = {
-                "no parent": {"parent_run_id" if more else "run_id": None},
-                "unknown parent": {"parent_run_id" if more else "run_id": uuid4()},
-            }
-            if more:
-                event(*args, **{**more, **faults[self.fault]})
-            else:
-                # What LangGraph tells of an interrupt is one object.
-                event(replace(args[0], **faults[self.fault]))
+def spoil(fault: str, event: Callable[..., None], args: Any, more: dict[str, Any]) -> None:
+    if fault == "unreadable":
+        event(*args[:-1], Unreadable(), **more)
+        return
+    changed = {
+        "parent_run_id" if more else "run_id": uuid4() if fault == "unknown parent" else None
+    }
+    if more:
+        event(*args, **{**more, **changed})
+    else:
+        # What LangGraph tells of an interrupt is one object.
+        event(replace(args[0], **changed))
 
 
 def _passing(name: str) -> Callable[..., None]:
     def event(self: Faulty, *args: Any, **more: Any) -> None:
-        self.pass_on(name, getattr(super(Faulty, self), name), *args, **more)
+        self.faults.pass_on(name, getattr(super(Faulty, self), name), *args, **more)
 
     return event
 
@@ -200,16 +167,7 @@ PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
 
 
 def judged(sample: Sample) -> str:
-    """Return whether a sample is right, absent, marked or, alas, false."""
-    if sample.status != "ok":
-        return "absent"
-    if sample.cut_parts:
-        return "marked"
-    contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
-    # Without the retriever's events, the text that a step made of its documents is the context.
-    joined_text = ["\n\n".join(top())]
-    parts = (sample.question in ("", QUESTION), contexts in (None, top(), joined_text))
-    return "right" if all(parts) and sample.answer in (None, ANSWER) else "false"
+    return faults.judged(sample, QUESTION, top(), (None, ANSWER))
 
 
 def run(pipeline: str, way: str, handler: Faulty, **more: Any) -> None:
@@ -222,8 +180,8 @@ def run(pipeline: str, way: str, handler: Faulty, **more: Any) -> None:
     said: list[Any] = []
     for given in inputs:
         said += ask(chain, way, given, config)
-        while handler.after:
-            handler.after.pop()()
+        while handler.faults.after:
+            handler.faults.after.pop()()
     assert ANSWER in "".join(map(str, said))
 
 
@@ -252,7 +210,7 @@ def events_of(pipeline: str, way: str = "invoke") -> list[str]:
     assert seen.sample.answer == ANSWER
     assert [c.text for c in seen.sample.contexts or ()] == top()
     world.close()
-    return handler.kinds
+    return handler.faults.kinds
 
 
 def seen_by(world: World) -> list[Sample]:
@@ -282,7 +240,7 @@ def test_one_bad_event_gives_no_false_sample(pipeline: str, fault: str, way: str
     for number in range(count):
         handler = Faulty(world.evals, number, fault)
         run(pipeline, way, handler, metadata={"number": number})
-        assert handler.left < 0, "the fault did not happen"
+        assert handler.faults.left < 0, "the fault did not happen"
     samples = seen_by(world)
     world.close()
     wrong = [s.to_dict() for s in samples if judged(s) == "false"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.matrix.llama_index.engines import corpora_with_tools, divided
 from tests.matrix.llama_index.fixtures import opened, samples
 from tests.matrix.llama_index.flows import Flow
 from tests.matrix.llama_index.kit import Asked, Corpus, Draw, in_turn, pick, says
+from tests.support import faults
+from tests.support.faults import Faults, Unreadable
 from tests.support.size import size
 from tests.support.variation import run_seed
 
@@ -32,68 +35,27 @@ EVENTS = (
 FAULTS = ("lost", "doubled", "late", "no id", "no payload", "number", "unreadable")
 
 
-class Unreadable(Mapping[str, Any]):
-    """A value that fails."""
-
-    def __getitem__(self, key: str) -> Any:
-        raise RuntimeError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        raise RuntimeError
-
-    def __len__(self) -> int:
-        raise RuntimeError
-
-
 PAYLOADS = {"no payload": None, "number": 7, "unreadable": Unreadable()}
 
 
-class Faults:
-    """Passes every event on, but one of them with a fault."""
+def spoil(fault: str, event: Callable[..., None], args: Any, named: dict[str, Any]) -> None:
+    if fault == "no id":
+        event(*(one.model_copy(update={"span_id": None}) for one in args), **named | no_id(named))
+        return
+    payload = PAYLOADS[fault]
+    if args:
+        fields = ("messages", "prompt", "response", "exception")
+        event(args[0].model_copy(update=dict.fromkeys(fields, payload)))
+    elif "result" in named:
+        event(**{**named, "result": payload})
+    else:
+        bound = copy(named["bound_args"])
+        bound.arguments = payload
+        event(**{**named, "bound_args": bound})
 
-    def __init__(self, registration: Any, number: int, fault: str) -> None:
-        self.left = number
-        self.fault = fault
-        self.late: list[Callable[[], None]] = []
-        self.passed = 0
-        for name in EVENTS:
-            # A handler is a model of pydantic, which refuses to set other names than of fields.
-            vars(registration)[name] = self._passing(getattr(registration, name))
 
-    def _passing(self, event: Callable[..., None]) -> Callable[..., None]:
-        def passed(*args: Any, **named: Any) -> None:
-            self.passed += 1
-            self.left -= 1
-            if self.left == -1:
-                self._break(event, args, named)
-                return
-            event(*args, **named)
-            while self.late:
-                self.late.pop()()
-
-        return passed
-
-    def _break(self, event: Callable[..., None], args: Any, named: dict[str, Any]) -> None:
-        if self.fault == "doubled":
-            event(*args, **named)
-            event(*args, **named)
-        elif self.fault == "late":
-            self.late.append(lambda: event(*args, **named))
-        elif self.fault == "no id" and args:
-            event(args[0].model_copy(update={"span_id": None}))
-        elif self.fault == "no id":
-            event(**{**named, "id_": None})
-        elif self.fault in PAYLOADS:
-            payload = PAYLOADS[self.fault]
-            if args:
-                fields = ("messages", "prompt", "response", "exception")
-                event(args[0].model_copy(update=dict.fromkeys(fields, payload)))
-            elif "result" in named:
-                event(**{**named, "result": payload})
-            else:
-                bound = copy(named["bound_args"])
-                bound.arguments = payload
-                event(**{**named, "bound_args": bound})
+def no_id(named: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id_": None} if named else {}
 
 
 def query(draw: Draw) -> Asked:
@@ -139,23 +101,16 @@ PIPELINES: dict[str, tuple[Callable[[Draw], Asked], str]] = {
 
 
 def judged(sample: Sample, due: Asked) -> str:
-    """Return whether a sample is right, absent, marked or, alas, false."""
-    if sample.status != "ok" or sample.question == "":
-        return "absent"
-    if sample.cut_parts:
-        return "marked"
     assert isinstance(due.contexts, list)
-    contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
-    if sample.answer == "7" and contexts is not None and set(contexts) == set(due.contexts):
-        # The sources of the answer, which tell the order, were lost with it.
-        contexts = due.contexts
-    parts = (
-        sample.question == due.question,
-        contexts in (None, due.contexts, ["\n\n".join(due.contexts)]),
-        # A call that gives out a number has answered with it.
-        sample.answer in (None, due.answer, "7"),
+    if sample.question == "":
+        return "absent"
+    # A call that gives out a number has answered with it, and its sources, which tell the order,
+    # were lost.
+    answers = (None, due.answer, "7")
+    in_any_order = sample.answer == "7"
+    return faults.judged(
+        sample, str(due.question), due.contexts, answers, in_any_order=in_any_order
     )
-    return "right" if all(parts) else "false"
 
 
 def asked(name: str, number: int, fault: str) -> tuple[Asked, int, list[Sample]]:
@@ -168,9 +123,13 @@ def asked(name: str, number: int, fault: str) -> tuple[Asked, int, list[Sample]]
         due = make(Draw(0, way, world))
         registration = enable(world.evals)
         try:
-            faults = Faults(registration, number, fault)
+            passing = Faults(number, fault, spoil)
+            for event in EVENTS:
+                # A handler is a model of pydantic, which refuses other names than of fields.
+                original = getattr(registration, event)
+                vars(registration)[event] = functools.partial(passing.pass_on, event, original)
             asyncio.run(due.run())
-            return due, faults.passed, samples(world)
+            return due, len(passing.kinds), samples(world)
         finally:
             registration.disable()
 
