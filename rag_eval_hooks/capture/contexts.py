@@ -22,7 +22,7 @@ from rag_eval_hooks.capture.passages import (
     in_prompt_order,
 )
 from rag_eval_hooks.capture.provenance import Provenance, content_words
-from rag_eval_hooks.capture.question import question_of
+from rag_eval_hooks.capture.question_answer import question_of
 from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.text_forms import fold, width
 from rag_eval_hooks.sample import Context

@@ -13,9 +13,9 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import format_trace_id
 
-from rag_eval_hooks.capture.answer import answer_of
 from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
+from rag_eval_hooks.capture.question_answer import answer_of
 from rag_eval_hooks.capture.records import Interaction, RunKind
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.capture.rewriting import replace_rewritten

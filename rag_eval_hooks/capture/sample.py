@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.answer import answer_of, holds_reply
 from rag_eval_hooks.capture.content import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
-from rag_eval_hooks.capture.question import condensed_question, queries, question_of
+from rag_eval_hooks.capture.question_answer import (
+    answer_of,
+    condensed_question,
+    holds_reply,
+    queries,
+    question_of,
+)
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.capture.sample_texts import SampleTexts
 from rag_eval_hooks.config.settings import RagEvalConfig

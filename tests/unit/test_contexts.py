@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.capture.contexts import ContextSource, find_contexts, has_retrieved
-from rag_eval_hooks.capture.question import question_of
+from rag_eval_hooks.capture.question_answer import question_of
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.tool_kinds import ToolKind, tool_kind
 from rag_eval_hooks.sample import Context
