@@ -16,8 +16,6 @@ from langchain_core.outputs import LLMResult
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Run, RunKind
-from rag_eval_hooks.capture.copied import called
-from rag_eval_hooks.capture.copies import Copies
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.interaction import enclosing_interactions
 from rag_eval_hooks.capture.options import HandlerKeywords
@@ -38,7 +36,7 @@ from rag_eval_hooks_langchain.surroundings import (
     users_tags,
 )
 from rag_eval_hooks_langchain.vendor_spans import vendor_span
-from rag_eval_hooks_langchain.vocabulary import class_name, form_of, start_facts
+from rag_eval_hooks_langchain.vocabulary import class_name, start_facts
 
 __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
 
@@ -128,7 +126,6 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         self._left_out = recorder.left_out
         self._incidents = evals.incidents
         chosen = CaptureOptions(**options)
-        self._copies = Copies(recorder, chosen, form_of)
         self._reader = Reader(recorder, evals.incidents, chosen)
         recorder.locators.add(current_run_id)
         self._restore: Callable[[], None] = lambda: None
@@ -263,13 +260,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if run.outermost or parent is None:
             state.is_resuming = state.is_continuing = graphs.resumes(inputs)
             chosen = None if state.is_resuming else self._asked(run, inputs)
-            self._copies.defer(run, "on_chain_start", self._reader.input_of_root, inputs, chosen)
+            self._reader.defer(run, "on_chain_start", self._reader.input_of_root, inputs, chosen)
             return
         begins_step, graph = graphs.is_step(event.get("tags")), state_of(parent)
         first = not graph.is_graph
         is_earlier = begins_step and parent.outermost and not graph.is_resuming
         read = functools.partial(self._reader.input_of_chain, earlier=is_earlier if first else None)
-        self._copies.defer(run, "on_chain_start", read, inputs)
+        self._reader.defer(run, "on_chain_start", read, inputs)
         metadata = event.get("metadata")
         if begins_step:
             self._begin_step(run, parent, inputs, metadata, first=first)
@@ -284,34 +281,32 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if not graphs.begin_step(self._recorder, run, graph, metadata):
             return
         pulled, resuming = graphs.is_pulled(metadata), state_of(graph).is_resuming
-        question = self._reader.options_of(run).question
-        chosen = called(question, inputs) if pulled and first else None
+        chosen = self._reader.choose("question", run, inputs) if pulled and first else None
         read = functools.partial(
             self._reader.input_of_step, first=first, pulled=pulled, resuming=resuming
         )
-        self._copies.later(run, "on_chain_start", read, graph, chosen)
+        self._reader.later(run, "on_chain_start", read, graph, chosen)
 
     def _asked(self, run: Run, inputs: Any) -> Any:
         """Return the result of the application's function for the question in a live input."""
         is_command = type(inputs).__name__ == "Command"
-        question = self._reader.options_of(run).question
-        return called(question, inputs.update if is_command else inputs)
+        return self._reader.choose("question", run, inputs.update if is_command else inputs)
 
     @_end_edge
     def on_chain_end(self, run: Run, outputs: Any, **extra: Any) -> None:
         """End a chain run; its output may hold documents, the output of a root the answer."""
-        state, options = state_of(run), self._reader.options_of(run)
+        state, choose = state_of(run), self._reader.choose
         # A stream reports its input only now.
         reports, given = "inputs" in extra, extra.get("inputs")
         chosen = {"question": None, "state": None, "answer": None}
         if run.outermost:
             if reports and not state.is_resuming:
                 chosen["question"] = self._asked(run, given)
-            chosen["state"] = called(options.question, outputs) if state.is_graph else None
-            chosen["answer"] = called(options.answer, outputs)
+            chosen["state"] = choose("question", run, outputs) if state.is_graph else None
+            chosen["answer"] = choose("answer", run, outputs)
         read = functools.partial(self._reader.output_of_chain, reports_input=reports, chosen=chosen)
-        contexts = called(options.contexts, outputs)
-        self._copies.defer(run, "on_chain_end", read, outputs, given, contexts)
+        contexts = choose("contexts", run, outputs)
+        self._reader.defer(run, "on_chain_end", read, outputs, given, contexts)
 
     @_run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
@@ -324,7 +319,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if run.outermost and "inputs" in extra and not state_of(run).is_resuming:
             given = extra["inputs"]
             chosen = self._asked(run, given)
-            self._copies.defer(run, "on_chain_error", self._reader.whole_input, given, chosen)
+            self._reader.defer(run, "on_chain_error", self._reader.whole_input, given, chosen)
         if graphs.is_interrupt(error):
             self._recorder.interrupt(run)
         if only_steers:
@@ -343,7 +338,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Start a retrieval."""
         run = self._start(RunKind.RETRIEVER, serialized, event)
         if run is not None:
-            self._copies.defer(run, "on_retriever_start", self._reader.query, query)
+            self._reader.defer(run, "on_retriever_start", self._reader.query, query)
 
     @_end_edge
     def on_retriever_end(self, run: Run, documents: Any, **_extra: Any) -> None:
@@ -352,7 +347,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         An iterator belongs to the application: to read it is to take its documents.
         """
         if isinstance(documents, list | tuple):
-            self._copies.defer(run, "on_retriever_end", self._reader.found, documents)
+            self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
 
     # Models.
 
@@ -375,13 +370,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     ) -> None:
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
-            self._copies.defer(run, "on_llm_start", self._reader.prompt, prompt)
+            self._reader.defer(run, "on_llm_start", self._reader.prompt, prompt)
 
     @_end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
         """End a model call; a streamed reply arrives here put together."""
         replies = [one for batch in response.generations for one in batch]
-        self._copies.later(run, "on_llm_end", self._reader.reply, replies)
+        self._reader.later(run, "on_llm_end", self._reader.reply, replies)
 
     @host_edge
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
@@ -406,13 +401,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         self._recorder.question(run, input_str if isinstance(input_str, str) else None)
         if self._recorder.span_content:
             given = event.get("inputs")
-            self._copies.defer(run, "on_tool_start", self._reader.arguments, given, input_str)
+            self._reader.defer(run, "on_tool_start", self._reader.arguments, given, input_str)
 
     @_end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
         """End a tool call; its output or artifact may hold documents, or else its text counts."""
-        chosen = called(self._reader.options_of(run).contexts, output)
-        self._copies.defer(run, "on_tool_end", self._reader.result, output, chosen)
+        chosen = self._reader.choose("contexts", run, output)
+        self._reader.defer(run, "on_tool_end", self._reader.result, output, chosen)
 
     # Graphs, and contexts that the application states.
 
@@ -436,10 +431,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(key_of(run_id)) if name == CONTEXTS_EVENT else None
         if run is None:
             return
-        contexts = contexts_in(self._copies.whole(run, self._copies.copy(run, data)))
+        contexts = contexts_in(self._reader.whole(run, self._reader.copy(run, data)))
         if contexts is None:
             raise TypeError(type(data).__name__)
-        self._copies.later(
+        self._reader.later(
             run, "on_custom_event", self._recorder.documents, contexts, Origin.STATED
         )
 

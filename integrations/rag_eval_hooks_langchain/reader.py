@@ -9,15 +9,15 @@ from langchain_core.outputs import Generation
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind
-from rag_eval_hooks.capture.copied import Message, chosen_text, entries, fresh, named, state_update
+from rag_eval_hooks.capture.copied import Message, entries, fresh, named, state_update
 from rag_eval_hooks.capture.documents import (
     DOCUMENT_KEYS,
-    chosen_contexts,
     contexts_in,
     documents_in,
     given_documents,
     holds_documents,
 )
+from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.readings import (
     answer_of,
     as_json,
@@ -46,24 +46,11 @@ from rag_eval_hooks_langchain.graphs import (
 __all__ = ["Reader"]
 
 
-class Reader:
-    """Reads runs off the request's thread.
-
-    Args:
-        recorder: Where it is noted.
-        incidents: Counts choices that cannot be used.
-        options: Of all interactions that have none of their own.
-    """
+class Reader(BaseReader):
+    """Reads runs off the request's thread."""
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
-        self._recorder = recorder
-        self._incidents = incidents
-        self.options = options
-
-    def options_of(self, run: Run) -> CaptureOptions:
-        """Return the options for a run: one opened by hand may have options of its own."""
-        own = run.interaction.options
-        return self.options if own is None else own.over(self.options)
+        super().__init__(recorder, incidents, options, vocabulary.form_of)
 
     def _keys(self, run: Run) -> Collection[str]:
         """Return the names of lists of documents."""
@@ -122,8 +109,7 @@ class Reader:
         self._note_texts(run, texts, Origin.EARLIER if earlier else Origin.STEP)
 
     def _question_in(self, run: Run, value: Any, chosen: Any) -> str | None:
-        choice = self.options_of(run).question
-        text = chosen_text("question", choice, value, chosen, question_of, self._incidents)
+        text = self._chosen_text("question", run, value, chosen, question_of)
         return question_of(value) if text is None else text
 
     def _question_in_state(self, run: Run, state: Any, chosen: Any) -> str | None:
@@ -178,7 +164,7 @@ class Reader:
         if run.parent is None and not interaction.passed and holds_documents(outputs):
             # A run that gives a list of documents retrieves for something around it.
             run.kind = RunKind.RETRIEVER
-        answer = chosen_text("answer", choice, outputs, chosen, named_answer, self._incidents)
+        answer = self._chosen_text("answer", run, outputs, chosen, named_answer)
         if answer is None:
             answer = answer_of(outputs, given, lambda text: _is_said(interaction, text))
         self._recorder.answer(run, answer)
@@ -239,17 +225,6 @@ class Reader:
             values = fresh(entries(state_update(outputs)) or {}, given)
             if graph.state is not None and any(map(lone_text, values.values())):
                 graph.state.written = values
-
-    def _note_choice(self, run: Run, outputs: Any, chosen: Any) -> None:
-        """Note the contexts that the application chose in an output, or by its function."""
-        choice = self.options_of(run).contexts
-        if choice is None:
-            return
-        # A function that reads one step's output need not fit another's.
-        is_last = run.outermost and run.interaction.chosen is None
-        contexts = chosen_contexts(choice, outputs, chosen, self._incidents if is_last else None)
-        if contexts is not None:
-            self._recorder.choose(run, contexts)
 
     # Retrievers and models.
 

@@ -26,8 +26,6 @@ from llama_index.core.workflow import StopEvent
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
-from rag_eval_hooks.capture.copied import called
-from rag_eval_hooks.capture.copies import Copies
 from rag_eval_hooks.capture.facts import field, request_facts
 from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks.incidents import host_edge
@@ -42,7 +40,6 @@ from rag_eval_hooks_llama_index.spans import (
     name_of,
 )
 from rag_eval_hooks_llama_index.streams import StreamedAnswers
-from rag_eval_hooks_llama_index.vocabulary import form_of
 from rag_eval_hooks_llama_index.workflows import (
     FlowState,
     is_given_input,
@@ -81,7 +78,6 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self._evals = evals
         self._recorder = recorder = evals.recorder
         self._incidents = evals.incidents
-        self._copies = Copies(recorder, options, form_of)
         self._reader = Reader(recorder, evals.incidents, options)
         self._answers = StreamedAnswers(recorder, watch_streams=watch_streams)
         self._parents = SpanParents(recorder, self._answers.streams)
@@ -176,25 +172,21 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
         self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any
     ) -> None:
         """Copy what a call was given, where it may hold a question, to be read later."""
-        reader, defer = self._reader, self._copies.defer
+        reader, defer = self._reader, self._reader.defer
         if role is Role.TOOL and self._recorder.span_content:
             defer(run, "arguments", reader.tool_arguments, dict(arguments))
         if run.outermost:
             is_flow = role is Role.WORKFLOW
             given = {k: v for k, v in arguments.items() if not (is_flow and k in _OF_WORKFLOWS)}
-            chosen = self._chosen("question", run, given)
+            chosen = self._reader.choose("question", run, given)
             declared = start_fields(instance) if is_flow else None
             defer(run, "enter", reader.input, given, chosen, declared)
         elif role in (Role.RETRIEVAL, Role.ENGINE):
             defer(run, "enter", functools.partial(reader.query, role=role), dict(arguments))
         if run.parent is not None and _may_resume(run.parent):
             event, state = arguments.get("ev"), state_of(arguments)
-            chosen = self._chosen("question", run.parent, {**live_fields(event), **state})
+            chosen = self._reader.choose("question", run.parent, {**live_fields(event), **state})
             defer(run, "step", reader.step, event, state, chosen)
-
-    def _chosen(self, name: str, run: Run, value: Any) -> Any:
-        """Return what a function of the application chooses; it gets the live objects."""
-        return called(getattr(self._reader.options_of(run), name), value)
 
     # A call ends.
 
@@ -244,15 +236,15 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
     def _copy_result(self, run: Run, call: Call, arguments: Mapping[str, Any], result: Any) -> None:
         """Copy what a call gave out, to be read later."""
         answers = run.outermost and not call.streams
-        self._copies.defer(
+        self._reader.defer(
             run,
             "exit",
             functools.partial(self._reader.result, call=call),
             result,
             dict(arguments) if call.role is Role.POSTPROCESSING else None,
             state_of(arguments) if call.role is Role.CHAIN else None,
-            self._chosen("contexts", run, result),
-            self._chosen("answer", run, result) if answers else None,
+            self._reader.choose("contexts", run, result),
+            self._reader.choose("answer", run, result) if answers else None,
         )
 
     def _end(self, run: Run, role: Role, instance: Any, result: Any, *, streams: bool) -> None:
@@ -310,7 +302,7 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
                 run.kind = RunKind.MODEL
                 is_chat = isinstance(event, LLMChatStartEvent)
                 given = event.messages if is_chat else event.prompt
-                self._copies.defer(run, "model called", self._reader.prompt, given)
+                self._reader.defer(run, "model called", self._reader.prompt, given)
                 told = models.model_facts(event.model_dict, event.span_id)
                 run.facts = {**run.facts, **told}
         except Exception as error:  # noqa: BLE001 - the host's edge

@@ -11,8 +11,9 @@ from pydantic import BaseModel
 
 from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind, readings
 from rag_eval_hooks.capture.bounded import remember
-from rag_eval_hooks.capture.copied import Message, chosen_text, entries
-from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, chosen_contexts, documents_in
+from rag_eval_hooks.capture.copied import Message, entries
+from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, documents_in
+from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.rows import found_nothing, is_record, mapping_in, rows_in
 from rag_eval_hooks.capture.snapshots import Opaque, Record
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
@@ -20,7 +21,13 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import models
 from rag_eval_hooks_llama_index.spans import Role
-from rag_eval_hooks_llama_index.vocabulary import NodeContext, Reply, is_of_framework, plain
+from rag_eval_hooks_llama_index.vocabulary import (
+    NodeContext,
+    Reply,
+    form_of,
+    is_of_framework,
+    plain,
+)
 
 __all__ = ["Call", "Reader"]
 
@@ -49,28 +56,15 @@ class Call(NamedTuple):
     is_own_tool: bool
 
 
-class Reader:
-    """Notes on runs what copies hold, and remembers what later requests need of earlier ones.
-
-    Args:
-        recorder: Where it is noted.
-        incidents: Counts choices that cannot be used.
-        options: Of all interactions that have no options of their own.
-    """
+class Reader(BaseReader):
+    """Notes on runs what copies hold, and remembers what later requests need of earlier ones."""
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
-        self._recorder = recorder
-        self._incidents = incidents
-        self._options = options
+        super().__init__(recorder, incidents, options, form_of)
         # Ids of nodes that retrievers outside of any call gave out.
         self._alone: dict[str | None, None] = {}
         # Names of the fields that hold the question of a workflow.
         self._asked_as: dict[str, tuple[str, ...]] = {}
-
-    def options_of(self, run: Run | None) -> CaptureOptions:
-        """Return the options for a run: one opened by hand may have options of its own."""
-        own = None if run is None else run.interaction.options
-        return self._options if own is None else own.over(self._options)
 
     # Inputs.
 
@@ -95,17 +89,13 @@ class Reader:
         # Such as of the event that starts a workflow, or of keywords.
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
         texts = _texts_in(given)
-        asked = self._chosen_question(run, {**held, **given}, chosen)
+        asked = self._chosen_text("question", run, {**held, **given}, chosen, _question_of)
         asked = _question_of(given) if asked is None else asked
         self._recorder.asked(run, texts)
         self._recorder.question(run, _only(texts) if asked is None else asked)
         names = [name for name, text in held.items() if text and text == run.query]
         if declared is not None and (names := [*names, *declared]):
             remember(self._asked_as, run.name, tuple(names), _MAX_WORKFLOWS)
-
-    def _chosen_question(self, run: Run, given: Any, chosen: Any) -> str | None:
-        choice = self.options_of(run).question
-        return chosen_text("question", choice, given, chosen, _question_of, self._incidents)
 
     def step(self, run: Run, event: Any, state: Mapping[str, Any], chosen: Any) -> None:
         """Note what the step of a workflow that was given no question goes on with.
@@ -119,7 +109,7 @@ class Reader:
         left = {**(entries(event) or {}), **state}
         # The name under which the first run was asked comes first.
         names = (left.get(name) for name in self._asked_as.get(root.name, ()))
-        texts = (self._chosen_question(root, left, chosen), *names)
+        texts = (self._chosen_text("question", root, left, chosen, _question_of), *names)
         asked = next((text for text in texts if isinstance(text, str)), None)
         asked = _question_of(left) if asked is None else asked
         if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
@@ -165,19 +155,8 @@ class Reader:
         elif call.role is Role.ENGINE:
             self._recorder.answer(run, _answer_of(result))
 
-    def _note_choice(self, run: Run, result: Any, chosen: Any) -> None:
-        choice = self.options_of(run).contexts
-        if choice is not None:
-            # A function that reads one step's result need not fit another's.
-            is_last = run.outermost and run.interaction.chosen is None
-            incidents = self._incidents if is_last else None
-            contexts = chosen_contexts(choice, result, chosen, incidents)
-            if contexts is not None:
-                self._recorder.choose(run, plain(contexts))
-
     def _note_answer(self, run: Run, result: Any, chosen: Any) -> None:
-        choice = self.options_of(run).answer
-        text = chosen_text("answer", choice, result, chosen, _answer_of, self._incidents)
+        text = self._chosen_text("answer", run, result, chosen, _answer_of)
         text = _answer_of(result) if text is None else text
         unknown = text is None and isinstance(result, Reply) and result.streams
         self._recorder.answer(run, text, unknown=unknown)

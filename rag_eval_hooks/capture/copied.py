@@ -1,4 +1,4 @@
-"""Records that copies hold beside plain values, their entries, and choices of the application.
+"""Records that copies hold beside plain values, and their entries.
 
 An integration makes `Context`, `Message`, `FormattedPrompt` and `Update` of its framework's
 objects. Models and dataclasses of an application are copied as `Record`.
@@ -10,22 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.capture.options import Choice
 from rag_eval_hooks.capture.snapshots import Record
-from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 
 __all__ = [
     "FRAMEWORK",
     "PAIR",
-    "Failed",
     "FormattedPrompt",
     "Message",
     "Read",
     "Update",
     "block_text",
-    "called",
-    "chosen_text",
     "content_text",
     "entries",
     "fresh",
@@ -165,42 +160,3 @@ def block_text(value: Any, depth: int = _BLOCK_LEVELS) -> str:
             texts = (block_text(part, depth - 1) for part in parts)
             return next(filter(None, texts), "")
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A function of the application that raised."""
-
-    error: Exception
-
-
-def called(choice: Choice, value: Any) -> Any:
-    """Return the result of a function that the application chose; None for the name of a key.
-
-    It is called on the request's thread, because it gets the application's own objects.
-    """
-    if not callable(choice):
-        return None
-    try:
-        return choice(value)
-    except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
-        return Failed(error)
-
-
-def chosen_text(
-    name: str, choice: Choice, value: Any, result: Any, read: Read, incidents: Incidents
-) -> str | None:
-    """Return the text that the application chose, or None; failures are counted.
-
-    It stands in `value` under the name of a key, or is the `result` of a function, see `called`.
-    """
-    if isinstance(choice, str):
-        found = named(value, choice)
-        return None if found is None else read(found)
-    if isinstance(result, Failed):
-        incidents.report(f"choice {name}", result.error)
-        return None
-    if result is None or isinstance(result, str):
-        return result
-    incidents.report(f"choice {name}", TypeError())
-    return None

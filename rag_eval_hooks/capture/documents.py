@@ -7,22 +7,18 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.copied import (
     PAIR,
-    Failed,
     Message,
     entries,
     is_message,
     state_update,
 )
-from rag_eval_hooks.capture.options import Choice
 from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 
 __all__ = [
     "DOCUMENT_KEYS",
     "Lists",
-    "chosen_contexts",
     "contexts_in",
     "documents_in",
     "given_documents",
@@ -88,23 +84,6 @@ def contexts_in(value: Any) -> tuple[Context, ...] | None:
     contexts = _contexts(items[:_MAX_ITEMS])
     if contexts is None:
         contexts = tuple(row for rows in rows_in(value) for row in rows) or None
-    return contexts
-
-
-def chosen_contexts(
-    choice: Choice, value: Any, result: Any, incidents: Incidents | None
-) -> tuple[Context, ...] | None:
-    """Return the contexts that the application chose in a value; None without a choice.
-
-    They stand there under the name of a key, or are the `result` of a function, see `called`.
-    `incidents` is None where the function need not fit the value.
-    """
-    if isinstance(choice, str):
-        result = (entries(value) or {}).get(choice)
-    contexts = None if result is None or isinstance(result, Failed) else contexts_in(result)
-    if incidents is not None and result is not None and contexts is None:
-        error = result.error if isinstance(result, Failed) else TypeError()
-        incidents.report("choice contexts", error)
     return contexts
 
 

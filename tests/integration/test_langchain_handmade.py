@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,28 +91,3 @@ def test_a_text_made_of_an_empty_list_is_no_context(world: World, seed: int) -> 
     form = RunnableLambda(scored) | (lambda found: joined(found) or fixed)
     chain(drawn.passages(3), form, said(drawn)).invoke(drawn.question(), config(world))
     assert texts(only(world)) == []
-
-
-@varied
-def test_an_answer_read_from_json_is_of_the_call_that_gave_it(world: World, seed: int) -> None:
-    """However JSON writes its lines, quotes and letters, and whatever another model says later."""
-    drawn = Variation(seed)
-    chance, key, question = drawn.chance, drawn.name(), drawn.question()
-    passages, ascii_only = drawn.passages(chance.randint(2, 4)), chance.random() < 0.5
-    between = chance.choice(["\n", "\n\n* ", ' "', " ü: "])
-    answers = [drawn.sentence() + between + drawn.sentence() for _ in passages]
-    best, fence = chance.randrange(len(passages) - 1), chance.choice(["", "```json\n"])
-
-    def answered(passage: str) -> str:
-        held = {key: answers[passages.index(passage)]}
-        said = fence + json.dumps(held, ensure_ascii=ascii_only) + fence[:3]
-        reply = Chat(reply=lambda _: said).invoke(f"{passage}\n\n{question}")
-        return str(json.loads(str(reply.content).strip("`json\n"))[key])
-
-    def candidates(_: str) -> str:
-        finder: Any = RunnableLambda(lambda _: documents(passages))
-        return [answered(one.page_content) for one in finder.invoke(question)][best]
-
-    RunnableLambda(candidates).invoke(question, config(world))
-    sample = only(world)
-    assert (texts(sample), sample.answer) == ([passages[best]], answers[best])

@@ -12,13 +12,10 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListLLM
-from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import StructuredTool
 
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.agents import pick
-from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING
 from tests.matrix.langchain.kit import Chat
 from tests.matrix.world import World
 from tests.support.langchain_requests import Fixed, config, line, only, texts
@@ -65,26 +62,6 @@ def test_a_node_may_call_what_it_found_as_it_likes(world: World, container: str,
     sample = only(world)
     assert texts(sample) == [passages[2], passages[0]]
     assert sample.context_source == "step"
-
-
-@needs_agents
-@varied
-@pytest.mark.parametrize("named", [True, False])
-def test_a_search_that_asks_a_model_first_is_a_search(world: World, named: bool, seed: int) -> None:
-    """A tool that rewrites its query gives retrieved text all the same."""
-    drawn = Variation(seed)
-    passage, name = drawn.passage(), drawn.name()
-    steps = iter([pick((name, drawn.question())), AIMessage(drawn.short())])
-
-    def search(query: str) -> str:
-        Chat(reply=lambda _: drawn.sentence()).invoke(f"Rewrite: {query}")
-        return passage
-
-    tool = StructuredTool.from_function(search, name=name, description="Searches.")
-    options = {"retrieval_tools": [name]} if named else {}
-    made = agent(Chat(reply=lambda _: next(steps)), [tool])
-    made.invoke({"messages": [HumanMessage(drawn.question())]}, config(world, **options))
-    assert texts(only(world)) == [passage]
 
 
 @varied

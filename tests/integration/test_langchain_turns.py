@@ -72,19 +72,12 @@ def test_tags_and_metadata_are_the_users(world: World) -> None:
         callbacks=[RagEvalCallbackHandler(world.evals)],
         tags=["mine", "branch:main", "condition:ok"],
     )
-    chain.invoke(QUESTION, {"metadata": {"ls_team": "a", "lc_cost": 1, "ls_provider": "x"}})
+    mine = {"ls_team": "a", "lc_cost": 1, "langgraph_tier": "gold", "checkpoint_age": 3}
+    theirs = {"ls_provider": "x", "langgraph_plan": "x"}
+    chain.invoke(QUESTION, {"metadata": {**mine, **theirs}})
     (sample,) = samples(world)
     assert set(sample.tags) == {"mine", "branch:main", "condition:ok"}
-    assert sample.metadata == {"ls_team": "a", "lc_cost": 1}
-
-
-@needs_graphs
-def test_metadata_of_a_graphs_server_is_told_from_the_users(world: World) -> None:
-    """Keys that only look like the framework's are kept."""
-    told = {"langgraph_tier": "gold", "checkpoint_age": 3, "langgraph_plan": "x", "free": True}
-    graphs.direct().invoke({ASKED: QUESTION}, config(world) | {"metadata": told})
-    (sample,) = samples(world)
-    assert sample.metadata == {"langgraph_tier": "gold", "checkpoint_age": 3, "free": True}
+    assert sample.metadata == mine
 
 
 @needs_graphs

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,11 +21,9 @@ from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.agents import name_of
 from tests.matrix.llama_index.chats import chat_over
 from tests.matrix.llama_index.engines import corpora_with_tools, divided
-from tests.matrix.llama_index.fixtures import only, samples, texts
-from tests.matrix.llama_index.kit import Corpus, Draw, Scripted, in_turn, prompt_text, says
-from tests.matrix.llama_index.trouble import astream_chat, stream_chat
+from tests.matrix.llama_index.fixtures import only, samples
+from tests.matrix.llama_index.kit import Corpus, Draw, in_turn, says
 from tests.matrix.world import World
-from tests.support.variation import seeds
 
 plain_world, world, draw = fixtures.plain_world, fixtures.world, fixtures.draw
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -236,94 +232,7 @@ def test_paused_block_captures_nothing_that_starts_in_it(draw: Draw, tasks: int)
     assert len(samples(draw.world)) == 2
 
 
-class Searcher:
-    """A search of the application's own."""
-
-    @dispatcher.span
-    def search(self, found: list[str]) -> list[NodeWithScore]:
-        return [NodeWithScore(node=TextNode(text=text)) for text in found]
-
-
-class Hit:
-    """Result of an application's own client."""
-
-    def __init__(self, said: str) -> None:
-        self.said = said
-
-
-@pytest.mark.parametrize("others", [False, True])
-@pytest.mark.parametrize("option", ["contexts", "answer", "document_keys", "as_context", "root"])
-def test_options_of_one_interaction_replace_those_of_enable(
-    plain_world: World, option: str, others: bool
-) -> None:
-    draw = Draw(0, "query", plain_world)
-    found, chosen, said = draw.passages(2), draw.passages(2), draw.passage()
-    asked, key, other = draw.question(), draw.name(), draw.name()
-    value, gives = {
-        "contexts": (other, {key: found, other: chosen}),
-        "answer": (other, {key: said, other: chosen[0]}),
-        "document_keys": ([other], {other: []}),
-        "as_context": (lambda one: getattr(one, "said", None), list(map(Hit, chosen))),
-        "root": ("Searcher", None),
-    }[option]
-    of_enable: dict[str, Any] = {
-        "contexts": key,
-        "answer": key,
-        "document_keys": [key],
-        "as_context": lambda one: None,
-        "root": "no",
-    }
-
-    @dispatcher.span
-    def ask(query: str) -> Any:
-        if gives is None:
-            Searcher().search(chosen)
-            return said
-        return gives
-
-    registration = enable(plain_world.evals, **({option: of_enable[option]} if others else {}))
-    own: dict[str, Any] = {option: value}
-    with plain_world.evals.interaction(asked, **own) as interaction:
-        ask(draw.question())
-        if option != "answer":
-            interaction.answer(said)
-    registration.disable()
-    sample = only(plain_world)
-    assert not plain_world.evals.stats().incidents
-    assert (sample.question, sample.answer) == (asked, chosen[0] if option == "answer" else said)
-    if option != "answer":
-        assert texts(sample) == ([] if option == "document_keys" else chosen)
-
-
 # Beside one another, and beside others.
-
-
-@pytest.mark.parametrize("way", [stream_chat, astream_chat])
-@pytest.mark.parametrize("seed", seeds(1))
-def test_a_hundred_calls_one_by_one_at_once_are_never_mixed(
-    way: Callable[..., Any], seed: int, world: World
-) -> None:
-    draw = Draw(seed, "query", world)
-    corpora = [Corpus(draw) for _ in range(100)]
-    answers = {corpus.question: draw.sentence() for corpus in corpora}
-
-    def reply(messages: Any) -> str:
-        return next(text for asked, text in answers.items() if asked in prompt_text(messages))
-
-    model = Scripted(reply=reply)
-
-    async def together() -> None:
-        await asyncio.gather(*(way(corpus, model) for corpus in corpora))
-
-    if way is astream_chat:
-        asyncio.run(together())
-    else:
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(lambda corpus: way(corpus, model), corpora))
-    found = {sample.question: (texts(sample), sample.answer) for sample in samples(world)}
-    assert found == {
-        corpus.question: (corpus.shown(), answers[corpus.question]) for corpus in corpora
-    }
 
 
 def test_openinference_beside_us_changes_nothing(draw: Draw) -> None:

@@ -1,0 +1,143 @@
+"""Copies of what events show, and choices of the application in them, for readers of frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rag_eval_hooks.capture.copied import Read, entries, named
+from rag_eval_hooks.capture.documents import contexts_in
+from rag_eval_hooks.capture.options import CaptureOptions
+from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.records import Run
+from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context
+
+__all__ = ["BaseReader"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A function of the application that raised."""
+
+    error: Exception
+
+
+class BaseReader:
+    """Copies what events show, and reads the copies off the request's thread.
+
+    Args:
+        recorder: Where it is noted.
+        incidents: Counts choices that cannot be used.
+        options: Of all interactions that have none of their own.
+        form_of: Returns how a class of the framework is copied, or None for other classes.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        incidents: Incidents,
+        options: CaptureOptions,
+        form_of: Callable[[type], Form | None],
+    ) -> None:
+        self._recorder = recorder
+        self._incidents = incidents
+        self.options = options
+        self._form_of = form_of
+        self._forms: dict[type, Form] = {}
+
+    def options_of(self, run: Run | None) -> CaptureOptions:
+        """Return the options for a run: one opened by hand may have options of its own."""
+        own = None if run is None else run.interaction.options
+        return self.options if own is None else own.over(self.options)
+
+    # Copies.
+
+    def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
+        """Copy what an event shows, and call `read` with the run and the copies later.
+
+        A failure is counted under the name of the event.
+        """
+        self.later(run, event, read, *[self.copy(run, value) for value in shown])
+
+    def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
+        """Leave copies, and values that nobody changes, to be read later; see `defer`."""
+        self._recorder.defer(run, event, self._read, run, read, values)
+
+    def copy(self, run: Run, value: Any) -> Any:
+        """Return a copy of a value that may change before it is read."""
+        if value is None or isinstance(value, _Failed):
+            return value
+        copier = self._copier(run)
+        copy = copier.of(value)
+        return Cut(value) if copier.is_cut or copier.is_shallow else copy
+
+    def whole(self, run: Run, copy: Any) -> Any:
+        """Return a copy of a value that was too large for the request's thread."""
+        if not isinstance(copy, Cut):
+            return copy
+        copier = self._copier(run, nodes=LATE_NODES)
+        whole = copier.of(copy.value, LATE_LEVELS)
+        if copier.is_cut:
+            run.interaction.left_out.add("contexts")
+        return whole
+
+    def _read(self, run: Run, read: Callable[..., None], values: Sequence[Any]) -> None:
+        read(run, *[self.whole(run, value) for value in values])
+
+    def _copier(self, run: Run, **limits: int) -> Copier:
+        return Copier(
+            run.interaction.snapshots,
+            self._form_of,
+            self._forms,
+            self.options_of(run).as_context,
+            self._recorder.most_waiting,
+            **limits,
+        )
+
+    # Choices: the name of a key in a copy, or the result of a function.
+
+    def choose(self, name: str, run: Run, value: Any) -> Any:
+        """Return the result of the function that the application chose; None for a key's name.
+
+        It is called on the request's thread, because it gets the application's own objects.
+        """
+        choice = getattr(self.options_of(run), name)
+        if not callable(choice):
+            return None
+        try:
+            return choice(value)
+        except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
+            return _Failed(error)
+
+    def _chosen_text(self, name: str, run: Run, value: Any, result: Any, read: Read) -> str | None:
+        choice = getattr(self.options_of(run), name)
+        if isinstance(choice, str):
+            found = named(value, choice)
+            return None if found is None else read(found)
+        if result is None or isinstance(result, str):
+            return result
+        error = result.error if isinstance(result, _Failed) else TypeError()
+        self._incidents.report(f"choice {name}", error)
+        return None
+
+    def _note_choice(self, run: Run, value: Any, result: Any) -> None:
+        """Note the contexts that the application chose in a step's output; the last one counts."""
+        choice = self.options_of(run).contexts
+        if isinstance(choice, str):
+            result = (entries(value) or {}).get(choice)
+        if choice is None or result is None:
+            return
+        contexts = None if isinstance(result, _Failed) else contexts_in(result)
+        if contexts is not None:
+            # Without what copies of a framework hold beside it.
+            plain = (
+                Context(text=c.text, id=c.id, score=c.score, metadata=c.metadata) for c in contexts
+            )
+            self._recorder.choose(run, tuple(plain))
+        elif run.outermost and run.interaction.chosen is None:
+            # A function that reads one step's output need not fit another's.
+            error = result.error if isinstance(result, _Failed) else TypeError()
+            self._incidents.report("choice contexts", error)
