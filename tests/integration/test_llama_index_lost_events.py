@@ -106,6 +106,7 @@ def judged(sample: Sample, due: Asked) -> str:
         return "absent"
     # A call that gives out a number has answered with it, and its sources, which tell the order,
     # were lost.
+    assert not callable(due.answer)
     answers = (None, due.answer, "7")
     in_any_order = sample.answer == "7"
     return faults.judged(
