@@ -6,28 +6,18 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.delivery.jsonl import open_private
-from rag_eval_hooks.results import Cuts, FailCondition, Results, read
+from rag_eval_hooks.results import Cuts, FailCondition
 from rag_eval_hooks.results.select import time_of
-
-__all__ = [
-    "add_gates",
-    "add_repeated",
-    "add_selection",
-    "at_least",
-    "cut",
-    "results_of",
-    "share",
-    "write_text",
-]
 
 N = TypeVar("N", int, float)
 T = TypeVar("T")
+UNSCORED: Final = 3
+"""Exit code where a metric has no value."""
 
 
 def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
@@ -107,18 +97,6 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", type=_moment, metavar="TIME", help="earlier ones only")
     where = "key of the metadata, tag, workflow, version, reason, day: all must be met"
     add_repeated(parser, "--where", "KEY=VALUE", where, _pair)
-
-
-def results_of(paths: Iterable[str]) -> Results:
-    """Return the results at some paths.
-
-    Raises:
-        UsageError: Nothing is at a path.
-    """
-    try:
-        return read(list(paths))
-    except FileNotFoundError as error:
-        raise UsageError(str(error)) from None
 
 
 def write_text(text: str, path: Path | None) -> None:

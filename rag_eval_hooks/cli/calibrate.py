@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import results_of
 from rag_eval_hooks.judges.calibration import (
     LEAST_AUROC,
     LEAST_LABELS,
@@ -21,31 +19,27 @@ from rag_eval_hooks.judges.calibration import (
     cross_fitted,
     fitted,
 )
-from rag_eval_hooks.results import ResultRow
+from rag_eval_hooks.results import ResultRow, read
+from rag_eval_hooks.results.labels import lines_of
 
-__all__ = ["register"]
-
+ABOUT: Final = "Compares a judge's probabilities with labels of people."
 _Labels: TypeAlias = Mapping[tuple[str, str | None], bool]
 _LINE: Final = '{"sample_id": ..., "supported": true}'
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    text = "Compares a judge's probabilities with labels of people."
-    parser = subparsers.add_parser(
-        "calibrate", help="compare a judge with labels of your own", description=text
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add = parser.add_argument
     add("results", metavar="RESULTS", help="a file of results (JSON lines)")
     add("labels", type=Path, metavar="LABELS", help=f'JSON lines: {_LINE}, "claim" for one claim')
     add("--metric", default="ragas.faithfulness", metavar="ID")
     add("-o", "--output", type=Path, metavar="FILE", help="write a calibration")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    metric, labels = arguments.metric, _labels(arguments.labels)
-    rows = [row for row in results_of([arguments.results]) if row.score(metric) is not None]
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    metric, labels = arguments.metric, dict(lines_of(arguments.labels, _label, _LINE))
+    rows = [row for row in read(arguments.results) if row.score(metric) is not None]
     judged = [(*one, at) for at, row in enumerate(rows) for one in _judged(row, metric, labels)]
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
@@ -80,20 +74,10 @@ def _judge(rows: Sequence[ResultRow], metric: str, path: str) -> tuple[str, str]
     return made.pop()
 
 
-def _labels(path: Path) -> _Labels:
-    labels: dict[tuple[str, str | None], bool] = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            key, supported = (row["sample_id"], row.get("claim")), row["supported"]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            supported = None
-        if not isinstance(supported, bool):
-            raise UsageError(f"{path}:{number} is not a label. Use {_LINE}, or false.")
-        labels[key] = supported
-    return labels
+def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
+    if not isinstance(line["supported"], bool):
+        raise TypeError
+    return (line["sample_id"], line.get("claim")), line["supported"]
 
 
 def _judged(row: ResultRow, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:

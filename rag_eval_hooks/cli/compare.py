@@ -8,23 +8,18 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import add_gates, results_of, share, write_text
+from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, share, write_text
 from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.gates import failed_conditions, regressed
+from rag_eval_hooks.results.read import read
 
-__all__ = ["register"]
+ABOUT: Final = """\
+Compares two runs, as a gate for a build. Exit code 1 if a gate fails, 3 if a metric has no score in
+one of the runs."""
 
-_UNSCORED: Final = 3
 
-
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "compare",
-        help="compare two runs, as a gate for a build",
-        description="Compares two runs. Exit code 1 if a gate fails, 3 if a metric has no score in "
-        "one of the runs.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add = parser.add_argument
     add("base", metavar="BASE", help="results before")
     add("new", metavar="NEW", help="results after")
@@ -35,13 +30,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--allow-different-judges", action="store_true", help="compare scores of different judges")
     add("--format", choices=("text", "md", "json"), default="text")
     add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     comparison = compare(
-        results_of([arguments.base]),
-        results_of([arguments.new]),
+        read(arguments.base),
+        read(arguments.new),
         by=arguments.by,
         allow_different_judges=arguments.allow_different_judges,
     )
@@ -54,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
     write_text(_rendered(comparison, failures, arguments.format), arguments.output)
     if failures:
         return 1
-    return _UNSCORED if comparison.unscored else 0
+    return UNSCORED if comparison.unscored else 0
 
 
 def _fall(one: Change) -> str:

@@ -27,12 +27,10 @@ from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcome, Score
 
-__all__ = ["register"]
-
-_DESCRIPTION: Final = """\
-Builds an evaluator from the settings, evaluates one sample, and sends one test span. With
---capture, asks your pipeline one question and shows what is captured. Exit code 1 if something has
-failed."""
+ABOUT: Final = """\
+Checks the set-up. Builds an evaluator from the settings, evaluates one sample, and sends one test
+span. With --capture, asks your pipeline one question and shows what is captured. Exit code 1 if
+something has failed."""
 _PACKAGES: Final = (
     "opentelemetry-api",
     "opentelemetry-sdk",
@@ -91,21 +89,18 @@ class CheckResult(NamedTuple):
     figures: Mapping[str, Any] = {}
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "doctor", help="check the set-up, and what is captured", description=_DESCRIPTION
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add = parser.add_argument
     add("--capture", metavar="MODULE:OBJECT", help="show what is captured of this pipeline")
     add("--question", metavar="TEXT", help="the question to ask with --capture")
     add("--set", metavar="NAME=VALUE", action="append", default=[], help="a setting; repeatable")
     add("--otlp-endpoint", metavar="URL", help="receiver of spans, such as http://localhost:4318")
     add("--json", action="store_true", help="print one JSON document")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     given = dict(_pairs(arguments.set))
     if arguments.capture is not None:
         return show_capture(arguments.capture, arguments.question, given, as_json=arguments.json)

@@ -16,8 +16,6 @@ from rag_eval_hooks.datasets.chain import asking, named_object
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.sample import Sample
 
-__all__ = ["show_capture"]
-
 _QUESTION_RULES: Final[Mapping[str, str]] = {
     "recorded": "given to evals.interaction()",
     "chosen": "named by the handler's question=",

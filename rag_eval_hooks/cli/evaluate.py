@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import add_gates, add_repeated, at_least
+from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, add_repeated, at_least
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
 from rag_eval_hooks.model_providers import JUDGES
 
@@ -23,22 +23,16 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges import Embedder, Judge
     from rag_eval_hooks.results import FailCondition
 
-__all__ = ["register"]
-
-_UNSCORED: Final = 3
+ABOUT: Final = """\
+Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row or a gate failed, 3 if a
+metric has no value."""
 _TERMINAL_S: Final = 0.5
 _FILE_S: Final = 10.0
 """Seconds between two lines of progress."""
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "evaluate",
-        help="evaluate a data set, or a pipeline on its questions",
-        description="Evaluates a data set, or a pipeline on its questions. Exit code 1 if a row or "
-        "a gate failed, 3 if a metric has no value.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add = parser.add_argument
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
     output = "results, appended; rows that it has are left out (default: <data>.results.jsonl)"
@@ -51,10 +45,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add("--judge", help=JUDGES.wanted)
     add_gates(parser)
     add("--workers", choices=("celery",), help="let the workers of a fleet evaluate the rows")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     from rag_eval_hooks.datasets.chain import asking, named_object
     from rag_eval_hooks.datasets.run import DatasetRun, run_dataset
     from rag_eval_hooks.evals import RagEval
@@ -92,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"FAILED {failure}")
     if failures or run.failed or run.partial or run.unreadable:
         return 1
-    return _UNSCORED if run.unscored else 0
+    return UNSCORED if run.unscored else 0
 
 
 def _failures(

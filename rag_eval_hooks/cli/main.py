@@ -12,8 +12,6 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli import calibrate, compare, doctor, evaluate, metrics, report, worker
 from rag_eval_hooks.errors import RagEvalError, install_command
 
-__all__ = ["build_parser", "main"]
-
 _WRONG_USE: Final = 2
 _INTERRUPTED: Final = 130
 _NOT_READ: Final = 141
@@ -38,7 +36,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (evaluate, report, compare, calibrate, metrics, doctor, worker):
-        command.register(subparsers)
+        name, about = command.__name__.rpartition(".")[2], command.ABOUT
+        one = subparsers.add_parser(name, help=about.partition(".")[0], description=about)
+        command.add_arguments(one)
+        one.set_defaults(run=command.run)
     return parser
 
 

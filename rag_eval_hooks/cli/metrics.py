@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,26 +17,23 @@ from rag_eval_hooks.metrics.example import example
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.question_checks import parse_checks
 from rag_eval_hooks.prompts import SPECS, Unit, with_bases
-from rag_eval_hooks.score import NotScored, Score
+from rag_eval_hooks.score import NotScored
 
-__all__ = ["example_texts", "listed", "register", "worked"]
-
+ABOUT: Final = "Lists the metrics, or explains one with a worked example."
 _HEADER: Final = ("metric", "scale", "better", "needs", "judge calls", "source")
 _WIDTH: Final = 96
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    text = "Lists the metrics, or explains one with a worked example."
-    parser = subparsers.add_parser("metrics", help="list the metrics", description=text)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("metric", nargs="?", help="a metric id or a suite; all by default")
     parser.add_argument(
         "--question-checks", metavar="FILE", type=Path, help="TOML file with question checks"
     )
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     path: Path | None = arguments.question_checks
     try:
         checks = () if path is None else parse_checks(path.read_text("utf-8"), str(path))
@@ -109,46 +107,24 @@ def worked(metric: Metric) -> Iterator[str]:
     outcome = metric.score(*example())
     if isinstance(outcome, NotScored):
         yield f"  not scored: {outcome.line}"
-    else:
-        yield from _worked(outcome)
-
-
-def _worked(score: Score) -> Iterator[str]:
-    for name, value in score.explanation.items():
+        return
+    for name, value in outcome.explanation.items():
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
             yield f"  {name}"
             for row in value:
-                cells = (f"{key}: {_text(each)}" for key, each in row.items() if each != "")
-                yield "    " + "; ".join(cells)
-            yield from (f"    {count}" for count in _counted(value))
+                told = {key: each for key, each in row.items() if each not in (None, "")}
+                yield "    " + "; ".join(f"{key}: {_text(each)}" for key, each in told.items())
         else:
             yield f"  {name}: {_text(value)}"
-    for name, part in score.parts.items() if "parts" not in score.explanation else ():
+    for name, part in outcome.parts.items() if "parts" not in outcome.explanation else ():
         yield f"  part {name} = {part:.4g}"
-    words = (score.label, "screening" if score.screening else None)
+    words = (outcome.label, "screening" if outcome.screening else None)
     label = f" ({', '.join(filter(None, words))})" if any(words) else ""
-    yield f"  value = {score.value:.4g}{label}; normalized, 1 is best: {score.normalized:.4g}"
-    yield from (f"  warning: {warning}" for warning in score.warnings)
-
-
-def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield the way from rows to value: verdicts counted, numbers averaged, parts weighed."""
-    verdict = next((name for name, value in rows[0].items() if isinstance(value, bool)), None)
-    if verdict is not None:
-        yield f"{verdict}: {sum(row[verdict] for row in rows)} of {len(rows)}"
-    if "similarity" in rows[0]:
-        yield f"mean: {_text(sum(row['similarity'] for row in rows) / len(rows))}"
-    if "share" in rows[0]:
-        yield " + ".join(f"{_text(row['share'])} x {_text(row['value'])}" for row in rows)
+    yield f"  value = {outcome.value:.4g}{label}; normalized, 1 is best: {outcome.normalized:.4g}"
+    yield from (f"  warning: {warning}" for warning in outcome.warnings)
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value)) or "none"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
-    return "none" if value is None else str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

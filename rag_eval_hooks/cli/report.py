@@ -16,7 +16,6 @@ from rag_eval_hooks.cli.arguments import (
     add_selection,
     at_least,
     cut,
-    results_of,
     write_text,
 )
 from rag_eval_hooks.results import (
@@ -25,26 +24,21 @@ from rag_eval_hooks.results import (
     as_json,
     labelled_means,
     make_report,
+    read,
     read_labels,
     select,
 )
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.labels import Labels
 
-__all__ = ["register", "terminal_text"]
-
+ABOUT: Final = "Shows results as a page, in a terminal or in a pull request."
 _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
 _NARROWEST: Final = 100
 _PIPED_WIDTH: Final = 140
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "report",
-        help="show results as a page, in a terminal or in a pull request",
-        description="Shows results as a page, in a terminal or in a pull request.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add_selection(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
@@ -58,13 +52,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     cuts = "below and from which, of 0 to 1, a metric is low and high; default: 0.5:0.8"
     add_repeated(parser, "--cut", "METRIC=LOW:HIGH", cuts, cut)
     add("--title", default="RAG evaluation")
-    parser.set_defaults(run=_run)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     output: Path | None = arguments.output
     kind = arguments.format or _SUFFIXES.get("" if output is None else output.suffix, "text")
-    results = results_of(arguments.results)
+    results = read(arguments.results)
     rows = _selected(results, arguments, arguments.metric)
     names = {name for row in rows for name in row.outcomes}
     if not names:

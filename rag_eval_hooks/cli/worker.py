@@ -5,23 +5,18 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-__all__ = ["register"]
-
-_DESCRIPTION = """\
-Evaluates the samples that applications ship: `celery -A rag_eval_hooks_celery.tasks worker`, with
-the settings of this process. Further options are Celery's own."""
+ABOUT = """\
+Evaluates the samples of a fleet. This is `celery -A rag_eval_hooks_celery.tasks worker` with the
+settings of this process. Further options are Celery's own."""
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    worker = subparsers.add_parser(
-        "worker", help="evaluate the samples of a fleet", description=_DESCRIPTION
-    )
-    worker.add_argument("options", nargs=argparse.REMAINDER, help="options of Celery's worker")
-    worker.set_defaults(run=_run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="options of Celery's worker")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
     app = import_module("rag_eval_hooks_celery.tasks").app
     app.worker_main(["worker", "-l", "INFO", "--without-mingle", *arguments.options])
     return 0

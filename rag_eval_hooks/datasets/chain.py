@@ -17,8 +17,6 @@ from rag_eval_hooks.datasets.run import Ask
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 
-__all__ = ["asking", "named_object"]
-
 
 def named_object(name: str, option: str = "chain") -> Any:
     """Return the object that `module:object` names; a folder's modules are found from within it.

@@ -20,8 +20,6 @@ from typing import IO, Any, Final
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["COLUMNS", "MAX_LINE_CHARS", "ROW_KEY", "DataRow", "count_rows", "data_rows"]
-
 COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     field: names.split()
     for field, names in {

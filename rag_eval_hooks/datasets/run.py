@@ -21,8 +21,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Ask", "DatasetRun", "run_dataset"]
-
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the application's pipeline a question with metadata; its handler captures the sample."""
 _WINDOW: Final = 256

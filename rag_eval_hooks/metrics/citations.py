@@ -20,8 +20,6 @@ from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.text.sentences import sentences
 
-__all__ = ["CITATION_SUPPORT"]
-
 _WORD: Final = r"(?:sources?|passages?|documents?|docs?|chunks?|contexts?)[ :#]{1,3}"
 _NUMBERS: Final = r"(\d{1,3}(?: ?[,;-] ?\d{1,3}){0,20})"
 _BRACKETS: Final = rf"[\[【]\^?(?:{_WORD})?{_NUMBERS}[\]】]"

@@ -16,8 +16,6 @@ from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
-__all__ = ["METRICS", "retrieval_metrics"]
-
 _Measure = Callable[[Sequence[bool], int], float]
 """Value of relevance by rank, the best first, and the number of relevant chunks there are."""
 

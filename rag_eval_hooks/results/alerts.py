@@ -14,8 +14,6 @@ from rag_eval_hooks.results.gates import FailCondition, failed_conditions
 from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.summary import group_key, summarise
 
-__all__ = ["AlertSink"]
-
 _MOST_ROWS: Final = 2_000
 _MOST_GROUPS: Final = 100
 _CHECKS: Final = 60

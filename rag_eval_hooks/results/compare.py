@@ -28,8 +28,6 @@ from rag_eval_hooks.results.summary import (
 )
 from rag_eval_hooks.score import Score
 
-__all__ = ["Change", "Comparison", "Regression", "Trend", "compare"]
-
 _LEAST_DROP: Final = 0.1
 """Drop of a normalized score from which a sample is named as a regression."""
 _LEAST_PAIRS: Final = 5

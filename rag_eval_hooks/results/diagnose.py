@@ -19,8 +19,6 @@ from rag_eval_hooks.results.select import worst
 from rag_eval_hooks.results.summary import weight_of
 from rag_eval_hooks.score import Cause, NotScored
 
-__all__ = ["CUTS", "Cuts", "Diagnosis", "ScoreRule", "diagnose", "standard_rules"]
-
 _CLASS: Final = "graphrag.answer_class"
 _MOST_UNDEFINED: Final = 0.1
 """Part of the samples without a defined score above which no good sign is given."""

@@ -17,17 +17,6 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
-__all__ = [
-    "ALPHA",
-    "LEAST_LABELS",
-    "Estimate",
-    "Moments",
-    "mean_of",
-    "predicted_mean",
-    "rare_variance",
-    "t_quantile",
-]
-
 LEAST_LABELS: Final = 20
 """Labels from which a prediction-powered interval covers what it says."""
 ALPHA: Final = 0.05

@@ -14,8 +14,6 @@ from rag_eval_hooks.results.compare import Change, Comparison
 from rag_eval_hooks.results.estimate import ALPHA, Estimate, t_quantile
 from rag_eval_hooks.results.summary import MetricSummary
 
-__all__ = ["FailCondition", "failed_conditions", "regressed"]
-
 T = TypeVar("T")
 _CONDITION: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 _SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

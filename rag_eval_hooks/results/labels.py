@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
 from rag_eval_hooks.results.read import ResultRow, row_of
 from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_of
 
-__all__ = ["LabelledMean", "Labels", "labelled_means", "read_labels"]
-
+T = TypeVar("T")
 Labels: TypeAlias = Mapping[tuple[str, str], float]
 """Normalized values by sample, its id or its question, and metric."""
 _DEFAULT: Final = "ragas.faithfulness"
@@ -47,13 +46,25 @@ def read_labels(path: Path) -> Labels:
         OSError: The file cannot be read.
     """
     labels: dict[tuple[str, str], float] = {}
+    for found in lines_of(path, _labels_of, _WANTS):
+        labels |= found
+    return labels
+
+
+def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
+    """Yield what `read` makes of each line of JSON that is not blank.
+
+    Raises:
+        ConfigError: A line is no JSON, or `read` refuses it.
+        OSError: The file cannot be read.
+    """
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, start=1):
             try:
-                labels |= _labels_of(json.loads(text)) if text.strip() else {}
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise ConfigError(f"labels: line {number}", text[:60], _WANTS) from None
-    return labels
+                if text.strip():
+                    yield read(json.loads(text))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise ConfigError(f"labels: line {number}", text[:60], wants) from None
 
 
 def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:

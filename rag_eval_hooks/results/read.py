@@ -21,7 +21,6 @@ from rag_eval_hooks.score import Outcomes, Score, outcome_from_dict, outcome_to_
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ResultRow", "Results", "read", "row_of", "to_frame"]
 
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")

@@ -26,8 +26,6 @@ from rag_eval_hooks.results.select import FAITHFULNESS, badness
 from rag_eval_hooks.results.summary import MetricSummary, band_of
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score, outcome_to_dict
 
-__all__ = ["as_html", "as_markdown", "as_text", "comparison_as_markdown"]
-
 _WIDTH: Final = 140
 _MOST_IN_LINE: Final = 200
 _MOST_EXPLAINED: Final = 1200

@@ -17,8 +17,6 @@ from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, summarise
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["ResultReport", "as_json", "comparison_as_json", "make_report"]
-
 _MOST_GROUPS: Final = 12
 _ROW_KEY: Final = "dataset_row"
 """Key of the metadata under which `evaluate` stores the row of a data set."""

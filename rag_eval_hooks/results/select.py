@@ -13,8 +13,6 @@ from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.summary import group_key
 from rag_eval_hooks.score import NotScored, Outcome, Score
 
-__all__ = ["FAITHFULNESS", "badness", "select", "time_of", "worst"]
-
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
 """Rank of a sample whose faithfulness is undefined: just before those that are perfect."""

@@ -20,20 +20,6 @@ from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
 from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 
-__all__ = [
-    "By",
-    "MetricSummary",
-    "ResultGroup",
-    "band_of",
-    "group_key",
-    "identity_of",
-    "scale_of_metric",
-    "sessions_of",
-    "slope_of",
-    "summarise",
-    "weight_of",
-]
-
 By: TypeAlias = str | Callable[[ResultRow], object] | None
 
 

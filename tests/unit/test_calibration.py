@@ -182,4 +182,4 @@ def test_labels_that_do_not_fit_are_named(
     assert "needs 50" in told
     (tmp_path / "labels.jsonl").write_text('{"sample_id": "s1", "supported": "yes"}\n')
     assert main(command) == 2
-    assert "labels.jsonl:1" in capsys.readouterr().err
+    assert "labels: line 1" in capsys.readouterr().err
