@@ -12,8 +12,7 @@ from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.rows import texts_in
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, width, words
 from rag_eval_hooks.capture.tool_kinds import ToolKind, reports_nothing, tool_kind
-from rag_eval_hooks.text.folding import content_tokens
-from rag_eval_hooks.text.languages import FUNCTION_WORDS
+from rag_eval_hooks.text.folding import FUNCTION_WORDS, content_tokens
 from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["Provenance", "content_words"]

@@ -142,7 +142,6 @@ class FindingsCollector:
         return budget.sample(expected(self._open()), float(sum(map(tokens, texts))))
 
     def _open(self) -> frozenset[Finding]:
-        """Return the findings that the metrics read and that are not known yet."""
         kinds = (
             findings_read(metric, self._sample, self._findings, self._incidents)
             for metric in self._metrics
@@ -215,7 +214,6 @@ class FindingsCollector:
         self._report(kinds, source)
 
     def _report(self, kinds: frozenset[Finding], source: Source) -> None:
-        """Count findings that the source failed to make; the first failure is logged."""
         outcomes = [getattr(self._findings, kind) for kind in sorted(kinds)]
         failed = [one for one in outcomes if isinstance(one, NotScored) and one.cause.is_failure]
         if failed:

@@ -80,7 +80,6 @@ class Scorer:
     async def _collect(
         self, sample: Sample, fed: Sequence[Metric]
     ) -> tuple[Findings, Mapping[str, Outcome]]:
-        """Return the findings that the metrics read, and the outcomes of async metrics."""
         asked = [metric for metric in fed if isinstance(metric, AskedMetric | Criterion)]
         if len(asked) == len(fed) == 1:
             # A task costs more than a small metric.
@@ -109,7 +108,6 @@ class Scorer:
         return outcome
 
     async def _ask_judge(self, metric: Criterion, sample: Sample) -> Outcome:
-        """Return the outcome of a criterion, from findings of its own."""
         if (absent := metric.absent(sample, self.sources.judge)) is not None:
             return self._advised(absent)
         about, known = metric.judged(sample)
@@ -120,7 +118,6 @@ class Scorer:
     def _outcomes(
         self, sample: Sample, findings: Findings, known: Mapping[str, Outcome]
     ) -> Outcomes:
-        """Return the outcomes in the order of the metrics, measuring the unknown ones."""
         reads = {
             metric.id: findings_read(metric, sample, findings, self.incidents)
             for metric in self.metrics
@@ -145,7 +142,6 @@ class Scorer:
         read: frozenset[Finding],
         readers: Mapping[Finding, int],
     ) -> Outcome:
-        """Return a metric's outcome, with judge, risk and its share of the usage."""
         used, risk = _usage(read, findings, readers), _risk(read, findings)
         outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
         if isinstance(outcome, NotScored):
@@ -173,7 +169,6 @@ class Scorer:
         return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}{where}")
 
     def _signature(self, read: frozenset[Finding], findings: Findings) -> dict[str, Any]:
-        """Return annotator and version of a score that reads these findings."""
         if not read - EMBEDDED - TOKEN_SCORED:
             source = self.sources.embedder if read & EMBEDDED else self.sources.scorer
             name = source.name if read and source is not None else None
@@ -203,7 +198,6 @@ class Scorer:
 
 
 def _makers(read: frozenset[Finding], findings: Findings) -> dict[Maker, None]:
-    """Return the judges behind an outcome: those of its verdicts, else those of its items."""
     by = {kind: findings.by[kind] for kind in sorted(read & findings.by.keys())}
     verdicts = {kind: makers for kind, makers in by.items() if kind not in ABOUT.values()}
     return dict.fromkeys(maker for makers in (verdicts or by).values() for maker in makers)
@@ -212,7 +206,6 @@ def _makers(read: frozenset[Finding], findings: Findings) -> dict[Maker, None]:
 def _warnings(
     metric: Metric, read: frozenset[Finding], findings: Findings, sample: Sample
 ) -> tuple[str, ...]:
-    """Return the warnings about the findings and the cut texts behind an outcome."""
     of_findings = (text for kind in sorted(read) for text in findings.warnings.get(kind, ()))
     seen = {*metric.needs}.union(*(SPECS[kind].shows for kind in read & SPECS.keys()))
     cut = seen & cut_fields(sample)
@@ -220,7 +213,6 @@ def _warnings(
 
 
 def _outcome(metric: Metric, outcome: object) -> Outcome:
-    """Return what a metric returned, normalized by its scale."""
     if isinstance(outcome, NotScored):
         return outcome
     if isinstance(outcome, Score) and outcome.normalized is not None:
@@ -237,7 +229,6 @@ def _outcome(metric: Metric, outcome: object) -> Outcome:
 
 
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
-    """Return a metric's part: of each finding that it reads, an equal share with other readers."""
     parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
     return sum(parts, start=Usage())
 

@@ -197,7 +197,6 @@ class Worker:
             self._wake()
 
     def _start(self) -> bool:
-        """Start the thread unless it runs; return False if the system has none left."""
         if self._thread is not None:
             return True
         try:

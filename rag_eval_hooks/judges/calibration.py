@@ -40,7 +40,6 @@ class Calibration:
     labels: int = 0
 
     def apply(self, probability: float) -> float:
-        """Return the calibrated probability, in [0, 1]."""
         return _sigmoid(self.slope * _log_odds(probability) + self.intercept)
 
     def judged(self, support: Support) -> Support:
@@ -67,12 +66,10 @@ class Calibration:
 
     @property
     def fingerprint(self) -> str:
-        """Eight characters that tell calibrations apart."""
         text = f"{self.slope!r} {self.intercept!r} {self.cut!r}"
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write the file that the judge reads."""
         path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2) + "\n", "utf-8")
 
     @classmethod
@@ -173,7 +170,6 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
 def _newton(
     slope: float, intercept: float, odds: Sequence[float], labels: Sequence[bool]
 ) -> tuple[float, float]:
-    """Return the step of Newton's method: gradient by the inverse of the second derivative."""
     a, b, d = _RIDGE, 0.0, _RIDGE
     g0, g1 = _RIDGE * (slope - 1), _RIDGE * intercept
     for x, label in zip(odds, labels, strict=True):

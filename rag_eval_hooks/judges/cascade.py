@@ -114,7 +114,6 @@ class Cascade:
     def _sent(
         self, question: str, wanted: frozenset[Finding], first: Findings, known: Findings
     ) -> Positions:
-        """Return what goes to the second judge, with the positions of the verdicts sent on."""
         sent: Positions = {}
         for kind in sorted(wanted):
             finding = getattr(first, kind)
@@ -131,13 +130,11 @@ class Cascade:
         return sent
 
     def _chance(self, verdict: Support | Verdict) -> float:
-        """Return the probability with which a verdict is sent on."""
         doubtful = not verdict.sure or bool(getattr(verdict, "warning", ""))
         return 1.0 if doubtful else self._floor
 
 
 def _places(sent: Positions, known: Findings) -> dict[Finding, list[int]]:
-    """Return the positions of the items that the second judge is asked about, by their finding."""
     places: dict[Finding, list[int]] = {}
     for kind, positions in sent.items():
         base = ABOUT.get(kind)
@@ -152,7 +149,6 @@ def _is_made(finding: Any) -> bool:
 
 
 def _lacks(finding: Any) -> bool:
-    """Return whether the second judge has to make a finding as a whole."""
     if isinstance(finding, NotScored):
         return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
     if isinstance(finding, Verdict):
@@ -166,7 +162,6 @@ def _lacks(finding: Any) -> bool:
 async def _tried(
     judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
 ) -> Findings:
-    """Return a judge's findings; if it raises, all of them are absent by that cause."""
     if not wanted:
         return Findings()
     try:

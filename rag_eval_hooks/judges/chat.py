@@ -12,10 +12,9 @@ from typing import Final, Protocol
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.context import Meter
+from rag_eval_hooks.judges.calls.context import Meter, ModelCalls
 from rag_eval_hooks.judges.calls.failures import ModeMissingError, RequestRefusedError
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.threads import Threads
 
@@ -107,7 +106,6 @@ class ChatAdapter(ABC):
 
     @property
     def output_mode(self) -> OutputMode:
-        """Output mode in use, as far as was learned."""
         return self._modes[self._dialect.mode]
 
     async def complete(self, prompt: Prompt) -> str:

@@ -54,7 +54,6 @@ class ClientOptions(CallLimits):
     retries: int = 3
 
     def __post_init__(self) -> None:
-        """Refuse options that no request can be sent with."""
         if self.base_url is not None and not _is_plain(self.base_url):
             wants = "a URL with http:// or https://, without credentials or parameters"
             raise ConfigError("base_url", self.base_url, wants)

@@ -11,7 +11,7 @@ from typing import Any
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.asking import Answers, Request, Stagger, gathered
+from rag_eval_hooks.judges.asking import Answers, Request, Stagger, gathered, verified
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.context import (
     OUT_OF_TIME,
@@ -26,7 +26,6 @@ from rag_eval_hooks.judges.calls.limits import CallKeywords
 from rag_eval_hooks.judges.chat import Chat, OutputMode
 from rag_eval_hooks.judges.memo import Memo, memo_key
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.judges.verifying import verified
 from rag_eval_hooks.prompts import (
     ABOUT,
     PROMPTS_VERSION,
@@ -229,7 +228,6 @@ def _findings_of(ask: Ask, answers: Answers) -> Findings:
 
 
 def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
-    """Return whether a finding can be made from some of its items."""
     unit = SPECS[kind].unit
     if unit is Unit.SENTENCE:
         return 3 * valid >= 2 * asked

@@ -89,7 +89,6 @@ class LocalModel(Generic[I, R]):
             self._is_warm = True
 
     async def aclose(self) -> None:
-        """End process and thread, after the batch in hand where it ends soon."""
         if self._closed:
             return
         self._closed = True
@@ -109,7 +108,6 @@ class LocalModel(Generic[I, R]):
             self._process.reap()
 
     def _run_waiting(self) -> None:
-        """Run the items of all who wait, up to a batch. Runs in the thread."""
         taken: list[tuple[Sequence[I], Future[list[R | JudgeError]]]] = []
         while self._waiting and sum(len(items) for items, _ in taken) < self._size:
             items, future = self._waiting.popleft()

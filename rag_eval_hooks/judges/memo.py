@@ -96,11 +96,9 @@ class Memo:
             self._worker.submit(self._on_disk, put)
 
     def stats(self) -> Mapping[str, int]:
-        """Count replies served from `memory` and `disk`, prompts `asked`, and failures by kind."""
         return {**self._counts, **self._incidents.counts()}
 
     async def aclose(self) -> None:
-        """Write pending replies and close the file; it may be used again."""
         if self._file is not None:
             closed = asyncio.wrap_future(self._worker.submit(self._file.close))
             with suppress(TimeoutError, *FILE_ERRORS):

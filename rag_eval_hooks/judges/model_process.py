@@ -222,7 +222,6 @@ class ModelProcess(Generic[I, R]):
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process of a model that was dropped without being closed."""
     process.kill()
     # In a thread: an idle-priority process may take a while to end. None starts at exit.
     with contextlib.suppress(RuntimeError):

@@ -75,7 +75,6 @@ class OpenAIChat(ChatAdapter):
 
 
 def _output_fields(prompt: Prompt, mode: OutputMode) -> dict[str, Any]:
-    """Return the fields of the request that ask for the shape of the reply."""
     if mode is OutputMode.JSON_SCHEMA:
         schema = {"name": prompt.name, "strict": True, "schema": prompt.schema}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
@@ -114,7 +113,6 @@ def _written(part: Any) -> str:
 
 
 def _without_choice(reply: object) -> str:
-    """Describe a reply without a message."""
     if field(reply, "error"):
         return "it was an error of the endpoint"
     return "it was empty" if isinstance(reply, dict) else "it was no chat completion"

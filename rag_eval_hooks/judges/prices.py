@@ -40,7 +40,6 @@ class Price:
     output: _Amount
 
     def of(self, input_tokens: float, output_tokens: float) -> float:
-        """Return the cost of a call."""
         return (input_tokens * self.input + output_tokens * self.output) / _PER
 
 
@@ -98,7 +97,6 @@ class Prices:
         return cls(table, base_url=base_url)
 
     def of(self, model: str) -> Price | None:
-        """Return the prices of a model, or None; the first time, None is logged."""
         if model not in self._priced:
             price = self._priced[model] = self._in_table(model) or self._in_list(model)
             if price is None and (self._models or self._base_url):

@@ -206,7 +206,6 @@ class Ask:
         return element.content(view) if isinstance(element, ReplyElement) else element
 
     def _chunks(self) -> dict[str, str]:
-        """Return the chunks to show, by number."""
         every = numbered("", [context.text for context in self.sample.contexts or ()])
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
@@ -215,14 +214,12 @@ class Ask:
         return text
 
     def _view(self) -> View:
-        """Return the texts that a verdict may quote."""
         if self.has_contexts:
             texts = {int(number): text for number, text in self._chunks().items()}
             return View(texts, len(self.sample.contexts or ()), partial=self.partial)
         return View({1: self._text(self.spec.text) or ""})
 
     def _document(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Return the texts that these items need, without the contexts and their question."""
         spec, items = self.spec, self.items()
         names = [name for name in spec.shows if self._text(name) is not None]
         if self.has_contexts:
@@ -263,7 +260,6 @@ def _unless_differing(key: str, group: _Group, earlier: Iterable[_Group]) -> Any
 
 @lru_cache(maxsize=64)
 def _reply_model(kinds: tuple[Finding, ...]) -> type[BaseModel]:
-    """Return the model of a reply about these findings: a list of elements for each, or one."""
     fields: dict[str, Any] = {}
     for kind in kinds:
         spec = SPECS[kind]

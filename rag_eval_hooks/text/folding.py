@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
+from typing import Final, TypeVar
 
 from rag_eval_hooks.text.patterns import toml_of
 
@@ -176,3 +177,41 @@ def _short_stem(token: str) -> str:
     if token[-1] == "y":
         return token[:-1] + "i"  # as "cities" without its ending
     return token[:-1] if token[-1] == "s" and token[-2] != "s" else token
+
+
+FUNCTION_WORDS: Final = WORDS["function"]
+"""Folded function words by code of the language."""
+_FUNCTION_WORDS: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
+
+
+def language(words: Sequence[str]) -> str | None:
+    """Return the code of the language with the most function words.
+
+    None where two languages have as many, or none has two.
+    """
+    found = _FUNCTION_WORDS.intersection(words)
+    counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
+    most = max(counts.values())
+    best = [code for code, count in counts.items() if count == most]
+    return best[0] if most > 1 and len(best) == 1 else None
+
+
+R = TypeVar("R")
+
+_LONGEST: Final = 500
+"""Characters; thousands of longer texts would take gigabytes."""
+
+
+def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
+    """Cache a function's results for texts of at most 500 characters."""
+
+    def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
+        cached = lru_cache(maxsize)(function)
+
+        @wraps(function)
+        def call(text: str) -> R:
+            return cached(text) if len(text) <= _LONGEST else function(text)
+
+        return call
+
+    return decorate

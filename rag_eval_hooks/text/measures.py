@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rag_eval_hooks.text.folding import cache_short
 from rag_eval_hooks.text.numbers import number_spans, word_numbers
 from rag_eval_hooks.text.patterns import compiled, toml_of
-from rag_eval_hooks.text.short_cache import cache_short
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,6 @@ def measures(text: str) -> tuple[Measure, ...]:
 
 
 def _added_up(found: Sequence[Measure], text: str) -> Sequence[Measure]:
-    """Return measures with those of a smaller unit added: "1 hour and 45 minutes"."""
     added: list[Measure] = []
     for made in found:
         if added and _goes_on(added[-1], made, text):

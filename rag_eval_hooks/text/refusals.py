@@ -93,7 +93,6 @@ def _opened(clause: str) -> str:
 
 
 def _answers(said: Sequence[str]) -> bool:
-    """Return whether an answer that opens with a refusal goes on to answer all the same."""
     conceded, turn = _ENGLISH["concession"].split(said[0])[1:], _ENGLISH["turn"]
     if any(map(_tells, conceded)):
         return True

@@ -46,7 +46,6 @@ def is_question(sentence: str) -> bool:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Return the lines, with hard-wrapped ones joined again."""
     block = ""
     for line in text.splitlines():
         wrapped = len(block) >= _WRAP and block[-1] not in ".!?:;…。！？؟۔।"
@@ -73,7 +72,6 @@ def _split(block: str) -> Iterator[str]:
 
 
 def _ends(block: str, stop: re.Match[str]) -> bool:
-    """Return whether a full stop ends its sentence."""
     following = _NEXT_WORD.match(block, stop.end())
     if following is None:
         return True
@@ -84,7 +82,6 @@ def _ends(block: str, stop: re.Match[str]) -> bool:
 
 
 def _is_full_stop(block: str, stop: re.Match[str], word_after: str) -> bool:
-    """Return whether a single full stop before a capital or digit ends a sentence."""
     word = _BEFORE_WORD.split(block[max(0, stop.start() - 30) : stop.start()])[-1].casefold()
     if word.isdigit() and word_after.casefold() in _MONTHS:
         return len(word) > 2

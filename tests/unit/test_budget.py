@@ -20,9 +20,8 @@ from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget, Reservation, budget_of
-from rag_eval_hooks.judges.calls.context import Meter, in_call_context
+from rag_eval_hooks.judges.calls.context import Meter, ModelCalls, in_call_context
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.calls.model_calls import ModelCalls
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder

@@ -60,7 +60,6 @@ class Spend:
         return Spend(*(a + times * b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def least(self, other: Spend) -> Spend:
-        """Return the smaller of each part."""
         return Spend(*map(min, astuple(self), astuple(other)))
 
 
@@ -154,7 +153,6 @@ class Budget:
             return {period[0]: _read(db, period) for period in self._periods()}
 
     def forked(self) -> None:
-        """Replace the lock that a forked child inherited."""
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -258,11 +256,9 @@ class Reservation:
             self.replace(self.budget.spend(input_tokens, output_tokens, embedding=self.embedding))
 
     def fail(self) -> None:
-        """Count one call, without tokens."""
         self.replace(Spend(1.0))
 
     def replace(self, used: Spend) -> None:
-        """Count this amount in place of the reserved one."""
         if used != self.amount:
             self.budget.add(self.periods, used.plus(self.amount, -1))
 

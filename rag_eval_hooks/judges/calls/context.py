@@ -1,24 +1,35 @@
-"""Context of the calls of one evaluation, and each call as it passes through it."""
+"""Calls to models: each within its limits, and in the context of its evaluation."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from opentelemetry import context
 
 from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, Operation
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import without_exit
 from rag_eval_hooks.judges.calls.budget import HOLD, Budget, Reservation
-from rag_eval_hooks.judges.calls.failures import is_time_out, outcome_of, status_of
-from rag_eval_hooks.judges.calls.limits import Gate
+from rag_eval_hooks.judges.calls.failures import (
+    DescribedError,
+    RequestRefusedError,
+    describe,
+    is_cut_off,
+    is_time_out,
+    outcome_of,
+    status_of,
+)
+from rag_eval_hooks.judges.calls.limits import CallLimits, Gate
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.usage import Usage, tokens
 
 T = TypeVar("T")
@@ -29,9 +40,7 @@ OUT_OF_TIME: Final = "the sample's time ran out"
 class CallWatch(Protocol):
     """Observer of all calls of an evaluator. Raises nothing, never waits."""
 
-    def called(self, call: Call) -> None:
-        """Record a call that has ended. Calls of local models are not reported."""
-        ...
+    def called(self, call: Call) -> None: ...
 
     def passes(self, caller: Caller, gate: Gate) -> None:
         """Record the gate of a model; reported with each call."""
@@ -189,3 +198,53 @@ def _add(usage: Usage) -> None:
 def _count(tokens: object) -> float:
     is_count = isinstance(tokens, int) and not isinstance(tokens, bool)
     return float(max(tokens, 0)) if is_count else 0.0  # type: ignore[call-overload]
+
+
+_UNRELATED: Final = frozenset({401, 403, 408, 429})
+"""Statuses that do not depend on what the request holds."""
+
+
+class ModelCalls:
+    """Makes the calls to one model. Safe to use from several event loops."""
+
+    def __init__(self, caller: Caller, limits: CallLimits) -> None:
+        self._caller = caller
+        self._limits = limits
+        # Waiting calls cannot move between event loops: each loop has its own gate.
+        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
+
+    async def make(
+        self, request: Callable[[Meter], Coroutine[Any, Any, T]], texts: Sequence[str] = ()
+    ) -> T:
+        """Make one call; `request` tells the meter when it sends and what the reply took.
+
+        Raises:
+            ReplyError: The reply cannot be used.
+            JudgeError: There was none, with the reason in one line without content;
+                `RequestRefusedError` where another way of asking may succeed.
+        """
+        gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
+        if (observer := call_context().observer) is not None:
+            observer.passes(self._caller, gate)
+        try:
+            async with gate.slot():
+                with observed_call(self._caller, texts) as meter:
+                    return await isolated(request(meter))
+        except (JudgeError, ReplyError):
+            raise
+        except Exception as error:  # noqa: BLE001 - a client of a user's raises anything
+            # The error of a client may repeat a part of the request: it is not passed on.
+            raise self._translated(error) from None
+
+    def _translated(self, error: Exception) -> JudgeError | ReplyError:
+        if is_cut_off(error):
+            return ReplyError("it was cut off; be brief")
+        name = self._caller.name
+        if is_time_out(error):
+            seconds, tries = self._limits.timeout, self._limits.retries + 1
+            return JudgeTimeout(f"{name}: no reply within {seconds:g} s ({tries} tries)")
+        line, status = f"{name}: {describe(error)}", status_of(error)
+        is_lasting = status is not None and (status >= 500 or status in _UNRELATED)
+        if is_lasting or isinstance(error, DescribedError):
+            return JudgeError(line)
+        return RequestRefusedError(line, status, str(error).lower())

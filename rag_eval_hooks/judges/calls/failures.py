@@ -161,7 +161,6 @@ def _seconds(header: object) -> float:
 
 
 def _holders(error: BaseException) -> Iterator[object]:
-    """Yield the objects on which clients keep what the server replied."""
     for one in (error, error.__cause__):
         response = getattr(one, "response", None)
         yield from (one, response, _value(response, "ResponseMetadata"))

@@ -114,7 +114,6 @@ def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
 
 
 def _needed(claimed: _Items, stated: _Items, code: str) -> _Items:
-    """Return the items of a claim that a sentence has to have."""
     words = LEXICONS[code]
     firm = words.limiting | words.conditions | words.weak
 
@@ -209,7 +208,6 @@ def _is_limited(stated: _Items, path: _Path, words: Lexicon) -> bool:
 
 
 def _clause(stated: _Items, path: _Path, stops: Sequence[str]) -> Sequence[tuple[int, Item]]:
-    """Return the items of the clauses in which a path lies."""
     first, last = path[0], path[-1]
     while first > 0 and stated[first - 1] not in stops:
         first -= 1

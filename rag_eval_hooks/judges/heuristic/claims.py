@@ -40,7 +40,6 @@ def _claims(text: str, *, headings: bool) -> Iterator[str]:
 
 
 def _bare(sentence: str) -> str:
-    """Return the sentence without markers, citations and openings."""
     body = strip_marker(sentence)
     if PATTERNS["citing"].search(body):
         body = _CITATION.sub("", body)

@@ -86,7 +86,6 @@ class _Case:
         return Passage(self.reference)
 
     def items(self, name: str) -> tuple[str, ...]:
-        """Return the known claims or entities."""
         found = getattr(self._known, name)
         return () if isinstance(found, NotScored) else tuple(map(collapse_runs, found))
 
@@ -249,7 +248,6 @@ class HeuristicJudge:
                 await load()
 
     async def aclose(self) -> None:
-        """Close the models."""
         for model in (self._embedder, self._entailer):
             if model is not None:
                 await model.aclose()

@@ -124,7 +124,6 @@ def _norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    """Return the Gaussian error linear unit by its usual approximation."""
     import numpy as np
 
     bent: np.ndarray = x * x

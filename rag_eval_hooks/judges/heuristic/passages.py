@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.heuristic.sentence import VALUE, Sentence
+from rag_eval_hooks.text.folding import language
 from rag_eval_hooks.text.key_terms import Searched
-from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import Measure
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
@@ -32,7 +32,6 @@ class Passage:
 
     @cached_property
     def index(self) -> Mapping[str, Sequence[int]]:
-        """For each term the sentences that hold it, ascending."""
         index: defaultdict[str, list[int]] = defaultdict(list)
         for at, sentence in enumerate(self.sentences):
             for term in sentence.terms:
@@ -41,32 +40,26 @@ class Passage:
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """Neighboring words of its sentences."""
         return frozenset().union(*(one.pairs for one in self.sentences))
 
     @cached_property
     def words(self) -> Sequence[str]:
-        """All folded words."""
         return [word for one in self.sentences for word in one.words]
 
     @cached_property
     def language(self) -> str | None:
-        """Code of its language, None if unknown."""
         return language(self.words)
 
     @cached_property
     def measures(self) -> Sequence[Measure]:
-        """All quantities."""
         return [measure for one in self.sentences for measure in one.measures]
 
     @cached_property
     def searched(self) -> Searched:
-        """The text, ready to be searched for entities."""
         return Searched.of(self.text)
 
     @cached_property
     def casefolded(self) -> str:
-        """The text of its sentences without case."""
         return "\n".join(one.text.casefold() for one in self.sentences)
 
     def candidates(self, words: Sequence[str], code: str) -> Sequence[Sentence]:
@@ -85,7 +78,6 @@ class Passage:
         return frozenset(term[:4] for term in self.index if len(term) > 3)
 
     def has_form(self, term: str) -> bool:
-        """Return whether the text holds a term, or a word that begins like it."""
         return term in self.index or (len(term) > 3 and term[:4] in self._heads)
 
 
@@ -94,12 +86,10 @@ class Chunks(tuple[Passage, ...]):
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """Neighboring words of all sentences."""
         return frozenset().union(*(passage.pairs for passage in self))
 
     @cached_property
     def measures(self) -> Sequence[Measure]:
-        """All distinct quantities."""
         every = (measure for passage in self for measure in passage.measures)
         return list({(one.text, one.unit, one.dates): one for one in every}.values())
 
@@ -127,7 +117,6 @@ class Closest(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the sentence says."""
         return self.sentence.text if self.sentence else ""
 
 

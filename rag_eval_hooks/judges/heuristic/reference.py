@@ -10,11 +10,17 @@ from rag_eval_hooks.findings import Verdict
 from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
 from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Passage, Vectors, closest
 from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Sentence, terms
-from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, tokens, word_set
+from rag_eval_hooks.text.folding import (
+    cache_short,
+    fold,
+    folded_tokens,
+    is_content,
+    tokens,
+    word_set,
+)
 from rag_eval_hooks.text.key_terms import Searched
 from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
-from rag_eval_hooks.text.short_cache import cache_short
 
 _AGREED: Final = 0.55  # of a claim's terms: least part that answer and reference share
 _SAME: Final = 0.8  # least cosine of texts that say the same
@@ -67,7 +73,6 @@ def _contains_bare(claim: Sentence, text: Passage, question: frozenset[str]) -> 
 
 
 def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
-    """Return the terms that the question lacks; all of them if it lacks none."""
     return claim.terms - question or claim.terms
 
 
@@ -85,7 +90,6 @@ def _denied(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
 
 @cache_short(512)
 def _negated(text: str) -> Sequence[frozenset[str]]:
-    """Return the terms of each clause of a sentence that denies something."""
     return [
         frozenset(terms(clause))
         for clause in map(fold, BREAK.split(text))

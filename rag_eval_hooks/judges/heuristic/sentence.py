@@ -9,12 +9,18 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from rag_eval_hooks.text.folding import fold, folded_tokens, is_content, stem, word_set
+from rag_eval_hooks.text.folding import (
+    cache_short,
+    fold,
+    folded_tokens,
+    is_content,
+    language,
+    stem,
+    word_set,
+)
 from rag_eval_hooks.text.key_terms import phrases
-from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.patterns import toml_of
-from rag_eval_hooks.text.short_cache import cache_short
 
 Item: TypeAlias = "str | Measure"
 """A word, a value, `!` for a word that denies, or a break: `,`, `;`, or `&` for "and"."""
@@ -82,17 +88,14 @@ class Sentence:
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """Neighboring words."""
         return frozenset(pairwise(self.words))
 
     @cached_property
     def language(self) -> str | None:
-        """Code of its language, None if unknown."""
         return language(self.words)
 
     @cached_property
     def measures(self) -> Sequence[Measure]:
-        """Its quantities, in order."""
         return measures(self.text)
 
     @cached_property
@@ -104,7 +107,6 @@ class Sentence:
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The terms of its names."""
         return frozenset[str]().union(*self.names.values())
 
     def items(self, code: str) -> Sequence[Item]:

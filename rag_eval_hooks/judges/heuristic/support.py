@@ -133,7 +133,6 @@ def _aligned(
 
 
 def _refutation(found: Alignment, lacking: _Lacking) -> str:
-    """Return why an aligned sentence refutes a claim, or an empty text."""
     if found.denied:
         reason = "the negation differs: the claim or the chunk denies what the other states"
         return "" if found.others else reason
@@ -160,7 +159,6 @@ def _resembling(claim: Sentence, chunks: Chunks, near: Sequence[Closest]) -> Sup
 
 
 def _language(claim: Sentence, chunks: Chunks) -> str | None:
-    """Return the code of the language in which a claim is read; None if no chunk is in it."""
     theirs = sorted({passage.language for passage in chunks if passage.language})
     if not theirs:
         return claim.language or ("en" if claim.text.isascii() else "")
@@ -169,7 +167,6 @@ def _language(claim: Sentence, chunks: Chunks) -> str | None:
 
 
 def _missing(chunks: Chunks, lacking: _Lacking) -> str:
-    """Return which value or name of a claim is in no chunk, or an empty text."""
     has_parts = any(not _PARTS.isdisjoint(chunk.words) for chunk in chunks)  # "half an hour"
     for said in () if has_parts else lacking.values:
         # From two values or more a claim may have worked out another, but hardly a year.
