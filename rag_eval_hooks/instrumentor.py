@@ -71,9 +71,11 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             _logger.error("rag_eval_hooks is off: %s", type(error).__name__)
 
     def _start(self, providers: dict[str, Any]) -> None:
-        evals = RagEval(**providers)
+        # A completion hook may have made it.
+        is_used = self.evals is not None
+        evals = self.evals or RagEval(**providers)
         self._enabled = tuple(filter(None, (_enable(name, evals) for name in _FRAMEWORKS)))
-        if not self._enabled:
+        if not self._enabled and not is_used:
             _logger.warning("rag_eval_hooks is off: no framework that it captures is installed")
             evals.shutdown(0)
             return

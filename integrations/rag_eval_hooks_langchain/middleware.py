@@ -31,12 +31,11 @@ _RunId = Annotated[UUID, UntrackedValue, PrivateStateAttr]
 
 
 class _State(AgentState[Any]):  # type: ignore[misc]
-    # Of this run alone: LangGraph keeps it out of checkpoints, inputs and outputs.
     rag_eval_run: NotRequired[_RunId]  # type: ignore[valid-type]
 
 
 class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc]
-    """Captures every run of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
+    """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
     A run that a callback handler of the same `evals` sees as well is captured once. Where runs
     stop for a person, use `RagEvalCallbackHandler`, whose arguments are the same.

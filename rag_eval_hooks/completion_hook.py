@@ -1,0 +1,148 @@
+"""Completions that OpenTelemetry's own GenAI instrumentations hand over, from any client.
+
+`OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK=rag_eval_hooks` selects the entry point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from opentelemetry.trace import Span
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.facts import facts_of
+from rag_eval_hooks.capture.records import Origin, Others, Run, RunKind
+from rag_eval_hooks.capture.rows import rows_in
+from rag_eval_hooks.evals import RagEval, checked
+from rag_eval_hooks.incidents import host_edge
+
+__all__ = ["RagEvalCompletionHook", "completion_hook"]
+
+_CAPTURED: Final = ("langchain", "llama")
+"""Parts of the names of instrumentations whose frameworks we capture ourselves."""
+_OPERATIONS: Final = ("chat", "text_completion", "generate_content")
+
+
+class RagEvalCompletionHook:
+    """Captures each completion as a call of a model.
+
+    Inside `evals.interaction(...)` it is a part of that, and its reply the answer if none is
+    given. By itself it is a request if its prompt shows what tools of this turn gave out, or
+    documents that a captured retriever found.
+    """
+
+    def __init__(self, evals: RagEval) -> None:
+        self._recorder = checked(evals).recorder
+        self._incidents = evals.incidents
+
+    @host_edge
+    def on_completion(
+        self,
+        *,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        system_instruction: Sequence[Any],
+        span: Span | None = None,
+        **_: Any,
+    ) -> None:
+        """Note a completion that has ended; `opentelemetry-util-genai` calls this."""
+        around = self._recorder.around(None)
+        if not _is_completion(span) or not (around is None or around.by_hand):
+            return
+        turn = _this_turn(inputs)
+        results = [one for message in turn for part in message.parts if (one := _result(part))]
+        # Only an agent's last completion is a request by itself: a part of one needs no root.
+        root = self._start(RunKind.CHAIN, "completion", None) if results else None
+        run = self._start(RunKind.MODEL, "chat", root)
+        if run is None:
+            return
+        began = getattr(span, "start_time", None) or run.start
+        for begun in filter(None, (root, run)):
+            begun.start = min(begun.start, began)
+        run.facts = facts_of(dict(getattr(span, "attributes", None) or {}))
+        given = [*inputs], [*outputs], [*system_instruction]
+        self._recorder.defer(run, "completion", self._read, run, *given)
+        names = _tool_names(turn)
+        for call_id, response in results:
+            tool = self._start(RunKind.TOOL, names.get(call_id, "tool"), root)
+            if tool is not None:
+                self._recorder.defer(tool, "completion", self._found, tool, response)
+                self._recorder.end(tool)
+        self._recorder.end(run)
+        if root is not None:
+            self._recorder.end(root)
+
+    def _start(self, kind: RunKind, name: str, root: Run | None) -> Run | None:
+        run = self._recorder.start(object(), None if root is None else root.id, kind, name)
+        if run is not None:
+            interaction = run.interaction
+            interaction.is_joinable = True
+            # The completion has a span already.
+            interaction.others = interaction.others or Others(active=True)
+        return run
+
+    def _read(self, run: Run, inputs: list[Any], outputs: list[Any], system: list[Any]) -> None:
+        shown = [("system", text) for text in _texts(system)]
+        shown += [(_role(one), text) for one in inputs for text in _texts(one.parts)]
+        self._recorder.prompt(run, [text for _, text in shown], [role for role, _ in shown])
+        said = "\n".join(text for one in outputs[:1] for text in _texts(one.parts)) or None
+        self._recorder.answer(run, said)
+        if run.parent is not None and run.parent.kind is RunKind.CHAIN:
+            self._recorder.answer(run.parent, said)
+            self._recorder.question(run.parent, run.user_text or None)
+
+    def _found(self, tool: Run, response: Any) -> None:
+        for contexts in rows_in(response):
+            self._recorder.documents(tool, contexts, Origin.TEXT)
+
+
+def completion_hook() -> RagEvalCompletionHook:
+    """Return a hook for the evaluator of this process; settings make one if there is none.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+    """
+    from rag_eval_hooks.instrumentor import RagEvalInstrumentor
+
+    instrumentor = RagEvalInstrumentor()
+    if instrumentor.evals is None:
+        instrumentor.evals = RagEval()
+    return RagEvalCompletionHook(instrumentor.evals)
+
+
+def _is_completion(span: Span | None) -> bool:
+    """Return whether a model was called, by a client that we do not capture ourselves."""
+    scope = getattr(getattr(span, "instrumentation_scope", None), "name", "") or ""
+    attributes = getattr(span, "attributes", None) or {}
+    operation = attributes.get(semconv.GEN_AI_OPERATION_NAME, _OPERATIONS[0])
+    return operation in _OPERATIONS and not any(name in scope for name in _CAPTURED)
+
+
+def _this_turn(inputs: Sequence[Any]) -> Sequence[Any]:
+    """Return the messages from the user's last on."""
+    asked = [place for place, one in enumerate(inputs) if _role(one) == "user"]
+    return inputs[asked[-1] if asked else 0 :]
+
+
+def _role(message: Any) -> str:
+    return str(getattr(message.role, "value", message.role))
+
+
+def _tool_names(turn: Sequence[Any]) -> dict[Any, str]:
+    parts = (part for message in turn for part in message.parts)
+    return {part.id: str(part.name) for part in parts if getattr(part, "type", None) == "tool_call"}
+
+
+def _texts(parts: Sequence[Any]) -> Iterator[str]:
+    for part in parts:
+        if (result := _result(part)) is not None:
+            yield str(result[1])
+        elif getattr(part, "type", None) == "text" and part.content is not None:
+            yield str(part.content)
+
+
+def _result(part: Any) -> tuple[Any, Any] | None:
+    """Return id and result of a tool's call."""
+    is_result = getattr(part, "type", None) == "tool_call_response" and part.response is not None
+    return (part.id, part.response) if is_result else None
