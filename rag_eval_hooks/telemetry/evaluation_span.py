@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -105,9 +106,13 @@ class EvaluationSpans:
             left = left[max(written, int(len(spans) > 1)) :]
         return spans
 
-    def end(self, span: Span, evaluation: Evaluation) -> None:
-        """End a span of an evaluation."""
-        span.end(self._times(evaluation)[1])
+    def end(self, spans: Sequence[Span], evaluation: Evaluation) -> None:
+        """Write the judge calls of an evaluation below its first span, and end all its spans."""
+        with ExitStack() as ends:
+            for span in spans:
+                ends.callback(span.end, self._times(evaluation)[1])
+            if spans:
+                self._write_calls(evaluation.log.calls, spans[0])
 
     def _times(self, evaluation: Evaluation) -> tuple[int, int]:
         """Return start and end of its spans, in nanoseconds since the epoch."""
@@ -116,7 +121,7 @@ class EvaluationSpans:
         at = evaluation.sample.ended_at or evaluation.start
         return at, at
 
-    def write_calls(self, calls: Iterable[Call], below: Span) -> None:
+    def _write_calls(self, calls: Iterable[Call], below: Span) -> None:
         """Write a span `chat <model>` or `embeddings <model>` for each call, below a span.
 
         They hold no content: a prompt quotes the application's texts.

@@ -11,7 +11,6 @@ from opentelemetry.metrics import Meter, MeterProvider
 from opentelemetry.trace import Span, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
@@ -131,7 +130,6 @@ class Telemetry(Observer):
         takes = self._finish(request, evaluation, attributes, links)
         if self._spans.only_late and not takes:
             spans = self._start(evaluation, attributes)
-        self._write_calls(evaluation.log, spans)
         self._end(evaluation, spans)
 
     def _finish(
@@ -174,16 +172,10 @@ class Telemetry(Observer):
         return []
 
     def _end(self, evaluation: Evaluation, spans: Sequence[Span]) -> None:
-        for span in spans:
-            with self._edge("evaluation span"):
-                self._spans.end(span, evaluation)
-
-    def _write_calls(self, log: CallLog, spans: Sequence[Span]) -> None:
-        if not (log.calls and spans):
-            return
-        with self._edge("judge calls"):
-            self._spans.write_calls(log.calls, spans[0])
-        self._incidents.count("judge call left out of the trace", log.omitted)
+        with self._edge("evaluation span"):
+            self._spans.end(spans, evaluation)
+        if spans:
+            self._incidents.count("judge call left out of the trace", evaluation.log.omitted)
 
     @contextlib.contextmanager
     def _edge(self, signal: str) -> Iterator[None]:

@@ -64,20 +64,17 @@ def test_an_evaluation_span_has_every_result_and_one_link(open_world: OpenWorld)
     assert (evaluation.end_time or 0) >= (evaluation.start_time or 0) >= (rag.end_time or 0)
 
 
-def test_scores_in_time_have_no_span_of_their_own(world: World) -> None:
-    world.ask()
-    assert world.spans.named("evaluation") == []
-    assert attributes(world.spans.one("invoke"))["rag.eval.ragas.faithfulness.score"] == 0.5
-    assert world.spans.one("invoke").links == ()
-
-
-def test_no_evaluation_span_on_request(open_world: OpenWorld) -> None:
-    world = open_world(
-        judge=ScriptedJudge(HALF, latency=0.3), evaluation_span="off", hold_timeout=0.01
-    )
+@pytest.mark.parametrize(
+    ("late", "config"), [(False, {}), (True, {"evaluation_span": "off", "hold_timeout": 0.01})]
+)
+def test_scores_in_time_and_unwanted_ones_have_no_span_of_their_own(
+    open_world: OpenWorld, late: bool, config: dict[str, Any]
+) -> None:
+    world = open_world(judge=ScriptedJudge(HALF, latency=0.3 * late), **config)
     world.ask()
     assert world.spans.named("evaluation") == []
     assert world.spans.one("invoke").links == ()
+    assert ("rag.eval.ragas.faithfulness.score" in attributes(world.spans.one("invoke"))) != late
 
 
 @pytest.mark.parametrize(
