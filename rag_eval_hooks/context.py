@@ -8,6 +8,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from rag_eval_hooks.errors import InputError
+
 __all__ = ["READABLE_MAPPING", "Context", "contexts_of", "is_readable", "scalars", "score_in"]
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
@@ -43,7 +45,7 @@ class Context:
             TypeError: `text` is no str.
         """
         if not isinstance(self.text, str):
-            raise TypeError(
+            raise InputError(
                 f"text must be str, not {type(self.text).__name__}. "
                 "Context.of() reads documents and mappings."
             )
@@ -140,7 +142,7 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _refusal(value: Any) -> TypeError:
-    got = ", ".join(map(str, value)) if isinstance(value, Mapping) else ""
-    got = got or type(value).__name__
-    return TypeError(f"contexts must be texts or objects with a text, not {got}.")
+def _refusal(value: Any) -> InputError:
+    keys = f"It has {', '.join(map(str, value))}." if isinstance(value, Mapping) else ""
+    kind = type(value).__name__
+    return InputError(f"contexts must be texts or objects with a text, not {kind}.", keys)

@@ -9,6 +9,7 @@ from typing import Final
 __all__ = [
     "BudgetError",
     "ConfigError",
+    "InputError",
     "JudgeError",
     "JudgeTimeout",
     "JudgeUnavailable",
@@ -112,6 +113,18 @@ class ConfigError(RagEvalError, ValueError):
         error.args = (f"{name} is not a setting{place}; {advice}.",)
         error.advice = advice
         return error
+
+
+class InputError(RagEvalError, TypeError):
+    """Wrong argument of a call at run time.
+
+    Attributes:
+        stated: What is wrong, in names and types alone: a log may show it.
+    """
+
+    def __init__(self, stated: str, shown: str = "") -> None:
+        super().__init__(f"{stated} {shown}".strip())
+        self.stated = stated
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:

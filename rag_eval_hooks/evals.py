@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 import uuid
 import weakref
@@ -16,7 +17,7 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.books import Stats
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.errors import ConfigError, kind_of
+from rag_eval_hooks.errors import ConfigError, InputError, kind_of, nearest
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.outcome_view import html_table
 from rag_eval_hooks.sample import Sample
@@ -374,9 +375,14 @@ class RagEval:
 
 def _sample_of(sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> Sample:
     if sample is None and fields:
+        known = [one.name for one in dataclasses.fields(Sample)]
+        for name in fields.keys() - set(known):
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"the fields are {', '.join(known)}."
+            raise InputError(f"A sample has no field {name!r}; {hint}")
         return Sample(**fields)
     if fields:
-        raise TypeError(
+        raise InputError(
             f"evaluate() takes a sample or keyword fields, not both; got {', '.join(fields)} too."
         )
     return Sample.of(cast("Sample | Mapping[str, Any]", sample))

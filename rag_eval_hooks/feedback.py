@@ -10,6 +10,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
+from rag_eval_hooks.errors import InputError
+
 __all__ = ["Feedback", "id_of"]
 
 _LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
@@ -51,11 +53,11 @@ class Feedback:
         for name in ("label", "reference"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise TypeError(f"{name} must be str, not {type(value).__name__}.")
+                raise InputError(f"{name} must be str, not {type(value).__name__}.")
         if self.score is not None:
             object.__setattr__(self, "score", _number(self.score))
         if (self.score, self.label, self.reference) == (None, None, None):
-            raise TypeError("Feedback needs a score, a label or a reference.")
+            raise InputError("Feedback needs a score, a label or a reference.")
 
     @property
     def is_thumbs_down(self) -> bool:
@@ -88,7 +90,7 @@ def id_of(value: object) -> str:
 
 def _number(score: object) -> float:
     if not isinstance(score, int | float):
-        raise TypeError(f"score must be a number, not {type(score).__name__}.")
+        raise InputError(f"score must be a number, not {type(score).__name__}.")
     if not math.isfinite(score):
         raise ValueError("score must be finite.")
     return float(score)

@@ -13,11 +13,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType
 from typing import Any, Final, TypeVar, cast
 
+from rag_eval_hooks.errors import InputError
+
 __all__ = [
     "ExitError",
     "Incidents",
     "host_edge",
     "place_in_application",
+    "place_of_caller",
     "raised_by_signal_handler",
     "without_exit",
 ]
@@ -56,10 +59,11 @@ class Incidents:
         """
         if raised_by_signal_handler(error):
             raise error
-        kind = f"{origin}: {type(error).__name__}"
-        theirs = place_in_application(error)
-        called = f", called at {theirs}" if theirs else ""
-        self._enter(kind, f"{kind} raised{_last_frame_of_ours(error)}{called}")
+        # A wrong argument is a kind of its own by its first sentence, which holds no content.
+        stated = error.stated.partition(". ")[0] if isinstance(error, InputError) else None
+        kind = f"{origin}: {(stated or type(error).__name__).rstrip('.')}"
+        if self._is_first(kind):
+            _warn(_story(origin, error))
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
         """Count failures that are no exceptions of this process; the first is logged.
@@ -69,20 +73,34 @@ class Incidents:
             times: Number of failures; nothing is counted for 0.
             detail: Addition to the line of the first one; holds no content either.
         """
-        if times:
-            self._enter(kind, f"{kind} ({detail})" if detail else kind, times)
+        if times and self._is_first(kind, times):
+            _warn(f"{kind} ({detail})" if detail else kind)
 
-    def _enter(self, kind: str, message: str, times: int = 1) -> None:
+    def _is_first(self, kind: str, times: int = 1) -> bool:
         with self._lock:
             self._counts[kind] += times
-            first = self._counts[kind] == times
-        if first:
-            _logger.warning("%s; counted in stats(), further ones are not logged", message)
+            return self._counts[kind] == times
 
     def counts(self) -> Mapping[str, int]:
         """Return the occurrences so far, by kind."""
         with self._lock:
             return dict(self._counts)
+
+
+def _warn(message: str) -> None:
+    _logger.warning("%s; counted in stats(), further ones are not logged", message)
+
+
+def _story(origin: str, error: BaseException) -> str:
+    """Return what happened and where: in the application's code if any of it is involved."""
+    caller = place_of_caller()
+    called = f", called at {caller}" if caller else ""
+    if isinstance(error, InputError):
+        return f"{origin}: {error.stated.rstrip('.')}{called}"
+    kind, ours = f"{origin}: {type(error).__name__}", _last_frame_of_ours(error)
+    if theirs := place_in_application(error):
+        return f"{kind} raised at {theirs}, called by {ours}"
+    return f"{kind} raised{' at ' if ours else ''}{ours}{called}"
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
@@ -113,7 +131,7 @@ def _last_frame_of_ours(error: BaseException) -> str:
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith("rag_eval_hooks"):
             file = "/".join(module.split(".")) + ".py"
-            ours = f" at {file}:{line} in {frame.f_code.co_name}"
+            ours = f"{file}:{line} in {frame.f_code.co_name}"
     return ours
 
 
@@ -127,6 +145,16 @@ def place_in_application(error: BaseException) -> str:
         elif name == file or (not file and not _is_stdlib(name)):
             file, place = name, f"{name}:{line}"
     return place
+
+
+def place_of_caller() -> str:
+    """Return file and line of the application's call that led here; empty in a thread of ours."""
+    for frame, line in traceback.walk_stack(None):
+        file = frame.f_code.co_filename
+        ours = str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
+        if not (ours or _is_stdlib(file) or "-packages" in file):
+            return f"{file}:{line}"
+    return ""
 
 
 def _is_stdlib(file: str) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, Self
 
 from rag_eval_hooks.context import Context, contexts_of
+from rag_eval_hooks.errors import InputError
 
 __all__ = ["Context", "Field", "Sample", "Status"]
 
@@ -38,7 +39,7 @@ class Status(StrEnum):
     """It waited for somebody, and was not resumed within the time limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One request to a RAG pipeline: question, retrieved contexts and answer.
 
@@ -68,6 +69,7 @@ class Sample:
     """
 
     question: str
+    _: KW_ONLY
     contexts: tuple[Context, ...] | None = None
     answer: str | None = None
     reference: str | None = None
@@ -98,7 +100,7 @@ class Sample:
         """
         _check_texts(self)
         if isinstance(self.contexts, str):
-            raise TypeError(
+            raise InputError(
                 "contexts must be a sequence of texts or documents, not one str. "
                 "Put the text into a list."
             )
@@ -146,7 +148,7 @@ class Sample:
             return value
         if isinstance(value, Mapping):
             return cls.from_dict(value)
-        raise TypeError(
+        raise InputError(
             f"A sample must be a Sample, or a mapping with question, contexts and answer, "
             f"not {type(value).__name__}."
         )
@@ -167,7 +169,7 @@ class Sample:
         free = {key: value for key, value in data.items() if key not in names}
         if "question" not in known:
             got = ", ".join(map(repr, data)) or "an empty mapping"
-            raise TypeError(f"A sample needs a 'question'; the mapping has {got}.")
+            raise InputError("A sample needs a 'question'.", f"The mapping has {got}.")
         known["metadata"] = {**known.get("metadata", {}), **free}
         return cls(**known)
 
@@ -200,13 +202,13 @@ def _check_texts(sample: Sample) -> None:
     for name in ("question", "answer", "reference"):
         value = getattr(sample, name)
         if not isinstance(value, str) and (value is not None or name == "question"):
-            raise TypeError(f"{name} must be str, not {type(value).__name__}.")
+            raise InputError(f"{name} must be str, not {type(value).__name__}.")
 
 
 def _ids_of(values: Any) -> tuple[str, ...]:
     """Return ids as texts; a store's number is its decimal form."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise TypeError(f"reference_ids must be a sequence of ids, not {type(values).__name__}.")
+        raise InputError(f"reference_ids must be a sequence of ids, not {type(values).__name__}.")
     return tuple(map(str, values))
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import CodeType
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -124,6 +125,7 @@ class Endings:
         interaction.read()
         replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
+        self._note_forgotten_answer(interaction)
         for run in interaction.runs:
             run.state = None
         _mark_unfinished(interaction)
@@ -134,6 +136,14 @@ class Endings:
             self._on_end(interaction)
         elif not _asks_nothing(interaction):
             self._pass_over(interaction)
+
+    def _note_forgotten_answer(self, interaction: Interaction) -> None:
+        """Count a block by hand that named no answer, where no call inside it gave one either."""
+        code, is_ok = interaction.root.state, interaction.status is Status.OK
+        if isinstance(code, CodeType) and is_ok and answer_of(interaction) is None:
+            place = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
+            advice = f"call it.answer(text), or it.answer(None) if there is none, at {place}"
+            self._incidents.count("interaction without an answer", detail=advice)
 
     def _is_request(self, interaction: Interaction) -> bool:
         if is_step(interaction) or _asks_nothing(interaction):

@@ -19,7 +19,7 @@ from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.incidents import Incidents, host_edge
+from rag_eval_hooks.incidents import Incidents, host_edge, place_of_caller
 
 if TYPE_CHECKING:
     from rag_eval_hooks.capture.recorder import Recorder
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ManualInteraction", "enclosing_interactions", "enclosing_run"]
 
 _PACKAGE = __name__.rpartition(".")[0] + "."
+_RECORDING = ("contexts", "answer", "metadata")
 _HELPERS = contextlib.__name__
 _INCIDENTS = incidents.__name__
 
@@ -45,6 +46,8 @@ class ManualInteraction:
 
     It is known to its own context and to tasks and threads that copy it. A task that outlives it
     adds nothing to it, and keeps nothing of it alive.
+
+    `it.answer = text` does what `it.answer(text)` does, as for contexts and metadata.
     """
 
     def __init__(
@@ -62,11 +65,13 @@ class ManualInteraction:
         self._incidents = incidents
         self._made_in = otel_context.get_current()
         self._run: Run | None = None
+        self._state = "outside its with block"
+        self._has_answer = False
         # The interaction around it when it was opened, and the frame in which its block stands.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
-        if question is None:
-            incidents.count("capture interaction: no question")
+        if question is None or (isinstance(question, str) and not question.strip()):
+            incidents.count("capture interaction: no question", detail=place_of_caller())
         self._question: str = self._read("question", question, str) or ""
         self._metadata: dict[str, Any] = self._read("metadata", metadata, dict) or {}
         self._tags: tuple[str, ...] = self._read("tags", tags, _texts) or ()
@@ -81,6 +86,20 @@ class ManualInteraction:
         except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._incidents.report(f"capture interaction {field}", error)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; for a method that records something, call it with the value."""
+        if name in _RECORDING:
+            getattr(self, name)(value)
+        else:
+            super().__setattr__(name, value)
+
+    def _opened(self, method: str) -> Run | None:
+        """Return its run; outside of its block, count what is lost."""
+        if self._state:
+            place = place_of_caller()
+            self._incidents.count(f"it.{method}() was called {self._state}", detail=place)
+        return self._run
+
     @host_edge
     def contexts(self, documents: Any) -> None:
         """Record what the model is given; the contexts of the interaction are then these.
@@ -90,7 +109,7 @@ class ManualInteraction:
                 objects that `as_context` reads, or one of them. A further call appends; a text
                 that is there already counts once. An empty list says that retrieval found nothing.
         """
-        if (run := self._run) is not None:
+        if (run := self._opened("contexts")) is not None:
             read = contexts_of if self._options is None else self._options.contexts_of
             self._recorder.defer(
                 run, "contexts", self._recorder.documents, run, read(documents), Origin.STATED
@@ -99,13 +118,14 @@ class ManualInteraction:
     @host_edge
     def answer(self, text: str | None) -> None:
         """Record what the user gets. The last call counts; None says that there is no text."""
-        if (run := self._run) is not None:
+        if (run := self._opened("answer")) is not None:
+            self._has_answer = True
             self._recorder.answer(run, None if text is None else str(text))
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Add metadata, such as `session_id`, `user_id`, `question_id`, `reference`, or any."""
-        if (run := self._run) is not None:
+        if (run := self._opened("metadata")) is not None:
             run.interaction.add_metadata({**(values or {}), **more})
 
     def __enter__(self) -> Self:
@@ -136,6 +156,7 @@ class ManualInteraction:
 
     @host_edge
     def _open(self) -> None:
+        self._state = ""
         self._run = run = self._recorder.start(
             object(),
             None,
@@ -169,11 +190,14 @@ class ManualInteraction:
 
     @host_edge
     def _close(self, error: BaseException | None) -> None:
-        run, self._run, self._frame = self._run, None, None
+        run, frame, self._run, self._frame = self._run, self._frame, None, None
+        self._state = "after its with block"
         # A generator may be closed in another context, where the value is not ours to take back.
         if _current.get() is self:
             _current.set(_nearest_open(self._outer))
         if run is not None and error is None:
+            if frame is not None and not self._has_answer:
+                run.state = frame.f_code
             self._recorder.end(run)
         elif run is not None and error is not None:
             self._recorder.fail(run, error)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
@@ -83,8 +84,8 @@ async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any
     return await result if inspect.isawaitable(result) else result
 
 
-class ResultError(TypeError):
-    """A metric function returned something that is no result. The text holds no content."""
+class ResultError(InputError):
+    """A metric function returned something that is no result."""
 
 
 def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
@@ -123,7 +124,8 @@ def normalized(outcome: Outcome, scale: Scale, expected: str) -> Outcome:
 
 def _check_range(value: float, scale: Scale, expected: str) -> None:
     if not scale.low <= value <= scale.high:
-        raise ResultError(f"The function returned {value:g}, outside its scale. {expected}")
+        stated = f"The function returned a number outside its scale. {expected}"
+        raise ResultError(stated, f"It returned {value:g}.")
 
 
 def _expected(scale: Scale, function: Callable[..., Any]) -> str:

@@ -16,7 +16,7 @@ from rag_eval_hooks.incidents import Incidents, without_exit
 
 R = TypeVar("R")
 
-CLOSED: Final = "This RagEval was shut down."
+CLOSED: Final = "This RagEval was shut down. Call shutdown() once, when the process ends."
 QUEUE_FULL: Final = "queue_full"
 _LONGEST_TURN: Final = 0.005
 """Seconds for which items that never suspend may keep the event loop busy."""

@@ -165,7 +165,14 @@ def parts_of(
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
-    """Return a provider; a broken one is reported, and replaced by a no-op provider."""
+    """Return a provider; a broken one is reported, and replaced by a no-op provider.
+
+    Raises:
+        ConfigError: It is no provider.
+    """
+    if own is not None and (isinstance(own, type) or not hasattr(type(own), ask.__name__)):
+        name = f"{ask.__name__.removeprefix('get_')}_provider"
+        raise ConfigError(name, kind_of(own), f"an object with {ask.__name__}(), or None")
     try:
         ask(semconv.TRACER_NAME, __version__, own, semconv.SCHEMA_URL)
     except Exception as error:  # noqa: BLE001 - the host's edge: providers are the user's

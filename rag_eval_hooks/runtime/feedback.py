@@ -17,6 +17,7 @@ from rag_eval_hooks.delivery.outbox import Consumer, Job
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK
 from rag_eval_hooks.evaluation.worker import Handler
 from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.incidents import place_of_caller
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.memory import Memory
@@ -102,6 +103,11 @@ class FeedbackDesk(Observer):
         if joined is None:
             outcome = refusal or self._pass_on(key, feedback)
             self._books.note("feedback", outcome)
+            if outcome in ("alone", "unknown"):
+                self._parts.incidents.count(
+                    "feedback for an unknown id",
+                    detail=f"pass a trace id or sample id, {place_of_caller()}",
+                )
             return outcome in ("alone", "passed_on")
         return joined
 

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of_interaction
+from rag_eval_hooks.capture import (
+    Assembler,
+    Interaction,
+    SpanWriter,
+    traits_of_interaction,
+)
 from rag_eval_hooks.capture.left_out import LeavesOut, LeftOut
 from rag_eval_hooks.capture.question_answer import question_of
 from rag_eval_hooks.capture.spans import RequestSpan, application_span

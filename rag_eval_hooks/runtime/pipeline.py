@@ -20,6 +20,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Handler, Worker
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.incidents import place_of_caller
 from rag_eval_hooks.request import Ending, HeldSpan, Request
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback import FeedbackDesk
@@ -202,6 +203,8 @@ class Pipeline:
 
     def _queue(self, request: Request) -> Ending | None:
         if refusal := self._refusal():
+            if self.is_closed:
+                self.parts.incidents.count("request after shutdown", detail=place_of_caller())
             return Ending.dropped(refusal)
         size = request.size
         reason = self.worker.reserve(size)

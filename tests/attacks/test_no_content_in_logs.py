@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ def _run(config: RagEvalConfig, **options: Any) -> tuple[list[str], list[str]]:
     evals = RagEval(config=config, tracer_provider=provider, **options)
     with evals:
         _interaction(evals)
-        evals.submit(FULL)
+        # Ids of user and session are on a RAG span by design.
+        evals.submit(replace(FULL, user_id="u1", session_id="s1"))
         evals.flush(300)
         try:
             outcomes = evals.evaluate(FULL)

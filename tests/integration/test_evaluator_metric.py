@@ -38,9 +38,9 @@ def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
     [
         ("high", "The function returned str. Return a number from 0 to 1, True or False"),
         ([0.5], "The function returned list."),
-        (7, "The function returned 7, outside its scale."),
-        (Score(value=7), "The function returned 7, outside its scale."),
-        (float("nan"), "The function returned nan, outside its scale."),
+        (7, "returned a number outside its scale. Return a number from 0 to 1"),
+        (Score(value=7), "It returned 7."),
+        (float("nan"), "It returned nan."),
         (None, "The function returned None: no score."),
         ({"value": None}, "a mapping without `score`"),
     ],
@@ -93,7 +93,7 @@ def test_no_result_has_a_cause(evaluator: Any, cause: Cause) -> None:
     [
         ("return {}['absent']", "the metric raised KeyError at {file}:{last}"),
         ("return json.loads('no json')", "the metric raised JSONDecodeError at {file}:{last}"),
-        ("return 7", "returned 7, outside its scale"),
+        ("return 7", "It returned 7."),
         ("return 'high'", "It is defined at {file}:{first}."),
     ],
 )
