@@ -1,12 +1,18 @@
-"""Metadata, choices, limits, interrupts, records, and requests in a crowd."""
+"""Questions, answers, metadata, choices and limits of real LangChain chains."""
 
 from __future__ import annotations
 
+import json
+from datetime import date
+from enum import Enum
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from pydantic import BaseModel
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks.config import limits
@@ -28,11 +34,178 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
-from tests.support.langchain_requests import config, texts
+from tests.support.langchain_requests import Fixed, config, only, texts
 from tests.support.variation import Variation, seeds
 
+ONE, TWO = Document("one"), Document("two")
+QUERY = "what the retriever is asked"
 
-def only(world: World) -> Sample:
+
+class Kind(Enum):
+    """A value with a name."""
+
+    YES = "yes"
+
+
+class Source(BaseModel):
+    """A part of an answer."""
+
+    kind: Kind = Kind.YES
+    day: date = date(2024, 5, 1)
+
+
+class Verdict(BaseModel):
+    """An answer in parts."""
+
+    sources: list[Source] = [Source()]
+
+
+class Model(BaseModel):
+    """A state or an answer as a model of pydantic."""
+
+    question: str = "q"
+    answer: str = "a"
+    documents: list[Any] = []
+
+
+HUMAN = HumanMessage(
+    content=[{"type": "text", "text": "q"}, {"type": "image_url", "image_url": ""}]
+)
+FILE = {"type": "text-plain", "text": "a file"}
+
+
+def asked(world: World, given: Any, outputs: Any) -> Sample:
+    """Return the sample of a chain that retrieves, and gives out a value."""
+
+    def answer(_: Any) -> Any:
+        Fixed(documents=[TWO]).invoke(QUERY)
+        return outputs
+
+    chain: Any = RunnableLambda(answer)
+    chain.invoke(given, config(world))
+    return only(world)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "question"),
+    [
+        ("q", "q"),
+        ({"question": "q", "language": "en"}, "q"),
+        ({"topic": "q", "k": 3}, "q"),
+        ({"one": "a", "two": "b"}, QUERY),
+        ({"messages": [SystemMessage("s"), HUMAN, AIMessage("a")]}, "q"),
+        ({"messages": [{"role": "user", "content": "q"}]}, "q"),
+        ({"messages": [("human", "first"), ("ai", "a"), ("user", "q")]}, "q"),
+        ({"messages": "q"}, "q"),
+        ({"messages": [HumanMessage("q")], "question": "", "answer": ""}, "q"),
+        ({"question": "", "query": " ", "input": "q"}, "q"),
+        ({"question": "", "language": "en"}, QUERY),
+        ([HumanMessage([{"type": "text", "text": "q"}, FILE])], "q"),
+        ([{"role": "user", "content": [{"text": "q"}, FILE]}], "q"),
+        (ChatPromptTemplate.from_template("{x}").invoke({"x": "q"}), "q"),
+        (Model(), "q"),
+        (7, QUERY),
+    ],
+)
+def test_the_question_is_read_in_every_form(inputs: Any, question: str, world: World) -> None:
+    """Texts, known keys, messages in all their forms, states that are objects."""
+    assert asked(world, inputs, "a").question == question
+
+
+@pytest.mark.parametrize(
+    ("outputs", "answer"),
+    [
+        ("a", "a"),
+        (AIMessage([{"type": "text", "text": "a"}]), "a"),
+        ({"context": [], "answer": "a"}, "a"),
+        ({"messages": [HumanMessage("q"), AIMessage("a")]}, "a"),
+        ({"messages": [HumanMessage("old"), AIMessage("old"), HumanMessage("q")]}, None),
+        ({"messages": [HumanMessage("q"), ToolMessage("a", tool_call_id="1")]}, "a"),
+        ({"messages": [HumanMessage("q"), AIMessage("a"), HumanMessage("x", name="b")]}, "a"),
+        (Model(), "a"),
+        ({"messages": [HumanMessage("q"), AIMessage("a")], "answer": ""}, "a"),
+        ({"answer": " ", "output": "a"}, "a"),
+        ({"messages": [HumanMessage("q"), AIMessage("a")], "result": {"n": 3}}, "a"),
+        ({"structured_response": Kind.YES, "messages": [AIMessage("Returning")]}, '"yes"'),
+        ({"raw": AIMessage("a"), "parsed": None, "parsing_error": "e"}, "a"),
+        ({"raw": AIMessage(""), "parsed": {"n": 1}, "parsing_error": None}, '{"n": 1}'),
+        ({"result": [ONE]}, None),
+        ({"answer": []}, '{"answer": []}'),
+        (7, "7"),
+    ],
+)
+def test_the_answer_is_read_in_every_form(outputs: Any, answer: str | None, world: World) -> None:
+    """An answer of an earlier turn is never taken for that of this one."""
+    assert asked(world, "q", outputs).answer == answer
+
+
+VERDICT = {"sources": [{"kind": "yes", "day": "2024-05-01"}]}
+
+
+@pytest.mark.parametrize("place", ["alone", "named", "parsed"])
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        ({"verdict": "yes", "n": 1}, {"verdict": "yes", "n": 1}),
+        (Verdict(), VERDICT),
+        ([Source()], VERDICT["sources"]),
+        (["a", "b"], ["a", "b"]),
+        (False, False),
+        (0.5, 0.5),
+    ],
+)
+def test_a_structured_answer_is_the_json_of_itself(
+    value: Any, plain: Any, place: str, world: World
+) -> None:
+    """Alone, under a known name and as what was parsed: its own JSON, and nothing around it."""
+    outputs = {
+        "alone": value,
+        "named": {"question": "q", "context": [ONE], "answer": value},
+        "parsed": {"raw": AIMessage("r"), "parsed": value, "parsing_error": None},
+    }[place]
+    assert json.loads(asked(world, "q", outputs).answer or "") == plain
+
+
+def test_what_was_given_is_no_answer(world: World) -> None:
+    """A value that only passes through is not the answer, whatever its name."""
+    given = {"text": "t", "question": "q"}
+    assert asked(world, given, {**given, "answer": "a"}).answer == "a"
+    other = World()
+    assert asked(other, given, given).answer != "t"
+    other.close()
+
+
+@pytest.mark.parametrize("handed_on", [False, True])
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"page_content": "one", "metadata": {"n": 1}}],
+        [{"text": "one", "score": 0.5}],
+        ONE,
+        {"page_content": "one"},
+        {"a.md": ONE},
+        [ONE, None],
+        [None, (ONE, 0.5)],
+    ],
+)
+def test_documents_under_their_name_are_found_in_every_form(
+    value: Any, handed_on: bool, world: World
+) -> None:
+    """Mappings, one alone, by name, with gaps; a step that hands them on has found nothing."""
+
+    def answer(_: Any) -> str:
+        found: Any = RunnableLambda(lambda given: {"docs": value} if handed_on is False else given)
+        if handed_on:
+            Fixed(documents=[TWO]).invoke(QUERY)
+        found.invoke({"docs": value} if handed_on else "q")
+        return "a"
+
+    chain: Any = RunnableLambda(answer)
+    chain.invoke("q", config(world))
+    assert texts(only(world)) == (["two"] if handed_on else ["one"])
+
+
+def sample_of(world: World) -> Sample:
     (seen,) = world.seen()
     return seen.sample
 
@@ -45,7 +218,7 @@ def test_the_session_is_found_in_metadata_and_in_configurable(
     """The conversation is on the sample and on the span wherever the run's config names it."""
     told: Any = {**config(world), place: {key: "s1", "user_id": "u1"}}
     plain().invoke(QUESTION, told)
-    assert (only(world).session_id, only(world).user_id) == ("s1", "u1")
+    assert (sample_of(world).session_id, sample_of(world).user_id) == ("s1", "u1")
     root = next(s for s in world.exporter.get_finished_spans() if s.parent is None)
     assert (root.attributes or {})["session.id"] == "s1"
     assert (root.attributes or {})["user.id"] == "u1"
@@ -56,7 +229,7 @@ def test_metadata_of_a_step_tells_what_the_root_does_not(world: World) -> None:
     chain = plain().with_config(metadata={"reference": "r", "user_id": "inner", "free": 1})
     outer: Any = RunnableLambda(lambda question: chain.invoke(question))
     outer.invoke(QUESTION, {**config(world), "metadata": {"user_id": "outer", "k": 2}})
-    sample = only(world)
+    sample = sample_of(world)
     assert (sample.reference, sample.user_id) == ("r", "outer")
     assert {k: v for k, v in sample.metadata.items() if k in ("k", "free")} == {"k": 2}
 
@@ -70,8 +243,8 @@ def test_a_rewritten_question_is_kept_beside_the_question(world: World) -> None:
         ASKED: RunnablePassthrough(),
     }
     (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
-    assert only(world).question == QUESTION
-    assert only(world).metadata["condensed_question"] == better
+    assert sample_of(world).question == QUESTION
+    assert sample_of(world).metadata["condensed_question"] == better
 
 
 @pytest.mark.parametrize("way", ["invoke", "stream"])
@@ -85,7 +258,7 @@ def test_keys_choose_question_contexts_and_answer(way: str, world: World) -> Non
     told = config(world, question="topic", contexts="notes", answer="said")
     inputs = {"topic": "Is it so?", "question": "not this"}
     list(chain.stream(inputs, told)) if way == "stream" else chain.invoke(inputs, told)
-    sample = only(world)
+    sample = sample_of(world)
     assert (sample.question, texts(sample), sample.answer) == (
         "Is it so?",
         ["One.", "Two."],
@@ -139,7 +312,7 @@ def test_one_interaction_may_have_options_of_its_own(
     told = config(world, **handler)
     with world.evals.interaction(asked, **{option: value}):
         call(way, RunnableLambda(ask, name="outer"), [asked], told)
-    sample = only(world)
+    sample = sample_of(world)
     assert not world.evals.stats().incidents
     assert sample.question == asked
     if option == "answer":
@@ -160,7 +333,7 @@ def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world:
         "answer": lambda outputs: 7,
     }
     plain().invoke(QUESTION, config(world, **broken))
-    sample = only(world)
+    sample = sample_of(world)
     assert (sample.question, texts(sample)) == (QUESTION, top())
     assert sample.answer == answer_to(QUESTION, top())
     assert set(world.evals.stats().incidents) == {
@@ -178,7 +351,7 @@ def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:
         return str(Chat(reply=lambda _: "Yes, certainly so.").invoke(PASSAGES[4]).content)
 
     RunnableLambda(ask).invoke(QUESTION, config(world))
-    sample = only(world)
+    sample = sample_of(world)
     assert sample.contexts is not None
     assert [(c.text, c.id, c.score) for c in sample.contexts] == [(PASSAGES[4], "d", 0.5)]
     assert not record_contexts(["x"])
@@ -200,7 +373,7 @@ def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.Monke
         return "An answer of a few words."
 
     RunnableLambda(ask).invoke(QUESTION, config(world))
-    sample = only(world)
+    sample = sample_of(world)
     assert (sample.question, sample.answer) == (QUESTION, "An answer of a few words.")
     assert {"contexts", "prompt"} <= set(sample.cut_parts)
     world.close()

@@ -1,8 +1,9 @@
-"""Shapes of applications that others wrote: where their answers, questions and rows stand."""
+"""Graphs and applications that others wrote: where their answers, questions and rows stand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Annotated, Any, TypedDict
 from uuid import uuid4
 
@@ -11,15 +12,125 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 
+from rag_eval_hooks import Sample, Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.compat import GRAPHS_MISSING
-from tests.matrix.langchain.kit import Chat, store
+from tests.matrix.langchain import graphs, interrupts
+from tests.matrix.langchain.agents import asks, pick, search, stepping
+from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
+from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
+    PASSAGES,
+    QUESTION,
+    QUESTIONS,
+    Chat,
+    store,
+    top,
+)
+from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, line, texts
 from tests.support.variation import Variation, seeds
 
-pytestmark = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+needs_middleware = pytest.mark.skipif(
+    MIDDLEWARE_MISSING is not None, reason=str(MIDDLEWARE_MISSING)
+)
+OTHER = QUESTIONS[1]
+
+
+def in_thread(world: World) -> Any:
+    return config(world) | {"configurable": {"thread_id": "t1"}}
+
+
+def samples(world: World) -> list[Sample]:
+    return [seen.sample for seen in world.seen()]
+
+
+@needs_graphs
+def test_what_a_command_brings_counts(world: World) -> None:
+    """Documents of the update are candidates; its `goto` is no question."""
+    command = import_module("langgraph.types").Command
+    app = interrupts.approving()
+    app.invoke({ASKED: QUESTION}, in_thread(world))
+    more = [Document(PASSAGES[4])]
+    app.invoke(command(resume=True, update={FOUND: more}), in_thread(world))
+    if interrupts.NO_EVENTS is None:  # older versions send only to nodes of their own choice
+        app.invoke(command(goto="generate"), in_thread(world))
+    assert {sample.question for sample in samples(world)} == {QUESTION}
+    assert {str(texts(sample)) for sample in samples(world)} == {str([PASSAGES[4]])}
+
+
+@needs_graphs
+def test_a_new_question_gives_up_what_waits(world: World) -> None:
+    """An interaction that waits is counted as interrupted as soon as a new question comes."""
+    app = interrupts.approving()
+    app.invoke({ASKED: QUESTION}, in_thread(world))
+    app.invoke({ASKED: OTHER}, in_thread(world))
+    assert [(s.question, s.status) for s in samples(world)] == [(QUESTION, Status.INTERRUPTED)]
+
+
+def test_tags_and_metadata_are_the_users(world: World) -> None:
+    """Keys that frameworks set themselves are left out by their full names, and nothing else."""
+    chain = RunnableLambda(str) | plain().with_config(
+        callbacks=[RagEvalCallbackHandler(world.evals)],
+        tags=["mine", "branch:main", "condition:ok"],
+    )
+    mine = {"ls_team": "a", "lc_cost": 1, "langgraph_tier": "gold", "checkpoint_age": 3}
+    theirs = {"ls_provider": "x", "langgraph_plan": "x"}
+    chain.invoke(QUESTION, {"metadata": {**mine, **theirs}})
+    (sample,) = samples(world)
+    assert set(sample.tags) == {"mine", "branch:main", "condition:ok"}
+    assert sample.metadata == mine
+
+
+@needs_graphs
+def test_a_named_question_is_read_in_the_state_too(world: World) -> None:
+    """A graph that goes on in another process has its question under the name that was given."""
+    steps: list[Any] = [
+        lambda s: {**s, FOUND: store().similarity_search(s["topic"], k=2)},
+        lambda s: {**s, **graphs.generate({**s, ASKED: s["topic"]})},
+    ]
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    app = line(dict, steps, checkpointer=saver, interrupt_before=["step1"])
+    elsewhere = World()
+    app.invoke({"topic": QUESTION, "tone": "kind"}, in_thread(elsewhere))
+    elsewhere.close()
+    handler = RagEvalCallbackHandler(world.evals, question="topic")
+    app.invoke(None, {**in_thread(world), "callbacks": [handler]})
+    (sample,) = samples(world)
+    assert (sample.question, texts(sample)) == (QUESTION, top())
+
+
+@needs_middleware
+def test_artifacts_from_a_checkpoint_are_documents_again(world: World) -> None:
+    """A checkpoint writes the documents of an artifact as mappings; ids and metadata are kept."""
+    middleware = import_module("langchain.agents.middleware").HumanInTheLoopMiddleware
+
+    @tool
+    def book(query: str) -> str:
+        """Books."""
+        return "Booked."
+
+    model = stepping(lambda q: pick((search.name, q)), lambda q: pick(("book", q)))
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    asking = middleware(interrupt_on={"book": True})
+    app = agent(model, [search, book], middleware=[asking], checkpointer=saver)
+    elsewhere = World()
+    app.invoke(asks(QUESTION), in_thread(elsewhere))
+    elsewhere.close()
+    approve = import_module("langgraph.types").Command(resume={"decisions": [{"type": "approve"}]})
+    app.invoke(approve, in_thread(world))
+    (sample,) = samples(world)
+    pages = [PASSAGES.index(text) for text in top()]
+    assert [(c.id, c.metadata) for c in sample.contexts or ()] == [
+        (f"p{page}", {"page": page}) for page in pages
+    ]
+
+
 varied = pytest.mark.parametrize("seed", seeds(6))
 State = dict[str, Any]
 
@@ -32,7 +143,7 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def only(world: World) -> tuple[str, list[str] | None, str | None]:
+def outcome(world: World) -> tuple[str, list[str] | None, str | None]:
     (seen,) = world.seen()
     assert not world.evals.stats().incidents
     return seen.sample.question, texts(seen.sample), seen.sample.answer
@@ -79,7 +190,7 @@ def test_what_a_model_said_is_the_answer_in_a_users_message(
 
     graph = line(conversation(), [search, reply])
     graph.invoke({"messages": [("user", question)]}, config(world))
-    assert only(world)[::2] == (question, answer)
+    assert outcome(world)[::2] == (question, answer)
 
 
 @varied
@@ -107,7 +218,7 @@ def test_a_report_is_the_text_that_holds_what_several_models_said(world: World, 
     graph = line(dict, [search, *writers, assemble])
     graph.invoke({asked: question}, config(world))
     body = "\n\n".join(texts)
-    assert only(world) == (question, passages, f"# {question}\n{body}")
+    assert outcome(world) == (question, passages, f"# {question}\n{body}")
 
 
 @varied
@@ -176,6 +287,6 @@ def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
     graph.invoke(dict(drawn.chance.sample(list(given.items()), 2)), thread)
     graph.invoke(None, {**config(world), **thread})
     if shown == "question":
-        assert only(world) == (question, passages, answer)
+        assert outcome(world) == (question, passages, answer)
     else:
         assert world.evals.stats().dropped == {"no_question": 1}
