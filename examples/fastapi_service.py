@@ -1,11 +1,12 @@
-"""A FastAPI service whose answers are scored in the background, on the traces of its requests.
+"""A FastAPI service that scores its answers in the background, on the traces of its requests.
 
-    cd examples/observability && docker compose up -d && cd ../..      (Jaeger, Prometheus, Grafana)
-    pip install "rag-eval-hooks[langchain,otel]" fastapi uvicorn
+    pip install ".[langchain,openai,otel]" fastapi uvicorn langchain-openai    # in a clone
+    docker compose -f examples/observability/docker-compose.yml up -d
     OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 uvicorn --app-dir examples fastapi_service:app
     curl "http://localhost:8000/ask?question=When+do+ships+leave"
 
-The trace is in Jaeger at http://localhost:16686, the score on its RAG span.
+Jaeger (http://localhost:16686) has the trace, with the score on its RAG span. Without
+OPENAI_API_KEY a script plays the model and invents a ship.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from langchain_core.documents import Document
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -25,28 +26,39 @@ from langchain_core.runnables import Runnable, RunnablePassthrough
 from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
+REAL = "OPENAI_API_KEY" in os.environ
+
 
 class Handbook(BaseRetriever):
-    """Return the only passage; replace by your retriever."""
+    """Returns the only passage."""
 
     def _get_relevant_documents(self, query: str, **_: object) -> list[Document]:
         return [Document("Ships to Skerrow leave at 07:15, 11:30 and 16:45.")]
 
 
+def model() -> BaseChatModel:
+    """Return a real model if there is a key."""
+    if not REAL:
+        return FakeListChatModel(responses=["Ships to Skerrow leave at 07:15 and 22:00."])
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(model="gpt-4o-mini")
+
+
 def pipeline() -> Runnable[str, str]:
-    """Return a chain whose model invents a ship; replace the model by yours."""
+    """Return the chain of retriever, prompt and model."""
     prompt = ChatPromptTemplate.from_template("{passages}\n\nQuestion: {question}")
-    model = FakeListChatModel(responses=["Ships to Skerrow leave at 07:15 and 22:00."])
     inputs = {"passages": Handbook(), "question": RunnablePassthrough()}
-    return inputs | prompt | model | StrOutputParser()
+    return inputs | prompt | model() | StrOutputParser()
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Evaluate while the service runs; leaving `with` waits for what is on its way."""
+    """Evaluate while the service runs; leaving `with` waits for pending scores."""
     if endpoint := os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         setup_tracing(otlp_endpoint=endpoint)
-    with RagEval(thresholds={"ragas.faithfulness": 0.8}) as evals:
+    judge = "openai:gpt-4o-mini" if REAL else "heuristic"
+    with RagEval(judge=judge, thresholds={"ragas.faithfulness": 0.8}) as evals:
         app.state.chain = pipeline().with_config(callbacks=[RagEvalCallbackHandler(evals)])
         yield
 

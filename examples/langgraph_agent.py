@@ -1,14 +1,14 @@
-"""Score the answers of a LangGraph agent in the background, with one callback.
+"""A LangGraph agent with a search tool, scored in the background.
 
-    pip install "rag-eval-hooks[langchain]" langchain langgraph
+    pip install ".[langchain,openai]" langchain langgraph langchain-openai    # in a clone
     python examples/langgraph_agent.py
 
-The built-in judge needs no key and no network. Replace the tool and the model with yours. The
-contexts are in the tool's artifact. This model gets the time wrong, and the score shows it.
+Without OPENAI_API_KEY a script plays the model and gets the time wrong; the score shows it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,18 +27,19 @@ HANDBOOK = [
     Document("The ferry to Skarn leaves the north quay at 07:40 on every working day.", id="h1"),
     Document("Bicycles travel free of charge outside the months of July and August.", id="h2"),
 ]
+REAL = "OPENAI_API_KEY" in os.environ
 
 
 @tool(response_format="content_and_artifact")
 def search(query: str) -> tuple[str, list[Document]]:
-    """Search the handbook."""
+    """Search the handbook of the ferry line."""
     words = set(query.lower().strip("?").split())
-    found = [d for d in HANDBOOK if len(words & set(d.page_content.lower().split())) > 1]
+    found = [d for d in HANDBOOK if words & set(d.page_content.lower().split()) - {"the", "of"}]
     return "\n".join(document.page_content for document in found), found
 
 
 class Scripted(BaseChatModel):
-    """Replacement for a chat model with tools: it searches, then answers."""
+    """Searches, then answers with a wrong time."""
 
     @property
     def _llm_type(self) -> str:
@@ -50,20 +51,32 @@ class Scripted(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         last = messages[-1]
+        answer = "The ferry to Skarn leaves the north quay at 08:40 on every working day."
+        message = AIMessage(answer)
         if last.type == "human":
             call = {"name": "search", "args": {"query": str(last.content)}, "id": "1"}
             message = AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
-        else:
-            message = AIMessage(
-                "The ferry to Skarn leaves the north quay at 08:40 on every working day."
-            )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-evals = RagEval(metrics=["ragas.faithfulness"], sinks=["console"])
-agent: Any = create_agent(Scripted(), [search])
-agent.invoke(
-    {"messages": [("user", "When does the ferry to Skarn leave?")]},
-    {"callbacks": [RagEvalCallbackHandler(evals)], "metadata": {"user_id": "u1"}},
-)
-evals.flush()
+def model() -> BaseChatModel:
+    """Return a real model if there is a key."""
+    if not REAL:
+        return Scripted()
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(model="gpt-4o-mini")
+
+
+def main() -> None:
+    """Ask the agent one question."""
+    judge = "openai:gpt-4o-mini" if REAL else "heuristic"
+    with RagEval("ragas.faithfulness", judge=judge, sinks=["console"]) as evals:
+        agent: Any = create_agent(model(), [search])
+        question = "When does the ferry to Skarn leave?"
+        config = {"callbacks": [RagEvalCallbackHandler(evals)], "metadata": {"user_id": "u1"}}
+        agent.invoke({"messages": [("user", question)]}, config)
+
+
+if __name__ == "__main__":
+    main()

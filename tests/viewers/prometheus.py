@@ -62,7 +62,7 @@ def application(folder: Path, arguments: Sequence[str], ready: str) -> Iterator[
             "RAG_EVAL_JUDGE_PRICES": str(prices),
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
-        command = [sys.executable, str(FOLDER / "app.py"), *arguments]
+        command = [sys.executable, str(Path(__file__).with_name("prometheus_app.py")), *arguments]
         with serving(command, folder, ready, variables):
             yield
 

@@ -31,7 +31,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     port = free_port()
     app = application(
         tmp_path_factory.mktemp("app"),
-        ["--prometheus", str(port)],
+        [str(port)],
         f"http://127.0.0.1:{port}/metrics",
     )
     with app, scraping(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{port}") as started:

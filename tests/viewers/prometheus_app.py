@@ -1,17 +1,12 @@
-"""Run a small RAG application with metrics for Prometheus and the dashboard.
+"""A small RAG application that serves metrics to a Prometheus.
 
-    python app.py --prometheus 9464                  # metrics on http://localhost:9464/metrics
-    python app.py --otlp http://localhost:4318       # metrics and traces to a Collector
-
-It answers questions about a small handbook, some of them wrongly, until it is stopped. The judge is
-the OpenAI-compatible endpoint in RAG_EVAL_JUDGE, or the built-in one.
+It answers questions about a handbook, some of them wrongly, until it is stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import os
+import sys
 import time
 
 from langchain_core.documents import Document
@@ -20,9 +15,11 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 from opentelemetry import metrics
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import start_http_server
 
-from rag_eval_hooks import RagEval, setup_tracing
+from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 PASSAGES = [
@@ -52,30 +49,10 @@ def pipeline() -> Runnable[str, object]:
     return chain.with_config(run_name="handbook")
 
 
-def serve_metrics(port: int) -> None:
-    """Serve metrics to a Prometheus."""
-    from opentelemetry.exporter.prometheus import PrometheusMetricReader
-    from prometheus_client import start_http_server
-
-    start_http_server(port, addr="127.0.0.1")
-    metrics.set_meter_provider(MeterProvider([PrometheusMetricReader()]))
-
-
 def main() -> None:
     """Ask a few questions a second, forever."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--prometheus", type=int, metavar="PORT", help="port for metrics")
-    parser.add_argument("--otlp", metavar="URL", help="endpoint for metrics and traces")
-    parser.add_argument("--pause", type=float, default=0.2, help="seconds between questions")
-    arguments = parser.parse_args()
-    if arguments.prometheus is None and arguments.otlp is None:
-        parser.error("give --prometheus or --otlp")
-    if arguments.prometheus is not None:
-        serve_metrics(arguments.prometheus)
-    if arguments.otlp is not None:
-        # A minute, the default, is long for someone who waits in front of a dashboard.
-        os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "5000")
-        setup_tracing(otlp_endpoint=arguments.otlp)
+    start_http_server(int(sys.argv[1]), addr="127.0.0.1")
+    metrics.set_meter_provider(MeterProvider([PrometheusMetricReader()]))
     thresholds = {"ragas.faithfulness": 0.8}
     with RagEval(metrics=["ragas", "lexical"], thresholds=thresholds) as evals:
         chain, handler = pipeline(), RagEvalCallbackHandler(evals)
@@ -83,7 +60,7 @@ def main() -> None:
             # Every question is different, so that a judge's memo does not answer them.
             asked = f"{question} I am visitor {visitor}."
             chain.invoke(asked, config={"callbacks": [handler]})
-            time.sleep(arguments.pause)
+            time.sleep(0.2)
 
 
 if __name__ == "__main__":
