@@ -80,6 +80,7 @@ def everything(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the quick suite on one Python."""
     run(session, "pytest", *QUICK, *session.posargs)
+    run(session, "python", "docs/compatibility.py", session.name)
 
 
 @nox.session
@@ -297,9 +298,10 @@ def environment(session: nox.Session, name: str, *packages: str) -> Path:
 
 
 def matrix(session: nox.Session, *arguments: str) -> None:
-    """Run tests of the source tree with the versions that the session installed."""
+    """Run tests of the source tree with the session's versions, and write these to the docs."""
     paths = {"PYTHONPATH": f".{os.pathsep}integrations"}
     session.run("python", "-m", "pytest", "-q", *QUIETLY, *arguments, env=paths)
+    session.run("python", "docs/compatibility.py", session.name)
 
 
 def outside(session: nox.Session, *arguments: str) -> None:

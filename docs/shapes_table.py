@@ -1,4 +1,4 @@
-"""Write the table of shapes in docs/capture.md from the matrix of tests.
+"""Write the table of shapes in docs/capture-reference.md from the matrix of tests.
 
 python docs/shapes_table.py
 """
@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "capture.md"
+PAGE = ROOT / "docs" / "capture-reference.md"
 MARK = "<!-- Written by `python docs/shapes_table.py`. -->\n"
 END = "<!-- End of the output of `python docs/shapes_table.py`. -->\n"
 
@@ -28,7 +28,7 @@ def _table() -> str:
     groups = defaultdict(list)
     for shape in shapes("langchain"):
         groups[shape.group].append(shape)
-    lines = ["", "| your shape | captured by itself | rightly no sample | what you write |"]
+    lines = ["", "| your shape | captured automatically | correctly no sample | you write |"]
     lines.append("|---|---|---|---|")
     for group, members in groups.items():
         written = [f"{one.name}: `{one.write}`" for one in members if one.write]

@@ -1,8 +1,9 @@
-"""Hook of mkdocs: the site has pages from the root, and no link leaves it for the source."""
+"""Hook of mkdocs: pages from the root, no links to the source, and each page as Markdown."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Take links to the source out of a page."""
     source = page.file.abs_src_path
     return _within(markdown, Path(source).parent) if source else markdown
+
+
+def on_post_build(config: Any) -> None:
+    """Copy the pages that `llms.txt` names, as Markdown."""
+    site = Path(config["site_dir"])
+    for source in DOCS.rglob("*.md"):
+        shutil.copy(source, site / source.relative_to(DOCS))
+    for name, page in FROM_THE_ROOT.items():
+        shutil.copy(DOCS.parent / name, site / page)
 
 
 def _within(text: str, folder: Path) -> str:

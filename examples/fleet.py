@@ -25,8 +25,9 @@ def answer(question: str) -> str:
     from openai import OpenAI
 
     prompt = f"{PASSAGE}\n\nQuestion: {question}"
-    messages = [{"role": "user", "content": prompt}]
-    reply = OpenAI().chat.completions.create(model="gpt-4o-mini", messages=messages)  # type: ignore[call-overload]
+    reply = OpenAI().chat.completions.create(
+        model="gpt-4o-mini", messages=[{"role": "user", "content": prompt}]
+    )
     return str(reply.choices[0].message.content)
 
 

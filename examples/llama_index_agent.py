@@ -55,7 +55,8 @@ def model() -> FunctionCallingLLM:
         return MockFunctionCallingLLM(response_generator=scripted)
     from llama_index.llms.openai import OpenAI
 
-    return OpenAI(model="gpt-4o-mini")
+    llm: FunctionCallingLLM = OpenAI(model="gpt-4o-mini")
+    return llm
 
 
 async def ask(question: str) -> None:

@@ -107,7 +107,7 @@ class RagEvalConfig(BaseSettings):
     thresholds: Annotated[NumberByName, Expected("numbers in the metric's scale by metric id")] = (
         setting({}, "Lowest passing values by metric, such as `ragas.faithfulness=0.8`.")
     )
-    references: Path = setting(None, "Golden file, JSONL or CSV; see [sampling](sampling.md).")
+    references: Path = setting(None, "Golden file, JSONL or CSV; see [feedback](feedback.md).")
     question_checks: Path = setting(None, "TOML file with checks by `question_id`.")
     sample_rate: Rate = setting(1.0, "Share of requests to evaluate, consistent by trace id.")
     metric_rates: Annotated[MetricRates, Expected("numbers from 0 to 1 by suite or metric id")] = (

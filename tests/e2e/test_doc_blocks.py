@@ -26,20 +26,19 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}[^\n]*\n(.*?)^```$", text, re.S | re.M)
 
 
-def pages_with(language: str, *left_out: str) -> pytest.MarkDecorator:
-    pages = [page for page in PAGES if page.is_file() and page.name not in left_out]
-    found = [page for page in pages if blocks(page, language)]
+def pages_with(language: str) -> pytest.MarkDecorator:
+    found = [page for page in PAGES if page.is_file() and blocks(page, language)]
     return pytest.mark.parametrize("page", found, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-# The scripts of the first page are the examples, which `test_examples.py` runs.
-@pages_with("python", "start.md")
+@pages_with("python")
 def test_python_runs(page: Path, tmp_path: Path) -> None:
     """The blocks of a page run one after the other, in an application as its reader has one."""
     parts = blocks(page, "python")
     code = "\n".join(parts).replace("/var/lib/app", str(tmp_path))
     names = ", ".join(sorted(undefined(parts)))
-    prelude = f"from tests.support.doc_names import {names}\n" if names else ""
+    prelude = "import tests.support.doc_clients\n"
+    prelude += f"from tests.support.doc_names import {names}\n" if names else ""
     with JudgeServer() as judge:
         run_script(
             tmp_path, code, prelude=prelude, OPENAI_API_KEY="none", OPENAI_BASE_URL=judge.url

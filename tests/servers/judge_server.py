@@ -44,7 +44,7 @@ class Recorded:
 
     @property
     def prompt_chars(self) -> int:
-        contents = [message["content"] for message in self.body.get("messages", ())]
+        contents = [message["content"] or "" for message in self.body.get("messages", ())]
         texts = [
             one if isinstance(one, str) else "".join(p["text"] for p in one) for one in contents
         ]
@@ -213,7 +213,8 @@ class JudgeServer:
     def _completion(self, recorded: Recorded) -> object:
         content = self._content(recorded)
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
-        if "tools" in recorded.body:
+        # An agent gets its answer once the tool has replied.
+        if "tools" in recorded.body and recorded.body["messages"][-1]["role"] != "tool":
             name = recorded.body["tools"][0]["function"]["name"]
             function = {"name": name, "arguments": content}
             call = {"id": "call-test", "type": "function", "function": function}

@@ -52,6 +52,26 @@ def _chain() -> Any:
     return RunnableLambda(prompt) | _llm()
 
 
+def _nodes() -> Any:
+    from llama_index.core import MockEmbedding
+    from llama_index.core.schema import TextNode
+    from llama_index.core.settings import Settings
+
+    Settings.embed_model = MockEmbedding(embed_dim=8)
+    return [TextNode(text=text) for text in TEXTS]
+
+
+def _search_tool() -> Any:
+    from langchain_core.tools import tool
+
+    @tool
+    def search(query: str) -> str:
+        """Search the handbook."""
+        return "\n".join(TEXTS)
+
+    return search
+
+
 def _engine() -> Any:
     from llama_index.core import Document, MockEmbedding, SummaryIndex
     from llama_index.core.llms import MockLLM
@@ -118,7 +138,10 @@ MADE: dict[str, Callable[[], Any]] = {
     "prompt": lambda: str,
     "provider": _provider,
     "question": lambda: QUESTION,
+    "nodes": _nodes,
     "request": lambda: None,
+    "retriever": lambda: _retriever(),
+    "search_tool": _search_tool,
     "sample": lambda: {"question": QUESTION, "contexts": TEXTS, "answer": "Early, by the quay."},
     "sample_id": lambda: "s-1",
     "search": lambda: lambda _question: TEXTS,
@@ -127,6 +150,12 @@ MADE: dict[str, Callable[[], Any]] = {
     "trace_id": lambda: "ab" * 16,
     "url": lambda: "http://127.0.0.1:9",
 }
+
+
+def _retriever() -> Any:
+    from langchain_core.runnables import RunnableLambda
+
+    return RunnableLambda(lambda _question: _documents())
 
 
 def _callback() -> Any:
