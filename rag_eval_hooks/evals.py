@@ -107,9 +107,8 @@ class RagEval:
         **given: Unpack[SettingKeywords],
     ) -> None:
         # The runtime, its judges and its sinks load with the first object, not with the package.
-        from rag_eval_hooks.runtime.build import parts_of
+        from rag_eval_hooks.runtime.build import Models, parts_of, settings_of
         from rag_eval_hooks.runtime.lifecycle import close_abandoned
-        from rag_eval_hooks.runtime.models import Models, settings_of
         from rag_eval_hooks.runtime.pipeline import Pipeline
 
         settings: dict[str, Any] = {**given}

@@ -1,13 +1,14 @@
-"""Parts of a pipeline, built from settings and from the arguments of `RagEval`."""
+"""Settings in force, models and parts of a pipeline, from the arguments of `RagEval`."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from opentelemetry import _logs, trace
 from opentelemetry import metrics as metrics_api
@@ -29,15 +30,25 @@ from rag_eval_hooks.evaluation.golden_references import References, references_o
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.findings import EMBEDDED
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges import (
+    Embedder,
+    Judge,
+    TokenScorer,
+    choose_embedder,
+    choose_judge,
+    choose_token_scorer,
+)
+from rag_eval_hooks.judges.callable_judge import CallableJudge, Function
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
+from rag_eval_hooks.judges.cascade import Cascade
+from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.question_checks import parse_checks
+from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.runtime.models import Models
 from rag_eval_hooks.runtime.shipping import RemoteFleet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
@@ -46,11 +57,63 @@ from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
-__all__ = ["MetricSpec", "Parts", "parts_of"]
+__all__ = ["MetricSpec", "Models", "Parts", "parts_of", "settings_of"]
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
 T = TypeVar("T")
+_TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Models that the application passed, each as a name, as an object, or not at all."""
+
+    judge: str | Judge | Function | None = None
+    embedder: str | Embedder | None = None
+    token_scorer: str | TokenScorer | None = None
+
+    def names(self) -> dict[str, str]:
+        """Return the names among them by setting.
+
+        Raises:
+            ConfigError: One is neither a name nor an object that can be used.
+        """
+        names = {}
+        given = (self._judge, self.embedder, self.token_scorer)
+        for (table, protocol), value in zip(_TABLES, given, strict=True):
+            if isinstance(value, str):
+                names[table.setting] = value
+            elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
+                # Not the object itself: a client, or its arguments, may show a key.
+                wants = f"{table.wanted}, or an instance of {protocol.__name__}"
+                raise ConfigError(table.setting, kind_of(value), wants + _way_to_wrap(value))
+        return names
+
+    def sources(self, config: RagEvalConfig) -> Sources:
+        """Return the models in force, once `names` are in the settings."""
+        judge = self._judge
+        named = judge.second_name if isinstance(judge, Cascade) else None
+        config = config if named is None else config.model_copy(update={"judge": named})
+        embedder = self.embedder if isinstance(self.embedder, Embedder) else None
+        is_own = named is None and isinstance(judge, Judge)
+        if embedder is None and not (is_own and config.embedder == "auto"):
+            # `auto` follows the judge of the settings; with a judge of the user's it means none.
+            embedder = choose_embedder(config)
+        if isinstance(judge, Cascade):
+            made: Judge = judge.resolved(
+                lambda name: choose_judge(config.model_copy(update={"judge": name}), embedder)
+            )
+        else:
+            made = metered(judge if isinstance(judge, Judge) else choose_judge(config, embedder))
+        scorer = self.token_scorer
+        if not isinstance(scorer, TokenScorer):
+            scorer = choose_token_scorer(config)
+        return Sources(judge=made, embedder=embedder, scorer=scorer)
+
+    @property
+    def _judge(self) -> object:
+        return CallableJudge(self.judge) if inspect.isroutine(self.judge) else self.judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,3 +295,36 @@ def _paid_embedder(measured: Sequence[Metric], sources: Sources) -> Embedder | N
         metric.findings & EMBEDDED for metric in measured
     )
     return sources.embedder if is_used else None
+
+
+def settings_of(
+    config: RagEvalConfig | None, models: Models, run_on: object, given: dict[str, Any]
+) -> RagEvalConfig:
+    """Return the settings in force: arguments over `config` over those of the process.
+
+    Raises:
+        ConfigError: A setting is unknown or a value is not accepted.
+    """
+    if config is not None and not isinstance(config, RagEvalConfig):
+        raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
+    explicit: dict[str, Any] = {}
+    if config is not None:
+        explicit |= {name: getattr(config, name) for name in config.model_fields_set}
+    explicit |= given | models.names()
+    if run_on is not None:
+        # Anything but a name is an application of Celery.
+        explicit["run_on"] = run_on if isinstance(run_on, str) else "celery"
+    return RagEvalConfig(**explicit)
+
+
+def _way_to_wrap(value: object) -> str:
+    """Return how an object of a framework becomes a judge, or nothing."""
+    kinds = value.__mro__ if isinstance(value, type) else type(value).__mro__
+    modules = {kind.__module__.partition(".")[0] for kind in kinds}
+    if "langchain_core" in modules:
+        return "; wrap it: rag_eval_hooks_langchain.LangChainJudge(model)"
+    if "llama_index" in modules:
+        return "; wrap it: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)"
+    if isinstance(value, type) or not callable(value):
+        return ""
+    return "; CallableJudge(function) makes one of any function"

@@ -26,8 +26,7 @@ from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback import FeedbackDesk
 from rag_eval_hooks.runtime.intake import Intake
 from rag_eval_hooks.runtime.lifecycle import Clock, ExitHook
-from rag_eval_hooks.runtime.observers import Observers
-from rag_eval_hooks.runtime.process import Processor, evaluate_inline
+from rag_eval_hooks.runtime.process import Observers, Processor, evaluate_inline
 from rag_eval_hooks.runtime.self_metrics import observe
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from rag_eval_hooks.delivery.codec import from_text, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.outcome_view import OutcomeTable
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
@@ -28,10 +30,63 @@ from rag_eval_hooks.suppress import suppressed
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["Processor", "evaluate_inline"]
+__all__ = ["Observers", "Processor", "evaluate_inline"]
 
 _MOST_TRIES: Final = 10
 """Processes that may end during the evaluation of a sample before it is given up."""
+
+
+class Observers:
+    """Calls all observers of a request, in order. Thread-safe.
+
+    An observer that raises is counted; the next one is called all the same.
+    """
+
+    def __init__(self, incidents: Incidents) -> None:
+        self._incidents = incidents
+        self._settling = threading.Lock()
+        self.follow(())
+
+    def follow(self, observers: Sequence[Observer]) -> None:
+        """Take the observers, in order; a moment that one does not override is not called."""
+        self._moments: dict[str, list[Callable[..., None]]] = {
+            name: [
+                getattr(one, name)
+                for one in observers
+                if getattr(type(one), name) is not getattr(Observer, name)
+            ]
+            for name in ("accepted", "begun", "evaluated", "settled")
+        }
+
+    def accepted(self, request: Request) -> None:
+        request.accepted = True
+        self._call("accepted", request)
+
+    def begun(self, request: Request) -> None:
+        self._call("begun", request)
+
+    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        self._call("evaluated", request, evaluation)
+
+    def settle(self, request: Request, ending: Ending) -> None:
+        """End a request, once: every later call for it is ignored."""
+        with self._settling:
+            if request.ending is not None:
+                return
+            request.ending = ending
+        try:
+            self._call("settled", request, ending)
+        except BaseException:
+            # A signal handler of the application raised; observers take an end twice.
+            self._call("settled", request, ending)
+            raise
+
+    def _call(self, moment: str, *arguments: object) -> None:
+        for call in self._moments[moment]:
+            try:
+                call(*arguments)
+            except Exception as error:  # noqa: BLE001 - a later observer must see the request
+                self._incidents.report("observer", error)
 
 
 class Processor(Observer):

@@ -19,8 +19,9 @@ from rag_eval_hooks.sampling.rules import (
     first_match,
     position,
     rules_of,
+    tail_rules,
+    tail_scorer,
 )
-from rag_eval_hooks.sampling.tail import tail_rules, tail_scorer
 from rag_eval_hooks.score import Outcome, Outcomes
 
 __all__ = ["Selection", "by_rates"]

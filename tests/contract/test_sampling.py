@@ -27,7 +27,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import example
-from rag_eval_hooks.sampling.tail import cheap_metrics
+from rag_eval_hooks.sampling.rules import cheap_metrics
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
 from tests.support.size import size
