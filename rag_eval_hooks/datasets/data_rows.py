@@ -12,13 +12,13 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.sample import Sample
 
 COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     field: names.split()
@@ -114,8 +114,8 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
     return Sample(
         question=found["question"],
         contexts=_contexts(found.get("contexts")),
-        answer=_text("answer", found.get("answer")),
-        reference=_text("reference", found.get("reference")),
+        answer=_text(found.get("answer")),
+        reference=_text(found.get("reference")),
         reference_ids=_ids(found.get("reference_ids")),
         question_id=None if identity in (None, "") else str(identity),
         metadata={**_metadata(values, used), ROW_KEY: key},
@@ -143,28 +143,28 @@ def _at(values: Mapping[str, Any], name: str) -> Any:
     return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
 
 
-def _text(field: str, value: Any) -> str | None:
+def _text(value: Any) -> Any:
+    """Return a cell as text: the first one of a list, a number in its digits."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-        return str(value[0])
-    if value is not None and not isinstance(value, str | int | float):
-        raise TypeError(f"{field} must be a text, not {type(value).__name__}.")
-    return None if value is None else str(value)
+        return value[0]
+    return str(value) if isinstance(value, int | float) else value
 
 
-def _contexts(value: Any) -> tuple[Context, ...] | None:
-    if isinstance(value, str):
-        value = _listed(value)
-    if value is not None and not isinstance(value, Iterable):
-        raise TypeError(f"contexts must be texts, not {type(value).__name__}.")
-    return None if value is None else tuple(map(_context, value))
+def _contexts(value: Any) -> Any:
+    values = _listed(value) if isinstance(value, str) else value
+    return list(map(_document, values)) if isinstance(values, list) else values
 
 
-def _ids(value: Any) -> tuple[str, ...] | None:
-    if isinstance(value, str):
-        value = _listed(value) if value.lstrip().startswith("[") else _IDS.findall(value) or None
-    if value is not None and not isinstance(value, Iterable):
-        raise TypeError(f"reference_ids must be a list, not {type(value).__name__}.")
-    return None if value is None else tuple(map(str, value))
+def _document(value: Any) -> Any:
+    if isinstance(value, Mapping) and isinstance(node := value.get("node"), Mapping):
+        return {"id": node.get("id_"), **node, "score": value.get("score")}
+    return value
+
+
+def _ids(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return _listed(value) if value.lstrip().startswith("[") else _IDS.findall(value) or None
 
 
 def _listed(text: str) -> list[Any]:
@@ -174,12 +174,6 @@ def _listed(text: str) -> list[Any]:
             if isinstance(value := parse(text), list):
                 return value
     return [text] if text.strip() else []
-
-
-def _context(value: Any) -> Context:
-    if isinstance(value, Mapping) and isinstance(node := value.get("node"), Mapping):
-        value = {"id": node.get("id_"), **node, "score": value.get("score")}
-    return Context.of(value)
 
 
 def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:

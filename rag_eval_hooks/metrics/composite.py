@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.metrics.formulas import weighted_mean
 from rag_eval_hooks.metrics.metric import Metric, missing_inputs
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavailable
@@ -19,12 +19,7 @@ def composite(
 
     A part that has no value, because the sample lacks an input, the formula has none or the judge
     failed, is left out, as the sources do with NaN, and a warning says which. A part that the judge
-    is unsure about makes the mean undefined.
-
-    Args:
-        parts: The metric of each part, all on one scale.
-        weights: Weight by part, 0 or more. A part that weighs nothing is never measured.
-        scale: The scale of the parts and of the mean.
+    is unsure about makes the mean undefined. A part that weighs nothing is never measured.
     """
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 
@@ -48,25 +43,30 @@ def _mean(
 ) -> Outcome:
     scores = {name: one for name, one in outcomes.items() if isinstance(one, Score)}
     absent = {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}
-    values = {name: one.value for name, one in scores.items()}
     named = {name: {"part": name, "metric": parts[name].id} for name in outcomes}
-    total = sum(weights[name] for name in scores)
-    shares = {name: {"weight": weights[name], "share": weights[name] / total} for name in scores}
+    total = math.fsum(weights[name] for name in scores)
+    shares = {name: weights[name] / total for name in scores}
     explanation = {
-        "parts": [{**named[name], "value": values[name], **shares[name]} for name in scores],
+        "parts": [
+            {**named[name], "value": one.value, "weight": weights[name], "share": shares[name]}
+            for name, one in scores.items()
+        ],
         "left_out": [{**named[name], "cause": one.cause.value} for name, one in absent.items()],
     }
     for name, one in absent.items():
         if one.undecided:
             detail = f"{name}: {one.detail}"
             return NotScored(one.cause, detail, undecided=True, explanation=explanation)
-    mean = weighted_mean(values, weights)
-    if mean is None:
+    if not scores:
         cause, detail = Cause.UNDEFINED, "no part has a value"
         if failures := [one.cause for one in absent.values() if one.cause.is_failure]:
             cause = failures[0]
             detail = "; ".join(f"{name}: {one.detail}" for name, one in absent.items())
         return NotScored(cause, detail, explanation=explanation)
+    values = {name: one.value for name, one in scores.items()}
+    mean = math.fsum(shares[name] * value for name, value in values.items())
+    # Rounding must not lead out of the parts' range.
+    mean = min(max(values.values()), max(min(values.values()), mean))
     warnings = [f"without {name} ({one.cause.value})" for name, one in absent.items()]
     warnings += [warning for one in scores.values() for warning in one.warnings]
     unique = tuple(dict.fromkeys(warnings))

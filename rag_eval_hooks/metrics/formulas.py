@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-
-_GRADES = ((80.0, "A"), (60.0, "B"), (40.0, "C"), (20.0, "D"))
+from collections.abc import Sequence
 
 
 def share(flags: Sequence[bool]) -> float | None:
@@ -42,36 +40,3 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
         return None
     dot = math.fsum(a * b for a, b in pairs)
     return max(-1.0, min(1.0, dot / norms))
-
-
-def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """Return the weighted mean of named values; weights of absent values go to the others.
-
-    A name without a weight weighs 0. The mean is None when no part has any weight.
-    """
-    weighed = {name: value for name, value in values.items() if weights.get(name, 0.0) > 0}
-    if not weighed:
-        return None
-    total = math.fsum(weights[name] for name in weighed)
-    value = math.fsum(value * (weights[name] / total) for name, value in weighed.items())
-    # Rounding must not lead out of the parts' range.
-    return min(max(weighed.values()), max(min(weighed.values()), value))
-
-
-def grade(percent: float) -> str:
-    """Return the letter of a percentage: A from 80, B from 60, C from 40, D from 20, else E."""
-    return next((letter for least, letter in _GRADES if percent >= least), "E")
-
-
-def one_to_five(share: float) -> float:
-    """Return a share in [0, 1] on the scale from 1 to 5."""
-    return 1.0 + 4.0 * share
-
-
-def mean_rating(ratings: Sequence[int | None], steps: Collection[int]) -> float | None:
-    """Return the mean of valid ratings, each divided by the highest step; None if none is valid.
-
-    A rating that is not one of the steps is invalid, and is not rounded to one.
-    """
-    top = max(steps)
-    return mean([rating / top for rating in ratings if rating is not None and rating in steps])

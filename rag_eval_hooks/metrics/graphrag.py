@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.metrics.composite import composite
-from rag_eval_hooks.metrics.formulas import average_precision, grade, share
+from rag_eval_hooks.metrics.formulas import average_precision, share
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, dont_know_phrase
 from rag_eval_hooks.metrics.shares import (
@@ -33,6 +33,7 @@ DONT_KNOW: Final = "DON'T KNOW"
 _Formula: TypeAlias = Callable[[Sequence[bool]], float | None]
 _PERCENT: Final = Scale(0.0, 100.0)
 _RANK_AWARE: Final = "Rank-aware precision in percent: are the useful chunks the first ones."
+_GRADES: Final = {"A": 80.0, "B": 60.0, "C": 40.0, "D": 20.0}
 _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 
 
@@ -85,8 +86,9 @@ def _factual_accuracy(_sample: Sample, findings: Findings) -> Outcome:
     parts = {name: within(getattr(found, name), _PERCENT) for name in _WEIGHTS}
     # In tenths, so that whole ratings give an exact value at the grades' borders.
     value = sum(round(10 * weight) * parts[name] for name, weight in _WEIGHTS.items()) / 10
+    label = next((letter for letter, least in _GRADES.items() if value >= least), "E")
     explanation = {"weights": _WEIGHTS, "reason": found.reason}
-    return _PERCENT.score(value, label=grade(value), parts=parts, explanation=explanation)
+    return _PERCENT.score(value, label=label, parts=parts, explanation=explanation)
 
 
 def _semantic_similarity(sample: Sample, findings: Findings) -> Outcome:

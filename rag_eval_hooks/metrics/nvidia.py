@@ -5,10 +5,10 @@ Source: Nvidia Metrics.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from statistics import fmean
 
 from rag_eval_hooks.findings import Finding, Findings, made
-from rag_eval_hooks.metrics.formulas import mean_rating
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.metrics.suites import metric
 from rag_eval_hooks.sample import Sample
@@ -17,18 +17,19 @@ from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
 def _metric(name: str, finding: Finding, steps: tuple[int, ...]) -> Metric:
     def score(_sample: Sample, findings: Findings) -> Outcome:
-        ratings = made(getattr(findings, finding))
-        value = mean_rating(ratings, steps)
-        if value is None:
+        ratings: Sequence[int | None] = made(getattr(findings, finding))
+        # A rating that is not one of the steps is invalid, and is not rounded to one.
+        valid = [one / max(steps) for one in ratings if one is not None and one in steps]
+        if not valid:
             return NotScored(Cause.JUDGE_FAILED, "neither rating is valid")
-        rows: list[dict[str, Any]] = [
+        rows = [
             {"template": number, "rating": rating, "valid": rating in steps}
             for number, rating in enumerate(ratings, start=1)
         ]
-        both = all(row["valid"] for row in rows)
+        is_half = len(valid) < len(ratings)
         return UNIT.score(
-            value,
-            warnings=() if both else ("only one of two ratings is valid",),
+            fmean(valid),
+            warnings=("only one of two ratings is valid",) if is_half else (),
             explanation={"steps": list(steps), "ratings": rows},
         )
 

@@ -8,7 +8,7 @@ and Kekalainen (2002) for nDCG, with a gain of 1 for a relevant chunk.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
@@ -90,18 +90,14 @@ def _scored(measure: _Measure, k: int | None) -> Callable[[Sample, Findings], Ou
         hits = [one in relevant for one in ranked]
         return UNIT.score(
             measure([*hits, *[False] * ((k or 0) - len(hits))], len(relevant)),
-            explanation=_explanation([one for one in ranked if one is not None], relevant),
+            explanation={
+                "expected": sorted(relevant),
+                "found": [one for one in ranked if one in relevant],
+                "missing": sorted(relevant.difference(ranked)),
+            },
         )
 
     return score
-
-
-def _explanation(ranked: Sequence[str], relevant: Collection[str]) -> dict[str, Sequence[str]]:
-    return {
-        "expected": sorted(relevant),
-        "found": [one for one in ranked if one in relevant],
-        "missing": sorted(set(relevant).difference(ranked)),
-    }
 
 
 METRICS = retrieval_metrics()

@@ -49,21 +49,9 @@ def supported_share(
 ) -> Outcome:
     """Return the share of supported claims among the claims that the judge is sure about.
 
-    The parts are the shares of the sure claims that are `contradicted` and `not_stated`, which add
-    up to `top` with the share that is supported, and of all claims that are `unsure`.
-
-    Args:
-        findings: Holds the claims and one verdict for each.
-        whose: The text whose claims count.
-        scale: Scale of the value.
-        top: Scale of the parts: 100 for percentages.
-        raw: Whether the share itself is a part.
-        empty: Value where the text makes no claim; None where it is undefined.
-        by: First entries of the explanation.
-
-    Raises:
-        Unavailable: The judge is sure about less than two thirds of them: `undefined`.
-        ValueError: There is not one verdict per claim.
+    The parts are the shares of the sure claims that are `contradicted` and `not_stated`, of all
+    claims that are `unsure`, and with `raw` the share itself; `top` is their scale. `empty` is the
+    value where the text makes no claim, `by` begins the explanation.
     """
     claims, support = claims_of(findings, whose)
     explanation = {**(by or {}), "claims": claim_rows(claims, support)}
@@ -87,11 +75,7 @@ def supported_share(
 def useful_share(
     relevance: Sequence[ChunkRelevance], formula: Callable[[Sequence[bool]], float | None]
 ) -> tuple[float | None, dict[str, Any]]:
-    """Return a formula over the chunks that the judge is sure about, and fields of the score.
-
-    Raises:
-        Unavailable: The judge is sure about less than two thirds of them: `undefined`.
-    """
+    """Return a formula over the chunks that the judge is sure about, and fields of the score."""
     rows = [
         {
             "chunk": number,
@@ -120,11 +104,6 @@ def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> None:
     """Require that at least two thirds of some items are sure.
-
-    Args:
-        sure: One flag for each item.
-        reasons: Reasons of the unsure ones.
-        explanation: The items, shown where there are too few.
 
     Raises:
         Unavailable: They are not: `undefined`, and undecided.
@@ -183,11 +162,7 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
-    """Return the mean cosine of question and generated questions, and a row for each of them.
-
-    A cosine can be below 0. The mean is clamped to [0, 1], the range of the metrics; it is None
-    without questions.
-    """
+    """Return the mean cosine of question and generated questions in [0, 1], and a row for each."""
     texts, similarities = made(findings.questions).texts, made(findings.question_similarity)
     value = mean(similarities)
     rows: list[Mapping[str, Any]] = [
@@ -198,12 +173,7 @@ def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str,
 
 
 def within(value: float, scale: Scale) -> float:
-    """Return a judge's rating, if it lies on its scale.
-
-    Raises:
-        Unavailable: It does not, or is NaN: a rating is never moved to where it may have been
-            meant.
-    """
+    """Return a judge's rating, which is never moved onto its scale: `Unavailable` outside."""
     if not scale.low <= value <= scale.high:
         raise Unavailable(_OUTSIDE)
     return float(value)

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.findings import Finding, Findings, Made, Rating, made
 from rag_eval_hooks.metrics.composite import composite
-from rag_eval_hooks.metrics.formulas import one_to_five
 from rag_eval_hooks.metrics.metric import Metric
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.shares import (
@@ -122,7 +121,7 @@ def _precision(sample: Sample, findings: Findings) -> Outcome:
     raw = sum(used) / len(used)
     together = any(found.together and not any(found.by_chunk) for found in counted)
     return _FIVE.score(
-        one_to_five(raw),
+        1.0 + 4.0 * raw,
         parts={"raw": raw},
         warnings=(*((_TOGETHER,) if together else ()), *unsure(support)),
         explanation={

@@ -34,23 +34,23 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
         for one in comparison.changes
         if one.deviation
     ]
-    return [each.what for each in _shown(tests, 2 * ALPHA) if each.what.gain < -margin]
+    return [one for one in _shown(tests, 2 * ALPHA) if one.gain < -margin]
 
 
 class _Test(NamedTuple, Generic[T]):
-    """By how many standard errors something is shown, and the freedom of these."""
+    """Something to show, by how many standard errors it is shown, and their freedom."""
 
     statistic: float
     freedom: float
     what: T
 
 
-def _shown(tests: Sequence[_Test[T]], alpha: float) -> Iterator[_Test[T]]:
-    """Yield the tests that Holm's method (1979) accepts, the strongest first."""
+def _shown(tests: Sequence[_Test[T]], alpha: float) -> Iterator[T]:
+    """Yield what Holm's method (1979) accepts, the strongest first."""
     for rank, test in enumerate(sorted(tests, key=lambda each: -each.statistic)):
         if test.statistic <= t_quantile(test.freedom, alpha / (len(tests) - rank)):
             return
-        yield test
+        yield test.what
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,14 @@ def failed_conditions(
     for one in (*given, *points):
         if one.metric not in metrics:
             raise ConfigError("fail-on", one.metric, "one of " + ", ".join(metrics))
-    estimates = {one.metric: metrics[one.metric].estimate for one in (*given, *points)}
-    tests = [(one, _test(one, metrics[one.metric])) for one in given]
-    shown = [each.what for each in _shown([test for _, test in tests if test], alpha)]
-    points += [one for one, test in tests if test is None]
-    by_mean = [
-        one for one in points if (it := estimates[one.metric]) is None or one.is_met_by(it.mean)
-    ]
-    return [_reason(one, estimates[one.metric]) for one in (*shown, *by_mean)]
+    tests = {one: _test(one, metrics[one.metric]) for one in given}
+    points += [one for one, test in tests.items() if test is None]
+    failed = [*_shown([test for test in tests.values() if test], alpha)]
+    for one in points:
+        estimate = metrics[one.metric].estimate
+        if estimate is None or one.is_met_by(estimate.mean):
+            failed.append(one)
+    return [_reason(one, metrics[one.metric].estimate) for one in failed]
 
 
 def _test(condition: FailCondition, summary: MetricSummary) -> _Test[FailCondition] | None:
