@@ -34,16 +34,6 @@ class DatasetRun(JsonlSink):
 
     Rows with a failed metric are taken out of the file. It is replaced at once: a process that is
     killed meanwhile leaves the earlier one.
-
-    Attributes:
-        rows: Rows read so far.
-        resumed: Rows that the file had already.
-        evaluated: Rows evaluated and written.
-        unreadable: Rows that are no sample.
-        failed: Rows whose pipeline raised, or that the evaluator dropped.
-        partial: Rows with a failed metric; the next run tries them again.
-        errors: The first errors, for a person.
-        usage: Judge calls and their cost.
     """
 
     is_watched = False
@@ -51,14 +41,19 @@ class DatasetRun(JsonlSink):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.rows = self.resumed = self.evaluated = self.unreadable = self.failed = self.partial = 0
-        self.errors: list[str] = []
+        self.resumed = 0  # rows that the file had already
+        self.started = 0  # rows offered or asked
+        self.evaluated = 0  # rows evaluated and written
+        self.unreadable = 0  # rows that are no sample
+        self.lost = 0  # rows started that no result will come of
+        self.failed = 0  # rows whose pipeline raised, or that the evaluator dropped
+        self.partial = 0  # rows with a failed metric; the next run tries them again
+        self.errors: list[str] = []  # the first ones, for a person
         self.usage = Usage()
         self._reasons: dict[str, str] = {}
         # Eight bytes a row: the digest of its content.
         self._digests = array("Q")
         self._changed = threading.Condition()
-        self.started = self.lost = 0
         if path.exists():
             self._resume(path)
 
@@ -150,13 +145,9 @@ def run_dataset(
 
     Rows on their way are finished first, also after an interrupt, which is raised again.
 
-    Args:
-        rows: The rows; read one at a time.
-        evals: The evaluator; `run` is one of its sinks, its sample rate is 1.
-        run: The results file.
-        ask: Asks a pipeline that `evals` observes; None evaluates the rows' own answers.
-        concurrency: Questions that the pipeline is asked at once.
-        progress: Called with the counts now and then.
+    `run` is a sink of `evals`, whose sample rate is 1. `ask` asks a pipeline that `evals` observes,
+    `concurrency` questions at once; without it the rows' own answers are evaluated. `progress` is
+    called now and then.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
@@ -185,7 +176,6 @@ def _samples(
     progress: Callable[[DatasetRun], object],
 ) -> Iterator[Sample]:
     for row in rows:
-        run.rows += 1
         if run.has(row):
             run.resumed += 1
         elif row.sample is None:

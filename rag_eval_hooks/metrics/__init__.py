@@ -49,10 +49,7 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the metrics that a user asks for, each once, in the order asked.
 
-    Args:
-        wanted: Names of suites and metrics, and metrics. `-` before a name takes away what
-            another name brought, or without other names, the default.
-        available: Metrics that have names.
+    `-` before a name takes away what another name brought, or without other names, the default.
 
     Raises:
         ConfigError: A name is unknown, nothing is asked for, or two metrics share an id.

@@ -65,17 +65,11 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Evidence that an answer holds a fact: any one of these.
+    """Evidence that an answer holds a fact: any one of these."""
 
-    Attributes:
-        words: Words or phrases, found as whole words in any case.
-        numbers: Values, found however they are written; the sign and the percent sign count.
-        signs: Signs of arithmetic, found between two operands.
-    """
-
-    words: list[_Words] = []
-    numbers: list[_Number] = []
-    signs: list[_Text] = []
+    words: list[_Words] = []  # or phrases, found as whole words in any case
+    numbers: list[_Number] = []  # found however they are written; sign and percent sign count
+    signs: list[_Text] = []  # of arithmetic, found between two operands
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
@@ -123,10 +117,7 @@ class ListCheck(_Check):
 
     Items are those of Markdown lists, each by its name: the text before a colon or dash. What one
     of the patterns matches is an item too, wherever it stands; a list item that holds such a match
-    is known by it alone.
-
-    Attributes:
-        patterns: Regular expressions, such as `Rule C-\d+`; case does not matter.
+    is known by it alone. An example of a pattern is `Rule C-\d+`; case does not matter.
     """
 
     value = "rules_coverage"
@@ -186,12 +177,7 @@ class _Correct(_Table):
 
 
 class CalculationCheck(_Check):
-    """Check of the result of a calculation.
-
-    Attributes:
-        facts: Evidence by the fact's name.
-        correct: Names of the facts that a correct answer `holds`, and of the facts that it `lacks`.
-    """
+    """Check of the result of a calculation, by the facts that a correct answer holds or lacks."""
 
     value = "is_correct"
     summary = "Whether the answer to {} holds the right result."
@@ -218,11 +204,9 @@ Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
     """Return the checks of a file: one table per `question_id`, with `kind` and its keys.
 
-    Args:
-        text: TOML. `kind = "list"` takes `patterns`; `kind = "facts"` takes the table `facts`,
-            whose values are tables with any of `words`, `numbers`, `signs`;
-            `kind = "calculation"` takes `facts` and `correct = {holds = [...], lacks = [...]}`.
-        file: The file's name, for errors.
+    `kind = "list"` takes `patterns`; `kind = "facts"` takes the table `facts`, whose values are
+    tables with any of `words`, `numbers`, `signs`; `kind = "calculation"` takes `facts` and
+    `correct = {holds = [...], lacks = [...]}`.
 
     Raises:
         ConfigError: The text is no TOML, or a key has no usable value; the error names the file

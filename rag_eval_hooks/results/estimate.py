@@ -11,7 +11,7 @@ values are shares of an unweighted, unclustered sample.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -68,13 +68,7 @@ class Estimate:
 
 
 class Moments:
-    """Weighted means and linearized covariances over equal samples.
-
-    Args:
-        weights: Inverse inclusion probability of each sample; equal ones for None.
-        clusters: Cluster of each sample, such as its session; each its own for None.
-        number: Samples, where both are None.
-    """
+    """Weighted means and linearized covariances; by default of equal samples without clusters."""
 
     def __init__(
         self,
@@ -86,11 +80,10 @@ class Moments:
         total = math.fsum(given)
         self.parts = [weight / total for weight in given]
         self._clusters = range(number) if clusters is None else clusters
-        masses: dict[Hashable, float] = {}
+        self._masses: defaultdict[Hashable, float] = defaultdict(float)
         for cluster, part in zip(self._clusters, self.parts, strict=True):
-            masses[cluster] = masses.get(cluster, 0.0) + part
-        self._masses = masses
-        self.is_plain = len(masses) == number and len(set(given)) == 1
+            self._masses[cluster] += part
+        self.is_plain = len(self._masses) == number and len(set(given)) == 1
 
     @property
     def effective_clusters(self) -> float:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
-from rag_eval_hooks.results.read import ResultRow, row_of
+from rag_eval_hooks.results.read import NO_ROW, ResultRow, row_of
 from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_of
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> 
             try:
                 if text.strip():
                     yield read(json.loads(text))
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            except (*NO_ROW, RecursionError):
                 raise ConfigError(f"labels: line {number}", text[:60], wants) from None
 
 

@@ -26,6 +26,7 @@ Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
 _LINE: Final = "result"
 """Column of a data frame that holds the whole result as JSON."""
+NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +65,7 @@ class ResultRow:
 
 
 def row_of(line: Mapping[str, Any]) -> ResultRow:
-    """Return the row of one line of a results file.
-
-    Raises:
-        ArithmeticError: A time is out of range.
-        AttributeError: A part is not an object.
-        KeyError: `sample` or `outcomes` is missing.
-        TypeError: A field is missing or has the wrong type.
-        ValueError: A value is out of range.
-    """
+    """Return the row of one line of a results file; raises one of `NO_ROW` for any other object."""
     # A sink without content leaves the question out.
     plain = {"question": "", **line["sample"]}
     time, latency = _utc(line.get("time")), plain.get("latency") or 0.0
@@ -136,7 +129,7 @@ class Results:
             for line in _lines_of(place, self.skipped):
                 try:
                     row = row_of(line)
-                except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+                except NO_ROW:
                     self.skipped["unreadable"] += 1
                     continue
                 # A hash instead of the id keeps a million rows within memory.

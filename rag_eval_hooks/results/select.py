@@ -68,7 +68,7 @@ def select(
 
     Args:
         rows: The rows.
-        since: Time of the earliest request; rows of unknown time are left out.
+        since: Time of the earliest request; leaves out rows of unknown time, as `until` does.
         until: Time before which the requests must lie.
         where: Keys, as of `summarise`, with the value that they must have; `tag` is met by any tag
             of the sample.
