@@ -30,7 +30,7 @@ from typing import Any
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
 from rag_eval_hooks.capture import Recorder, Run, RunKind
-from rag_eval_hooks.capture.recorder import status_after
+from rag_eval_hooks.capture.records import status_after
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_llama_index.vocabulary import STREAMING
 

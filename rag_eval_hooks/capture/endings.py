@@ -81,6 +81,19 @@ class Endings:
         """Return whether a request of a trace or run id was answered without retrieved text."""
         return key in self._traces
 
+    def end(self, interaction: Interaction) -> None:
+        """Queue an ended root, or keep it for whoever it waits for."""
+        is_well = interaction.status is Status.OK
+        if interaction.interrupted and is_well:
+            interaction.status = Status.INTERRUPTED
+            self._on_wait()
+            self._suspensions.add(interaction)
+            return
+        # Interrupts are reported only to handlers that were passed: this may have been one.
+        if interaction.resumable and not (is_well and interaction.passed):
+            self._suspensions.add(interaction)
+        self.add(interaction)
+
     def add(self, interaction: Interaction) -> None:
         """Queue an ended root for `decide`; without anybody who will call it, read it now."""
         self._ended.append(interaction)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -16,14 +15,21 @@ from rag_eval_hooks.capture.left_out import LeftOutRequests
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.open_interactions import OpenInteractions
-from rag_eval_hooks.capture.records import Interaction, Place, Run, RunKind, current_task
+from rag_eval_hooks.capture.records import (
+    Interaction,
+    Place,
+    Run,
+    RunKind,
+    current_task,
+    status_after,
+)
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
 
-__all__ = ["Recorder", "status_after"]
+__all__ = ["Recorder"]
 
 _LOOKED_AT = 20
 """Open interactions whose tasks are looked at when one more starts."""
@@ -44,10 +50,6 @@ class Recorder(Notes):
         on_wait: Called when `sweep` is needed. Returns whether somebody will call it; if not,
             ended interactions are reported by the thread that ends them.
         incidents: Counts failures, and calls by hand that are no interaction.
-
-    Attributes:
-        locators: Functions of integrations that return the id of the framework's run around the
-            caller, or None.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Recorder(Notes):
         self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
         self._max_open = limits.OPEN_INTERACTIONS
         self.by_hand = ManualCalls(on_end, incidents)
+        # Functions of integrations: the id of the framework's run around the caller.
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.left_out = LeftOutRequests(self._ttl_ns, self._max_open)
         self.forked()
@@ -117,14 +120,15 @@ class Recorder(Notes):
         Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
         its own. What their context says counts, then an interaction opened by hand.
         """
-        if parent_id is not None and (run := self.get(parent_id)) is not None:
-            return run
-        for locate in tuple(self.locators):
-            if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
+        for run_id in (parent_id, *self._located()):
+            if run_id is not None and (run := self.get(run_id)) is not None:
                 return run
         run = enclosing_run(self)
         # A forked child inherits the scope, but its recorder starts anew.
         return run if run is not None and self.get(run.id) is run else None
+
+    def _located(self) -> Iterator[Hashable | None]:
+        return (locate() for locate in tuple(self.locators))
 
     # Events of runs.
 
@@ -160,13 +164,13 @@ class Recorder(Notes):
             if is_suppressed():
                 return None
             parent = self.around(None)
-            if parent is None and self._is_in_left_out(run_id, kind):
-                return None
-            if apart and parent is not None and parent.by_hand:
-                parent = None
-        if parent is not None:
-            return self._start_child(run_id, kind, name, parent)
-        return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
+            if parent is None and self.left_out:
+                around = (one for one in self._located() if one is not None)
+                if any(self.left_out.starts(run_id, one, kind) for one in around):
+                    return None
+        if parent is None or (apart and parent.by_hand):
+            return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
+        return self._start_child(run_id, kind, name, parent)
 
     def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
         interaction = parent.interaction
@@ -177,8 +181,7 @@ class Recorder(Notes):
         outermost = parent.kind is RunKind.MANUAL
         run = Run(run_id, kind, name, parent, interaction, time.time_ns(), outermost)
         runs.append(run)
-        if kind is RunKind.RETRIEVER:
-            interaction.attempted = True
+        interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
         if runs[0].id not in self._open:
             # It ended in another thread meanwhile: nothing would take the run out again.
@@ -203,22 +206,21 @@ class Recorder(Notes):
         self._abandon_old()
         self._cancel(self._open.left(_LOOKED_AT))
         self._abandon(self._open.beyond(self._max_open))
-        interaction = Interaction(otel, {}, tags, sampling_key=key)
+        interaction = Interaction(
+            otel,
+            tags=tags,
+            sampling_key=key,
+            place=Place.of_caller(otel),
+            opened=time.time_ns(),
+            task=current_task(),
+        )
         interaction.metadata = self._cut_metadata(interaction, metadata)
-        interaction.place = Place.of_caller(interaction.otel)
-        interaction.opened = now = time.time_ns()
-        interaction.task = current_task()
-        run = Run(run_id, kind, name, None, interaction, now, outermost=True)
+        run = Run(run_id, kind, name, None, interaction, interaction.opened, outermost=True)
         interaction.runs.append(run)
         self._ended.forget(run_id)
         self._runs[run_id] = run
         self._open[run_id] = interaction
         return run
-
-    def _is_in_left_out(self, run_id: Hashable, kind: RunKind) -> bool:
-        """Return whether the framework's run around the caller is left out."""
-        around = (locate() for locate in tuple(self.locators)) if self.left_out else ()
-        return any(one is not None and self.left_out.starts(run_id, one, kind) for one in around)
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
         """Note the end of a run; return whether it is part of a request that is left out."""
@@ -232,12 +234,11 @@ class Recorder(Notes):
 
     def end(self, run: Run) -> None:
         """End a run well; the end of a root ends its interaction, except where streams are open."""
-        if run.parent is not None:
-            if run.end is None:
-                run.end = time.time_ns()
-            return
-        run.interaction.returned = True
-        self.settle(run)
+        if run.parent is None:
+            run.interaction.returned = True
+            self.settle(run)
+        elif run.end is None:
+            run.end = time.time_ns()
 
     def settle(self, run: Run) -> None:
         """End the run's interaction if its root has returned and its streams are over."""
@@ -302,15 +303,7 @@ class Recorder(Notes):
                 run.end, run.unfinished = interaction.root.end, True
                 if run.checkpoint is not None:
                     interaction.stops.add(run.checkpoint)
-        if interaction.interrupted and status is Status.OK:
-            interaction.status = Status.INTERRUPTED
-            self._on_wait()
-            self.suspensions.add(interaction)
-            return
-        # Interrupts are reported only to handlers that were passed: this may have been one.
-        if interaction.resumable and not (status is Status.OK and interaction.passed):
-            self.suspensions.add(interaction)
-        self.ended.add(interaction)
+        self.ended.end(interaction)
 
     def _remember(self, run_id: Hashable, *, is_root: bool = False) -> None:
         self._ended.add(run_id, is_root=is_root)
@@ -348,14 +341,3 @@ class Recorder(Notes):
             # Its stream may have been read to the end, which nobody has noticed yet.
             self.settle(interaction.root)
             self._finish(interaction.root, Status.CANCELLED)
-
-    def close(self) -> None:
-        """Report requests that wait for somebody as interrupted: nobody will resume them here."""
-        self.suspensions.close()
-
-
-def status_after(error: type[BaseException]) -> Status:
-    """Return the status of what an exception of a class ended."""
-    if issubclass(error, GeneratorExit):
-        return Status.CLOSED
-    return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR

@@ -33,6 +33,7 @@ __all__ = [
     "Run",
     "RunKind",
     "current_task",
+    "status_after",
 ]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool | tuple[str, ...]]
@@ -188,6 +189,13 @@ def current_task() -> asyncio.Task[Any] | None:
         return asyncio.current_task()
     except RuntimeError:
         return None
+
+
+def status_after(error: type[BaseException]) -> Status:
+    """Return the status of what an exception of a class ended."""
+    if issubclass(error, GeneratorExit):
+        return Status.CLOSED
+    return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout
-    pipeline.recorder.close()
+    pipeline.recorder.suspensions.close()
     pipeline.clock.call(timeout)
     pipeline.close()
     finished = flush(pipeline, max(0.0, deadline - time.monotonic()))

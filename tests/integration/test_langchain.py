@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
@@ -21,13 +20,11 @@ from tests.matrix.langchain.kit import (
     Chat,
     answer_to,
     call,
-    reader,
     top,
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import Fixed, config, only
-from tests.waiting import until_async
 
 ANSWER = answer_to(QUESTION, top())
 FOUND = Document(PASSAGES[0], id="d1", metadata={"score": 0.5, "page": 1, "x": []})
@@ -128,40 +125,6 @@ def test_an_error_reaches_the_caller_and_is_counted(way: str, world: World) -> N
     assert (root.attributes or {})["error.type"] == "ConnectionError"
     assert (root.attributes or {})["rag.eval.reason"] == "error"
     assert not root.status.is_ok
-
-
-@pytest.mark.parametrize("way", ["astream", "astream_events"])
-@pytest.mark.parametrize("leaves", ["breaks", "closes", "is cancelled"])
-def test_a_reader_who_leaves_closes_and_a_task_that_is_cancelled_cancels(
-    way: str, leaves: str, world: World
-) -> None:
-    """LangChain cancels the chain of `astream_events` whoever leaves."""
-    more = {} if way == "astream" else {"version": "v2"}
-
-    async def read(told: asyncio.Event) -> None:
-        parts = getattr(plain(model=reader(delay=0.2)), way)(QUESTION, config(world), **more)
-        async for part in parts:
-            if way == "astream" or part["event"] == "on_chat_model_stream":
-                told.set()
-                if leaves != "is cancelled":
-                    break
-        if leaves == "closes":
-            await parts.aclose()
-
-    async def request() -> None:
-        told = asyncio.Event()
-        task = asyncio.ensure_future(read(told))
-        if leaves == "is cancelled":
-            await told.wait()
-            task.cancel()
-        await asyncio.wait([task])
-        await until_async(lambda: bool(world.evals.stats().dropped))
-
-    asyncio.run(request())
-    closes = leaves != "is cancelled" and way == "astream"
-    status = "closed" if closes else "cancelled"
-    assert world.evals.stats().dropped == {status: 1}
-    assert len(world.evals.recorder) == 0
 
 
 def test_a_handler_that_fails_never_reaches_the_application(

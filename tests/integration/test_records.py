@@ -141,35 +141,3 @@ def test_reply_resembling_a_failure_with_a_fact_is_a_context(
     fact = str(drawn.chance.randint(1000, 9999))
     shown, contexts = asked(ask, {drawn.name(): FINDS[kind](drawn, fact)}, fact)
     assert contexts == shown
-
-
-@varied
-def test_rows_of_a_table_query_are_the_contexts_however_short(seed: int) -> None:
-    sql, drawn = pytest.importorskip("sqlalchemy"), Variation(seed)
-    core = pytest.importorskip("llama_index.core")
-    from llama_index.core.query_engine import NLSQLTableQueryEngine
-
-    from rag_eval_hooks_llama_index import enable
-    from tests.matrix.llama_index.kit import Scripted
-
-    table, column = drawn.name(), drawn.name()
-    counts = sorted(drawn.chance.sample(range(1, 9999), drawn.chance.randint(1, 3)))
-    base = sql.create_engine("sqlite://", poolclass=sql.pool.StaticPool)
-    with base.begin() as connection:
-        connection.execute(sql.text(f"create table {table}({column} int)"))
-        for count in counts:
-            connection.execute(sql.text(f"insert into {table} values ({count})"))
-    replies = [f"SELECT {column} FROM {table} ORDER BY {column}", str(counts[0])]
-    world = World()
-    registration = enable(world.evals)
-    engine = NLSQLTableQueryEngine(
-        core.SQLDatabase(base),
-        tables=[table],
-        llm=Scripted(reply=lambda _: replies.pop(0)),
-        embed_model=core.MockEmbedding(8),
-    )
-    engine.query(drawn.question())
-    (seen,) = world.seen()
-    registration.disable()
-    world.close()
-    assert [one.text for one in seen.sample.contexts or ()] == [str([(n,) for n in counts])]

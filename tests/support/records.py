@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import make_dataclass
 from typing import Any
 
 from pydantic import create_model
@@ -33,16 +32,6 @@ def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
 def number_in(record: dict[str, Any]) -> str:
     """Return the whole number on the first level of a record."""
     return str(next(value for value in record.values() if type(value) is int))
-
-
-def as_object(held: Any, draw: Variation) -> Any:
-    """Return the same record, of dataclasses and models."""
-    if not isinstance(held, dict):
-        return held
-    values = {name: as_object(value, draw) for name, value in held.items()}
-    if draw.chance.random() < 0.5:
-        return make_dataclass(draw.name().title(), list(values))(**values)
-    return as_model(values, draw)
 
 
 def as_model(held: Any, draw: Variation) -> Any:

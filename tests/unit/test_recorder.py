@@ -161,7 +161,7 @@ def test_two_requests_that_fit_are_not_resumed(log: Log) -> None:
     root, resumed = resuming(log, "same")
     assert not resumed
     assert root.query is None
-    log.recorder.close()
+    log.recorder.suspensions.close()
     assert [it.status for it in log] == [Status.INTERRUPTED] * 2
 
 

@@ -35,7 +35,6 @@ from tests.matrix.llama_index.kit import (
     shape,
     until_asked,
 )
-from tests.support.records import FINDS, NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
 
 _LINKED = (0, 14, 22)
 NO_TOOL_THREADS = (
@@ -186,44 +185,6 @@ def searching(draw: Draw, found: dict[str, Any], answer: str) -> Asked:
 
     agent = FunctionAgent(tools=list(map(tool, found)), llm=Scripted(reply=reply))
     return Asked(asked(agent, question), question, lambda: shown, answer)
-
-
-@shape(GROUP)
-def tool_that_gives_a_record(draw: Draw) -> Asked:
-    """Nested values are not torn out of it, alone and beside what another tool found."""
-    record = drawn_record(draw)
-    found = {draw.name(): RECORD_FORMS[draw.one_of(*RECORD_FORMS)](record, draw)}
-    found |= {draw.name(): draw.passage()} if draw.one_of(True, False) else {}
-    return searching(draw, found, number_in(record))
-
-
-@shape(GROUP)
-def tool_that_gives_hits_in_a_reply(draw: Draw) -> Asked:
-    """Counts, echoes and pages around the hits are no contexts."""
-    passages = draw.passages(draw.chance.randint(1, 3))
-    reply: Any = envelope(draw, passages)
-    made = searching(draw, {draw.name(): draw.one_of(reply, json.dumps(reply))}, passages[0][:30])
-    made.contexts = passages
-    return made
-
-
-@shape(GROUP)
-def tool_whose_reply_resembles_a_failure(draw: Draw) -> Asked:
-    """An order's status, an address and a balance are contexts."""
-    fact = str(draw.chance.randint(1000, 9999))
-    return searching(draw, {draw.name(): FINDS[draw.one_of(*FINDS)](draw, fact)}, fact)
-
-
-@shape(GROUP)
-def tool_that_found_nothing(draw: Draw) -> Asked:
-    """The time, failures and empty pages are no contexts, and alone no request."""
-    reply = NO_FINDS[draw.one_of(*NO_FINDS)](draw)
-    if draw.one_of(True, False):
-        return Asked(searching(draw, {draw.name(): reply}, draw.sentence()).run)
-    passage = draw.passage()
-    made = searching(draw, {draw.name(): reply, draw.name(): passage}, passage[:30])
-    made.contexts = [passage]
-    return made
 
 
 @shape(GROUP, "run")
