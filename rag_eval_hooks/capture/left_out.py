@@ -90,13 +90,13 @@ class LeftOutRequests:
     def leaves_out(
         self,
         run_id: Hashable,
-        key: str,
+        key: str | None,
         otel: OtelContext,
         tags: tuple[str, ...],
         metadata: Mapping[str, Any],
     ) -> bool:
         """Return whether a root is sampled out; what starts below it is then left out, too."""
-        if self._decide is None or not self._decide(key, tags, metadata):
+        if self._decide is None or key is None or not self._decide(key, tags, metadata):
             return False
         left = LeftOut(run_id, key, _trace_id(otel), tags, metadata, time.time_ns(), [run_id])
         if len(self._roots) >= self._most and (first := oldest(self._roots)) is not None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.bounded import EndedIds
+from rag_eval_hooks.capture.bounded import EndedIds, OpenInteractions
 from rag_eval_hooks.capture.endings import Endings
 from rag_eval_hooks.capture.interaction import enclosing_run
 from rag_eval_hooks.capture.left_out import LeftOutRequests
 from rag_eval_hooks.capture.manual_calls import ManualCalls
 from rag_eval_hooks.capture.notes import Notes
-from rag_eval_hooks.capture.open_interactions import OpenInteractions
 from rag_eval_hooks.capture.records import (
     Interaction,
     Place,
@@ -120,7 +120,7 @@ class Recorder(Notes):
         Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
         its own. What their context says counts, then an interaction opened by hand.
         """
-        for run_id in (parent_id, *self._located()):
+        for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
                 return run
         run = enclosing_run(self)
@@ -200,8 +200,8 @@ class Recorder(Notes):
         otel = otel_context.get_current()
         key = self.left_out.key_of(run_id, kind, otel, metadata)
         # Runs inside a block that is opened by hand name no thread: they are sampled with it.
-        decides = key is not None and kind is not RunKind.MANUAL
-        if decides and self.left_out.leaves_out(run_id, key or "", otel, tags, metadata):
+        decides = kind is not RunKind.MANUAL
+        if decides and self.left_out.leaves_out(run_id, key, otel, tags, metadata):
             return None
         self._abandon_old()
         self._cancel(self._open.left(_LOOKED_AT))

@@ -265,7 +265,7 @@ def test_model_that_runs_on_closes_a_request_only_if_it_may_be_answering(
 
 
 def test_texts_of_all_open_requests_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_eval_hooks.capture.open_interactions._MAX_CHARS", 10_000)
+    monkeypatch.setattr("rag_eval_hooks.capture.bounded._MAX_CHARS", 10_000)
     log = Log()
     for number in range(20):
         root = log.start(f"{number}")
