@@ -101,9 +101,6 @@ class ChatAdapter(ABC):
         self._calls = ModelCalls(caller, limits)
         self._dialect = _Dialect(temperature=temperature is not None)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
     @property
     def output_mode(self) -> OutputMode:
         return self._modes[self._dialect.mode]

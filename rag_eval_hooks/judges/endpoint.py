@@ -100,9 +100,6 @@ class Endpoint:
             WeakKeyDictionary()
         )
 
-    def __repr__(self) -> str:
-        return f"Endpoint({self._options!r})"
-
     async def post(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
         """Send a JSON document to a path behind the base URL, and return the JSON of the reply.
 

@@ -108,9 +108,6 @@ class LLMJudge:
         self._secret = secrets.token_bytes(16)
         self._verify_tokens = verify_tokens
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
     @property
     def output_mode(self) -> OutputMode | None:
         """Way in which the shape of replies is asked for; None for a chat of a user's."""

@@ -50,9 +50,6 @@ class OpenAIChat(ChatAdapter):
         self._endpoint = Endpoint(options)
         self.host = self._endpoint.host
 
-    def __repr__(self) -> str:
-        return f"OpenAIChat({self.name!r}, {self._endpoint!r})"
-
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:

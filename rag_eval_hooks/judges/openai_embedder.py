@@ -47,12 +47,8 @@ class OpenAIEmbedder:
         self._endpoint = Endpoint(client)
         self.host = self._endpoint.host
         self._calls = ModelCalls(Caller(self.name, Operation.EMBEDDINGS, provider="openai"), client)
-        self._retries = client.retries
         self._prices = prices or Prices()
         self._cache = VectorCache(self.name, cache_size)
-
-    def __repr__(self) -> str:
-        return f"OpenAIEmbedder({self.name!r}, {self._endpoint!r})"
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order, all of one length.
@@ -73,7 +69,6 @@ class OpenAIEmbedder:
         return vectors
 
     async def _batch(self, texts: Sequence[str]) -> list[Vector]:
-        """Return the vectors of one request, sent again while the reply is malformed."""
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [encodable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
@@ -84,14 +79,7 @@ class OpenAIEmbedder:
             meter.replied(used, model=field(reply, "model"), prices=self._prices)
             return reply
 
-        for tries_left in range(self._retries, -1, -1):
-            reply = await self._calls.make(request, sent)
-            try:
-                return self._vectors(reply, len(sent))
-            except JudgeError:
-                if not tries_left:
-                    raise
-        raise AssertionError("there is one try at least")
+        return self._vectors(await self._calls.make(request, sent), len(sent))
 
     def _vectors(self, reply: Any, count: int) -> list[Vector]:
         try:

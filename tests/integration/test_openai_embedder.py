@@ -123,16 +123,6 @@ def test_a_score_without_room_for_its_embeddings_is_over_budget() -> None:
     assert outcome.cause is Cause.OVER_BUDGET
 
 
-async def test_what_malformed_replies_took_is_borne_too() -> None:
-    faults = [Fault(kind=FaultKind.MISSING, calls=frozenset({1, 2}))]
-    with JudgeServer(faults=faults) as server:
-        embedder = OpenAIEmbedder(base_url=server.url, retries=2)
-        _vectors, used = await embedded(embedder, ["a", "b"])
-        await embedder.aclose()
-    assert len(server.calls(EMBEDDINGS)) == 3
-    assert used.input_tokens == pytest.approx(3 * 2)
-
-
 class Lengths:
     """Makes vectors of the lengths of texts, and notes the texts of each call."""
 

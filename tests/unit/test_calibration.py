@@ -125,29 +125,22 @@ def test_calibrated_verdict_follows_the_cut_unless_contradicted(
         assert found.supported is (made.apply(probability) >= cut)
 
 
-def test_judge_with_a_calibration_screens_no_more(tmp_path: Path) -> None:
+def test_judge_applies_its_own_calibration_and_refuses_another_s(tmp_path: Path) -> None:
+    path = tmp_path / "made.json"
     made = Calibration(slope=0.5, intercept=1.0, labels=50)
-    made.write(tmp_path / "made.json")
-    plain, calibrated = HeuristicJudge(), HeuristicJudge(calibration=tmp_path / "made.json")
+    made.write(path)
+    claim = "The tank holds 40 litres of clean water."
     task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="What does the tank hold?",
-        chunks=("The tank holds 40 litres of clean water.",),
-        answer_claims=("The tank holds 40 litres of clean water.",),
+        chunks=(claim,),
+        answer_claims=(claim,),
     )
-    before, after = (
-        findings.made(asyncio.run(task.by(judge)).answer_support)[0].probability
-        for judge in (plain, calibrated)
-    )
-    assert before is not None
-    assert after == pytest.approx(made.apply(before))
-    assert plain.screening
-    assert not calibrated.screening
-    assert calibrated.version != plain.version
-
-
-def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "made.json"
+    judges = HeuristicJudge(), HeuristicJudge(calibration=path)
+    before, after = (findings.made(asyncio.run(task.by(j)).answer_support)[0] for j in judges)
+    assert after.probability == pytest.approx(made.apply(before.probability or 0.0))
+    assert [judge.screening for judge in judges] == [True, False]
+    assert judges[0].version != judges[1].version
     Calibration(judge="heuristic", version="heuristic.1").write(path)
     with pytest.raises(ConfigError, match=r"heuristic\.1"):
         HeuristicJudge(calibration=path)

@@ -117,21 +117,12 @@ def _norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
     centred: np.ndarray = x - x.mean(-1, keepdims=True)
     spread = np.einsum("ij,ij->i", centred, centred)[:, None] / x.shape[-1]
-    centred /= np.sqrt(spread + 1e-12)
-    centred *= weight
-    centred += bias
-    return centred
+    normed: np.ndarray = centred / np.sqrt(spread + 1e-12) * weight + bias
+    return normed
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    bent: np.ndarray = x * x
-    bent *= 0.044715 * 0.7978845608
-    bent += 0.7978845608
-    bent *= x
-    np.tanh(bent, out=bent)
-    bent += 1.0
-    bent *= x
-    bent *= 0.5
+    bent: np.ndarray = 0.5 * x * (1.0 + np.tanh(0.7978845608 * x * (1.0 + 0.044715 * x * x)))
     return bent
