@@ -126,7 +126,7 @@ def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder
     from rag_eval_hooks.judges.memo import Memo
 
     memo = Memo(output.with_name(f"{output.name}.replies"))
-    return choose_judge(config, None, memo=memo), choose_embedder(config)
+    return choose_judge(config, memo=memo), choose_embedder(config)
 
 
 def _mapped(texts: list[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ _DEBERTA: Final = "microsoft/deberta-xlarge-mnli"
 _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
-def choose_judge(config: RagEvalConfig, embedder: Embedder | None, **options: Any) -> Judge:
+def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
     """Make the judge that `config.judge` names; options are those of a judge with an endpoint.
 
     Raises:
@@ -32,7 +32,7 @@ def choose_judge(config: RagEvalConfig, embedder: Embedder | None, **options: An
         from rag_eval_hooks.judges.heuristic import HeuristicJudge
         from rag_eval_hooks.judges.heuristic.entailment import Entailer
 
-        return HeuristicJudge(embedder, entailer=Entailer(model) if model else None)
+        return HeuristicJudge(Entailer(model) if model else None)
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge
 

@@ -52,7 +52,6 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.shipping import RemoteFleet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
-from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
@@ -102,10 +101,10 @@ class Models:
             embedder = choose_embedder(config)
         if isinstance(judge, Cascade):
             made: Judge = judge.resolved(
-                lambda name: choose_judge(config.model_copy(update={"judge": name}), embedder)
+                lambda name: choose_judge(config.model_copy(update={"judge": name}))
             )
         else:
-            made = metered(judge if isinstance(judge, Judge) else choose_judge(config, embedder))
+            made = metered(judge if isinstance(judge, Judge) else choose_judge(config))
         scorer = self.token_scorer
         if not isinstance(scorer, TokenScorer):
             scorer = choose_token_scorer(config)
@@ -290,10 +289,8 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
 
 
 def _paid_embedder(measured: Sequence[Metric], sources: Sources) -> Embedder | None:
-    """Return the embedder if the judge or a chosen metric uses it."""
-    is_used = sources.judge.annotator_kind is not AnnotatorKind.LLM or any(
-        metric.findings & EMBEDDED for metric in measured
-    )
+    """Return the embedder if a chosen metric uses it."""
+    is_used = any(metric.findings & EMBEDDED for metric in measured)
     return sources.embedder if is_used else None
 
 

@@ -29,18 +29,18 @@ Make = Callable[[ProviderServer, pytest.MonkeyPatch], Judge]
 
 def openai(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
     config = RagEvalConfig(judge="openai:test-model", judge_base_url=server.url, judge_api_key=KEY)
-    return choose_judge(config, None)
+    return choose_judge(config)
 
 
 def azure(server: ProviderServer, patch: pytest.MonkeyPatch) -> Judge:
     patch.setenv("AZURE_OPENAI_ENDPOINT", server.root)
     patch.setenv("AZURE_OPENAI_API_KEY", KEY)
-    return choose_judge(RagEvalConfig(judge="azure:our-deployment"), None)
+    return choose_judge(RagEvalConfig(judge="azure:our-deployment"))
 
 
 def ollama(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
     config = RagEvalConfig(judge="ollama:llama3.1", judge_base_url=server.url)
-    return choose_judge(config, None)
+    return choose_judge(config)
 
 
 def anthropic(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:

@@ -7,11 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rag_eval_hooks.findings import Finding, made
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
-from tests.support.judge_task import JudgeTask
 from tests.support.optional import require
 
 require("sentence_transformers")
@@ -45,21 +42,3 @@ async def test_near_meanings_are_near(embedder: SentenceEmbedder) -> None:
     assert isinstance(embedder, Embedder)
     assert math.hypot(*cat) == pytest.approx(1.0, abs=1e-4)
     assert cosine(cat, kitten) > 0.5 > cosine(cat, bond)
-
-
-async def test_it_decides_no_support_of_the_embedded_judge(embedder: SentenceEmbedder) -> None:
-    judge = HeuristicJudge(embedder)
-    task = JudgeTask(
-        wanted=frozenset({Finding.ANSWER_SUPPORT}),
-        question="When?",
-        chunks=("It flowers in summer. After 3 weeks it is gone.",),
-        answer_claims=(
-            "The plant blooms in the summer months.",
-            "The plant blooms in 4 summer months.",
-        ),
-    )
-    plain = made((await task.by(HeuristicJudge())).answer_support)
-    found = made((await task.by(judge)).answer_support)
-    assert [s.verdict for s in found] == [s.verdict for s in plain]
-    assert not any(s.supported for s in found)
-    assert judge.name == "heuristic+" + embedder.name

@@ -11,12 +11,6 @@ from rag_eval_hooks.judges import choose_embedder, choose_judge
 from tests.support.optional import require
 
 
-def test_the_local_judge_takes_the_embedder() -> None:
-    require("sentence_transformers")
-    config = RagEvalConfig(embedder="sentence-transformers:/models/mini")
-    assert choose_judge(config, choose_embedder(config)).name == "heuristic+models/mini"
-
-
 def test_the_embedder_has_a_default_model() -> None:
     require("sentence_transformers")
     embedder = choose_embedder(RagEvalConfig(embedder="sentence-transformers"))
@@ -32,7 +26,7 @@ def test_nothing_is_downloaded_unasked(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_openai_judge_brings_its_embedder() -> None:
     config = RagEvalConfig(judge="openai:gpt-4o-mini", judge_api_key="sk-1")
-    judge, embedder = choose_judge(config, None), choose_embedder(config)
+    judge, embedder = choose_judge(config), choose_embedder(config)
     assert embedder is not None
     assert (judge.name, embedder.name) == ("openai:gpt-4o-mini", "openai:text-embedding-3-small")
     assert "sk-1" not in repr(judge) + repr(embedder)

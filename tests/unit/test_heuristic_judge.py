@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Stance, Support, made
-from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.heuristic import HeuristicJudge
 from rag_eval_hooks.judges.heuristic.claims import claims
-from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS
 from rag_eval_hooks.judges.heuristic.reference import classification
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
+from tests.servers.brain import WordEmbedder
 from tests.support.scripts import run_script
 
 NAMES = st.sampled_from(
@@ -269,7 +268,7 @@ def test_claims_are_statements_without_markers_and_talk(
 def test_classification_compares_answer_and_reference(
     answer: str, reference: str, correct: bool
 ) -> None:
-    assert classification("What is it?", answer, reference, NO_VECTORS).holds is correct
+    assert classification("What is it?", answer, reference).holds is correct
 
 
 def test_stance_of_an_answer_that_states_nothing_is_indistinct() -> None:
@@ -290,33 +289,20 @@ def test_relevance_of_the_answering_chunk_is_highest(fact: tuple[str, str, str, 
     assert not first.useful
 
 
-class Counting(Embedder):
-    """Embedder that counts its texts; all vectors are equal."""
-
-    name = "counting"
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.closed = False
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        self.texts += texts
-        return [[1.0, 0.0] for _ in texts]
-
-    async def aclose(self) -> None:
-        self.closed = True
-
-
-def test_embedder_sees_each_text_once_and_is_closed() -> None:
-    embedder = Counting()
-    judge = HeuristicJudge(embedder)
-    sample = Sample(question="Where?", contexts=["In Breck.", "In Breck."], answer="Arden.")  # type: ignore[arg-type]
-    kinds = frozenset({Finding.RELEVANCE, Finding.DIRECT_RELEVANCE})
-    found = asyncio.run(judge.make(sample, kinds, Findings()))
-    asyncio.run(judge.aclose())
-    assert len(set(embedder.texts)) == len(embedder.texts)
-    assert [chunk.useful for chunk in made(found.relevance)] == [True, True]
-    assert embedder.closed
+@settings(max_examples=5)
+@given(facts())
+def test_scores_do_not_depend_on_an_embedder(fact: tuple[str, str, str, int]) -> None:
+    form, a, b, n = fact
+    chunk = form.format(a=a, b=b, n=n)
+    sample = {"question": f"What of {a}?", "contexts": [FILLER, chunk], "answer": f"{b} did."}
+    sample |= {"reference": chunk}
+    found = []
+    for embedder in ("none", WordEmbedder()):
+        with RagEval(["ragas.noise_sensitivity", "graphrag"], embedder=embedder) as evals:
+            outcomes = evals.evaluate(sample)
+        found.append({n: o for n, o in outcomes.items() if getattr(o, "judged", False)})
+    assert found[0]
+    assert found[0].items() <= found[1].items()
 
 
 def test_scores_do_not_depend_on_the_hash_seed(tmp_path: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -17,18 +17,15 @@ from rag_eval_hooks.findings import (
     Support,
     Verdict,
 )
-from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.calibration import Calibration
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.entailment import Entailer, with_entailment
-from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Chunks, Passage, Vectors
+from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage
 from rag_eval_hooks.judges.heuristic.reference import (
     agrees,
-    aliases,
     classification,
     direct_relevance,
     indistinct,
-    reference_claims,
 )
 from rag_eval_hooks.judges.heuristic.sentence import Sentence, terms
 from rag_eval_hooks.judges.heuristic.support import read
@@ -45,10 +42,6 @@ _SUPPORT: Final = {
     Finding.ANSWER_SUPPORT: "answer_claims",
     Finding.REFERENCE_SUPPORT: "reference_claims",
 }
-_COMPARED: Final = frozenset({
-    Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT, Finding.RELEVANCE,
-    Finding.RELEVANCE_TO_ANSWER, Finding.CLASSIFICATION, Finding.DIRECT_RELEVANCE,
-})  # fmt: skip
 _MOST_ITEMS: Final = 300  # claims or entities; each is compared with every chunk
 _TOO_MANY: Final = NotScored(
     Cause.MISSING_INPUT, f"the text has more than {_MOST_ITEMS} claims or entities"
@@ -67,7 +60,6 @@ class _Case:
         self.has_reference = sample.reference is not None
         self._texts = [collapse_runs(context.text) for context in sample.contexts or ()]
         self._known = known
-        self.vectors = NO_VECTORS
 
     @cached_property
     def chunks(self) -> Chunks:
@@ -102,16 +94,13 @@ class _Case:
         return tuple(map(self._rated, scores, self.chunks, (wanted for _ in scores)))
 
     def _rated(self, score: float, chunk: Passage, wanted: frozenset[str]) -> ChunkRelevance:
-        cosine = self.vectors.best(self.question, chunk)
-        if cosine is not None:
-            score = (score + max(cosine, 0.0)) / 2
         held = ", ".join(sorted(wanted & chunk.index.keys()))
         reason = f"holds: {held}" if held else "holds no term of the question"
         return ChunkRelevance(score >= _USEFUL, min(100.0 * score, 100.0), reason)
 
     def agreement(self, name: str, other: Passage) -> tuple[Verdict, ...]:
         claimed = map(Sentence, self.items(name))
-        return tuple(agrees(claim, other, self.asked, self.vectors) for claim in claimed)
+        return tuple(agrees(claim, other, self.asked) for claim in claimed)
 
     def entities_found(self) -> tuple[Verdict, ...]:
         return tuple(map(self._entity_found, self.items("entities")))
@@ -132,7 +121,7 @@ def _classification(case: _Case) -> Verdict | NotScored:
         return NotScored(Cause.UNDEFINED, "the reference holds no letter or digit")
     if max(len(claims(case.answer)), len(claims(case.reference))) > _MOST_ITEMS:
         return _TOO_MANY
-    return classification(case.question, case.answer, case.reference, case.vectors)
+    return classification(case.question, case.answer, case.reference)
 
 
 _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
@@ -146,9 +135,7 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
     Finding.RELEVANCE_TO_ANSWER: lambda case: case.relevance(case.answer),
     Finding.ENTITIES_FOUND: _Case.entities_found,
     Finding.CLASSIFICATION: _classification,
-    Finding.DIRECT_RELEVANCE: lambda case: direct_relevance(
-        case.question, case.answer, case.vectors
-    ),
+    Finding.DIRECT_RELEVANCE: lambda case: direct_relevance(case.question, case.answer),
 }
 
 
@@ -161,8 +148,6 @@ class HeuristicJudge:
     docs/accuracy.md; scores are marked as `screening`.
 
     Args:
-        embedder: Adds the cosine of sentences to agreement and relevance of all kinds, not to
-            support: close in meaning is not stated.
         entailer: Judges all claims that rules did not refute, by a model on this machine.
         calibration: A file that `rag-eval-hooks calibrate` wrote from labels of your own for this
             judge: probabilities of support become calibrated ones, and its cut decides in place
@@ -178,11 +163,9 @@ class HeuristicJudge:
 
     def __init__(
         self,
-        embedder: Embedder | None = None,
         entailer: Entailer | None = None,
         calibration: str | Path | None = None,
     ) -> None:
-        self._embedder = embedder
         self._entailer = entailer
         self.version = VERSION
         self._calibration = None if calibration is None else self._read(Path(calibration))
@@ -191,9 +174,8 @@ class HeuristicJudge:
 
     @property
     def name(self) -> str:
-        """`heuristic`, with the names of embedder and entailment model behind plus signs."""
-        models = (self._embedder, self._entailer)
-        return "+".join(["heuristic", *(model.name for model in models if model is not None)])
+        """`heuristic`, with the name of the entailment model behind a plus sign."""
+        return "heuristic" if self._entailer is None else f"heuristic+{self._entailer.name}"
 
     @property
     def screening(self) -> bool:
@@ -204,11 +186,9 @@ class HeuristicJudge:
         """Return findings by rules; generated questions and rubric ratings are never made.
 
         Raises:
-            JudgeError: The embedder or the entailment model failed.
+            JudgeError: The entailment model failed.
         """
         case = _Case(sample, known)
-        if self._embedder is not None and wanted & _COMPARED:
-            case.vectors = await Vectors.of(self._embedder, _compared(case))
         made: dict[str, Any] = {kind.value: _NOT_MADE for kind in wanted - self.makes}
         for kind in sorted(wanted & _MADE.keys()):
             made[kind.value] = _MADE[kind](case)
@@ -238,27 +218,14 @@ class HeuristicJudge:
         return read_
 
     async def warm_up(self) -> None:
-        """Load the models on this machine.
+        """Load the entailment model.
 
         Raises:
-            JudgeError: One cannot be loaded.
+            JudgeError: It cannot be loaded.
         """
-        for model in (self._embedder, self._entailer):
-            if (load := getattr(model, "warm_up", None)) is not None:
-                await load()
+        if self._entailer is not None:
+            await self._entailer.warm_up()
 
     async def aclose(self) -> None:
-        for model in (self._embedder, self._entailer):
-            if model is not None:
-                await model.aclose()
-
-
-def _compared(case: _Case) -> Iterable[str]:
-    """Yield the texts of a case whose cosines its findings may read."""
-    yield case.question
-    for name in ("answer_claims", "reference_claims"):
-        yield from case.items(name)
-    for alias in aliases(case.reference):
-        yield from reference_claims(alias)
-    for passage in (*case.chunks, case.answered, case.referred):
-        yield from (sentence.text for sentence in passage.sentences)
+        if self._entailer is not None:
+            await self._entailer.aclose()

@@ -7,10 +7,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from operator import mul
 from typing import Final, NamedTuple
 
-from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.heuristic.sentence import VALUE, Sentence
 from rag_eval_hooks.text.folding import language
 from rag_eval_hooks.text.key_terms import Searched
@@ -127,37 +125,3 @@ def closest(wanted: Collection[str], passage: Passage) -> Closest:
         return Closest(0.0, None)
     best = max(sorted(held), key=held.__getitem__)
     return Closest(held[best] / len(wanted), passage.sentences[best])
-
-
-class Vectors:
-    """Normalized vectors by text; a text without one has no cosine."""
-
-    def __init__(self, by_text: Mapping[str, Sequence[float]]) -> None:
-        self._by_text = by_text
-
-    @classmethod
-    async def of(cls, embedder: Embedder, texts: Iterable[str]) -> Vectors:
-        """Return the vectors of the distinct texts, from one call.
-
-        Raises:
-            JudgeError: The embedder failed.
-        """
-        distinct = list(dict.fromkeys(texts))
-        vectors = await embedder.embed(distinct) if distinct else []
-        return cls(dict(zip(distinct, map(_normalized, vectors), strict=True)))
-
-    def best(self, text: str, passage: Passage) -> float | None:
-        """Return the greatest cosine of the text and a sentence of the passage, in [-1, 1]."""
-        vector = self._by_text.get(text)
-        if vector is None:
-            return None
-        others = (self._by_text.get(one.text) for one in passage.sentences)
-        return max((sum(map(mul, vector, other)) for other in others if other), default=None)
-
-
-def _normalized(vector: Sequence[float]) -> Sequence[float]:
-    length = math.sqrt(sum(map(mul, vector, vector)))
-    return [value / length for value in vector] if length else vector
-
-
-NO_VECTORS: Final = Vectors({})

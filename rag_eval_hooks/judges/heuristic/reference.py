@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import Verdict
 from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
-from rag_eval_hooks.judges.heuristic.passages import NO_VECTORS, Passage, Vectors, closest
+from rag_eval_hooks.judges.heuristic.passages import Passage, closest
 from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Sentence, terms
 from rag_eval_hooks.text.folding import (
     cache_short,
@@ -23,7 +23,6 @@ from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
 
 _AGREED: Final = 0.55  # of a claim's terms: least part that answer and reference share
-_SAME: Final = 0.8  # least cosine of texts that say the same
 _BARE: Final = 6  # terms; a text of no more is an answer in itself, not a description
 _STEPS: Final = 4  # of direct relevance above 0
 _LONGEST: Final = 6  # words of a reference that is an answer in itself
@@ -37,9 +36,7 @@ _ASIDE: Final = re.compile(r"\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
 
-def agrees(
-    claim: Sentence, text: Passage, question: frozenset[str], vectors: Vectors = NO_VECTORS
-) -> Verdict:
+def agrees(claim: Sentence, text: Passage, question: frozenset[str]) -> Verdict:
     """Return whether a text that answers the same question states a claim.
 
     Terms that the question holds are neutral. A text that is just the bare answer ("Cornish
@@ -59,9 +56,6 @@ def agrees(
     near = closest(novel, text)
     if near.score >= _AGREED:
         return Verdict(True, f"stated: {near.text}")
-    cosine = vectors.best(claim.text, text)
-    if cosine is not None and cosine >= _SAME:
-        return Verdict(True, f"said in other words, cosine {cosine:.2f}")
     lacking = sorted(novel - text.index.keys()) or sorted(novel)
     return Verdict(False, f"not stated: {', '.join(lacking)}")
 
@@ -127,7 +121,7 @@ class _Answer(NamedTuple):
         return cls(Passage(text), claimed, said, searched, _WORD.findall(text))
 
 
-def classification(question: str, answer: str, reference: str, vectors: Vectors) -> Verdict:
+def classification(question: str, answer: str, reference: str) -> Verdict:
     """Return whether the answer states all that the reference does and denies none of it.
 
     Of a reference that lists aliases, "USA / United States", one is enough.
@@ -137,7 +131,7 @@ def classification(question: str, answer: str, reference: str, vectors: Vectors)
     if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is no word with a footnote
         answer = _FOOTNOTE.sub("", answer)
     said = _Answer.of(answer)
-    found = [_states(asked, said, alias, vectors) for alias in listed]
+    found = [_states(asked, said, alias) for alias in listed]
     return next((verdict for verdict in found if verdict.holds), found[-1])
 
 
@@ -154,10 +148,10 @@ def reference_claims(reference: str) -> Sequence[str]:
     return claims(reference) or (reference,)
 
 
-def _states(asked: frozenset[str], answer: _Answer, reference: str, vectors: Vectors) -> Verdict:
+def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
     stated = Verdict(False, "the reference is empty")
     for claim in map(Sentence, reference_claims(reference)):
-        stated = agrees(claim, answer.passage, asked, vectors)
+        stated = agrees(claim, answer.passage, asked)
         if not stated.holds and not _denied(claim, answer.passage, asked):
             stated = _given_otherwise(reference, answer) or stated
         if not stated.holds:
@@ -197,20 +191,16 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
     )
 
 
-def direct_relevance(question: str, answer: str, vectors: Vectors) -> float:
+def direct_relevance(question: str, answer: str) -> float:
     """Return the degree to which an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
 
-    The share of the question's content words that the answer holds, with vectors its mean with
-    the cosine, to the nearest step. An answer that states nothing is at 0; a short one, which
-    need not repeat the question, at 0.5 or above.
+    The share of the question's content words that the answer holds, to the nearest step. An answer
+    that states nothing is at 0; a short one, which need not repeat the question, at 0.5 or above.
     """
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), Passage(answer)
     share = len(asked & said.index.keys()) / len(asked) if asked else 1.0
-    cosine = vectors.best(question, said)
-    if cosine is not None:
-        share = (share + max(cosine, 0.0)) / 2
     if len(said.index) <= _BARE:
         share = max(share, 0.5)
     return round(_STEPS * share) / _STEPS
