@@ -24,7 +24,7 @@ QUICK = ("-n", "4", "--dist", "worksteal", "--ignore=tests/viewers", "--duration
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
 LANGCHAIN = (
     *("tests/integration/test_langchain.py", "tests/integration/test_langchain_capture.py"),
-    *("tests/integration/test_langchain_turns.py", "tests/unit/test_langchain_values.py"),
+    "tests/integration/test_langchain_graphs.py",
 )
 INSTALLED = (
     *("tests/golden", "tests/e2e/test_examples.py", "tests/unit/test_registry.py"),

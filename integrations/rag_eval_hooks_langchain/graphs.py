@@ -62,7 +62,7 @@ _NO_STATE = ChainState()
 
 def state_of(run: Run | None) -> ChainState:
     """Return the state of a run; an empty one, only to be read, if it is no open chain run."""
-    return _NO_STATE if run is None or run.state is None else run.state
+    return run.state if run is not None and isinstance(run.state, ChainState) else _NO_STATE
 
 
 @functools.cache
