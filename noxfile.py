@@ -220,6 +220,7 @@ def installed(session: nox.Session) -> None:
     session.install("-q", TORCH)
     install_wheel(session, "all", "--group", "test")
     outside(session, *INSTALLED)
+    session.run("python", str(ROOT / "docs" / "compatibility.py"), session.name)
 
 
 @nox.session(python=False)

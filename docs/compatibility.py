@@ -14,10 +14,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).with_name("compatibility.md")
 MARK = "<!-- The rows are written by `python docs/compatibility.py SESSION`. -->\n"
-PACKAGES = (
-    *("langchain-core", "langchain", "langgraph", "llama-index-core", "openai"),
-    *("pydantic", "opentelemetry-sdk"),
-)
+PACKAGES = ("langchain-core", "langgraph", "llama-index-core", "openai", "opentelemetry-sdk")
 
 
 def page(session: str) -> str:

@@ -23,6 +23,11 @@ STYLE: Final = """
   .late { fill: #cf222e } .bar { fill: #fff }
   .held { fill: none; stroke: #2f6feb; stroke-width: 2; stroke-dasharray: 6 4 }
   .moment { stroke: #57606a; stroke-dasharray: 2 3 }
+  .page { fill: #fff }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3 } .small { fill: #9da7b1 } .page { fill: #22252f }
+    .request { fill: #6e7781 } .moment { stroke: #9da7b1 } .held { stroke: #6ea8fe }
+  }
 """
 
 
@@ -47,7 +52,7 @@ def picture() -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
             "<title>A RAG span ends with its request and waits for its scores</title>",
             f"<style>{STYLE}</style>",
-            f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#fff"/>',
+            f'<rect class="page" width="{WIDTH}" height="{height}" rx="8"/>',
             *shapes,
             "</svg>\n",
         ]
