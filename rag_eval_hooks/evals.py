@@ -196,7 +196,7 @@ class RagEval:
             options=options,
         )
 
-    def submit(self, sample: Sample | Mapping[str, Any]) -> bool:
+    def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Submit a sample for evaluation in the background. Never blocks or raises.
 
         A RAG span with its scores is written below the current span, unless the sample names a
@@ -205,10 +205,14 @@ class RagEval:
         A sample or mapping (as for `Sample.of`) that cannot be read is dropped as
         `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
 
+        Args:
+            sample: The sample, or a mapping as for `Sample.of`.
+            **fields: Fields of a sample, in place of one.
+
         Returns:
             Whether it will be evaluated: not sampled out, not dropped.
         """
-        return self._pipeline.submit_sample(sample)
+        return self._pipeline.submit_sample(lambda: _sample_of("submit", sample, fields))
 
     def feedback(
         self,
@@ -264,7 +268,7 @@ class RagEval:
             RedactionError: The sample could not be redacted.
         """
         chosen = self.known_metrics(metrics)
-        own = self._pipeline.assembler.own(_sample_of(sample, fields))
+        own = self._pipeline.assembler.own(_sample_of("evaluate", sample, fields))
         return self._pipeline.evaluate(own, chosen).result()
 
     async def aevaluate(
@@ -275,7 +279,7 @@ class RagEval:
         **fields: Any,
     ) -> Outcomes:
         """Evaluate a sample now, in async code; arguments and errors are those of `evaluate`."""
-        chosen, own = self.known_metrics(metrics), _sample_of(sample, fields)
+        chosen, own = self.known_metrics(metrics), _sample_of("aevaluate", sample, fields)
         if self._pipeline.assembler.redacts:
             own = await asyncio.to_thread(self._pipeline.assembler.own, own)
         return await asyncio.wrap_future(self._pipeline.evaluate(own, chosen))
@@ -372,7 +376,9 @@ class RagEval:
         return self._pipeline.submit(request)
 
 
-def _sample_of(sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> Sample:
+def _sample_of(
+    method: str, sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]
+) -> Sample:
     if sample is None and fields:
         known = [one.name for one in dataclasses.fields(Sample)]
         for name in fields.keys() - set(known):
@@ -382,6 +388,6 @@ def _sample_of(sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, A
         return Sample(**fields)
     if fields:
         raise InputError(
-            f"evaluate() takes a sample or keyword fields, not both; got {', '.join(fields)} too."
+            f"{method}() takes a sample or keyword fields, not both; got {', '.join(fields)} too."
         )
     return Sample.of(cast("Sample | Mapping[str, Any]", sample))

@@ -93,12 +93,12 @@ def _warn(message: str) -> None:
 
 def _story(origin: str, error: BaseException) -> str:
     """Return what happened and where: in the application's code if any of it is involved."""
-    caller = place_of_caller()
+    caller, theirs = place_of_caller(), place_in_application(error)
     called = f", called at {caller}" if caller else ""
     if isinstance(error, InputError):
-        return f"{origin}: {error.stated.rstrip('.')}{called}"
+        return f"{origin}: {error.stated.rstrip('.')}{f', at {theirs}' if theirs else called}"
     kind, ours = f"{origin}: {type(error).__name__}", _last_frame_of_ours(error)
-    if theirs := place_in_application(error):
+    if theirs:
         return f"{kind} raised at {theirs}, called by {ours}"
     return f"{kind} raised{' at ' if ours else ''}{ours}{called}"
 
@@ -137,14 +137,14 @@ def _last_frame_of_ours(error: BaseException) -> str:
 
 def place_in_application(error: BaseException) -> str:
     """Return file and line in the function of others that we called; empty without one."""
-    file, place = "", ""
+    file, place, outer = "", "", ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
         if str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks"):
-            file, place = "", ""
+            file, place, outer = "", "", place or outer
         elif name == file or (not file and not _is_stdlib(name)):
             file, place = name, f"{name}:{line}"
-    return place
+    return place or outer
 
 
 def place_of_caller() -> str:
@@ -173,6 +173,10 @@ def host_edge(method: F) -> F:
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the host's edge
+            trace = error.__traceback__
+            if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
+                # Python's own words on the arguments of the call: names and numbers.
+                error = InputError(str(error))
             self._incidents.report(f"capture {method.__name__}", error)
             return None
 

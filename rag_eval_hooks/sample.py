@@ -108,6 +108,8 @@ class Sample:
             object.__setattr__(self, "contexts", contexts_of(self.contexts))
         if self.reference_ids is not None:
             object.__setattr__(self, "reference_ids", _ids_of(self.reference_ids))
+        if self.status not in list(Status):
+            raise InputError(f"status must be one of {', '.join(Status)}.")
         object.__setattr__(self, "status", Status(self.status))
         object.__setattr__(self, "tags", tuple(self.tags))
         object.__setattr__(self, "truncated", tuple(self.truncated))
@@ -202,7 +204,7 @@ def _check_texts(sample: Sample) -> None:
     for name in ("question", "answer", "reference"):
         value = getattr(sample, name)
         if not isinstance(value, str) and (value is not None or name == "question"):
-            raise InputError(f"{name} must be str, not {type(value).__name__}.")
+            raise InputError(f"{name} must be str, not {type(value).__name__}. Pass its text.")
 
 
 def _ids_of(values: Any) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
+from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.usage import Usage
 
 __all__ = [
@@ -65,7 +66,7 @@ class AnnotatorKind(StrEnum):
     HUMAN = "HUMAN"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Score:
     """Value of a metric with its origin. Never NaN or infinite.
 
@@ -94,6 +95,7 @@ class Score:
     """
 
     value: float
+    _: KW_ONLY
     normalized: float = cast("float", None)  # Until the scorer applies the metric's scale.
     label: str | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -119,7 +121,7 @@ class Score:
             ValueError: `value` is not finite, or `normalized` is outside [0, 1].
         """
         if not isinstance(self.value, int | float):
-            raise TypeError(f"value must be a number, not {type(self.value).__name__}.")
+            raise InputError(f"value must be a number, not {type(self.value).__name__}.")
         if not math.isfinite(self.value):
             raise ValueError(f"value must be a finite number, not {self.value!r}.")
         if self.normalized is not None and not 0.0 <= self.normalized <= 1.0:
@@ -159,6 +161,17 @@ class NotScored:
     judged: ClassVar[bool] = False
     screening: ClassVar[bool] = False
     version: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        """Convert the name of a cause to the cause.
+
+        Raises:
+            TypeError: It is no cause.
+        """
+        if not isinstance(self.cause, Cause):
+            if self.cause not in list(Cause):
+                raise InputError(f"cause must be one of {', '.join(Cause)}.")
+            object.__setattr__(self, "cause", Cause(self.cause))
 
     @property
     def is_missing(self) -> bool:

@@ -11,6 +11,7 @@ from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.summary import slope_of
 from rag_eval_hooks.sample import Sample
@@ -63,7 +64,7 @@ class ScoresInTests:
         __tracebackhide__ = True
         known = Sample.of(sample)
         outcomes = self.evaluate(known)
-        named = {_metric(name, outcomes): limit for name, limit in limits.items()}
+        named = {_metric(name, outcomes, known): limit for name, limit in limits.items()}
         failures = [line for k, limit in named.items() for line in _failure(k, outcomes[k], limit)]
         if failures:
             head = (f"question: {known.question}", f"answer: {known.answer}")
@@ -75,14 +76,18 @@ class ScoresInTests:
         self._evals.shutdown()
 
 
-def _metric(name: str, outcomes: Mapping[str, Outcome]) -> str:
+def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
     if name in outcomes:
         return name
     found = [metric for metric in outcomes if metric.partition(".")[2] == name]
     # The suites share names; a bare one is that of RAGAS.
     found = [metric for metric in found if metric.startswith("ragas.")] or found
     if len(found) != 1:
-        raise ConfigError("assert_scores", name, "one of " + ", ".join(found or outcomes))
+        for one in ALL_METRICS:
+            if name in (one.id, one.id.partition(".")[2]) and (lacks := one.missing(sample)):
+                wants = f"a metric that the sample feeds; it has no {', '.join(lacks)}"
+                raise ConfigError("assert_scores", name, wants)
+        raise ConfigError.unknown("assert_scores", name, found or outcomes)
     return found[0]
 
 

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import fields
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +20,7 @@ from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
+from rag_eval_hooks.errors import InputError, nearest
 from rag_eval_hooks.incidents import Incidents, host_edge, place_of_caller
 
 if TYPE_CHECKING:
@@ -76,9 +78,7 @@ class ManualInteraction:
         self._metadata: dict[str, Any] = self._read("metadata", metadata, dict) or {}
         self._tags: tuple[str, ...] = self._read("tags", tags, _texts) or ()
         self._name: str = self._read("name", name, str) or "interaction"
-        self._options: CaptureOptions | None = self._read(
-            "options", options or None, lambda given: CaptureOptions(**given)
-        )
+        self._options: CaptureOptions | None = self._read("options", options or None, _options_of)
 
     def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> Any:
         try:
@@ -101,7 +101,7 @@ class ManualInteraction:
         return self._run
 
     @host_edge
-    def contexts(self, documents: Any) -> None:
+    def contexts(self, *documents: Any) -> None:
         """Record what the model is given; the contexts of the interaction are then these.
 
         Args:
@@ -109,18 +109,26 @@ class ManualInteraction:
                 objects that `as_context` reads, or one of them. A further call appends; a text
                 that is there already counts once. An empty list says that retrieval found nothing.
         """
+        if not documents:
+            raise InputError("it.contexts() takes the documents, or [] if retrieval found none.")
         if (run := self._opened("contexts")) is not None:
+            given = documents[0] if len(documents) == 1 else documents
             read = contexts_of if self._options is None else self._options.contexts_of
+            found = _unless_lost(run, "contexts", read, given)
             self._recorder.defer(
-                run, "contexts", self._recorder.documents, run, read(documents), Origin.STATED
+                run, "contexts", self._recorder.documents, run, found, Origin.STATED
             )
 
     @host_edge
-    def answer(self, text: str | None) -> None:
-        """Record what the user gets. The last call counts; None says that there is no text."""
+    def answer(self, text: Any) -> None:
+        """Record what the user gets. The last call counts.
+
+        Args:
+            text: The text, a message or response of a framework, or None if there is no text.
+        """
         if (run := self._opened("answer")) is not None:
             self._has_answer = True
-            self._recorder.answer(run, None if text is None else str(text))
+            self._recorder.answer(run, _unless_lost(run, "answer", _answer_of, text))
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
@@ -275,6 +283,36 @@ def _caller_outside() -> FrameType | None:
 def _is_generator(frame: FrameType | None) -> bool:
     flags = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
     return frame is not None and bool(frame.f_code.co_flags & flags)
+
+
+def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) -> Any:
+    """Return what is read of a value; where that fails, the sample lacks the part."""
+    try:
+        return read(value)
+    except Exception:
+        run.interaction.left_out.add(part)
+        raise
+
+
+def _answer_of(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    for name in ("content", "text", "response"):
+        if isinstance(text := getattr(value, name, None), str):
+            return text
+    advice = "Await it first." if inspect.isawaitable(value) else "Pass its text."
+    raise InputError(f"it.answer() takes a text, not {type(value).__name__}. {advice}")
+
+
+def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
+    known = [one.name for one in fields(CaptureOptions)]
+    for name in given.keys() - set(known):
+        near = nearest(name, known)
+        advice = f"did you mean {near!r}?" if near else f"the options are {', '.join(known)}."
+        raise InputError(f"interaction() has no option {name!r}; {advice}")
+    return CaptureOptions(**given)
 
 
 def _texts(values: Any) -> tuple[str, ...]:

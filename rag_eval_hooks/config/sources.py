@@ -39,6 +39,7 @@ Origins: TypeAlias = dict[str, str]
 
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
+_TABLES: Final = frozenset({"tool", "rag_eval", "rag_eval_hooks", "rag-eval-hooks"})
 _OTHER_PREFIX: Final = re.compile(r"RAG_?EVALS?_(HOOKS?_)?(?<!RAG_EVAL_)")
 _FILE_VARIABLE: Final = "RAG_EVAL_CONFIG_FILE"
 _CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -153,9 +154,12 @@ def _check_variables(settings: type[BaseSettings]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError("config_file", str(path), f"a readable TOML file ({error})") from None
+    for name in _TABLES & values.keys():
+        raise ConfigError("config_file", f"[{name}]", "settings without a table above them")
+    return values
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.errors import ConfigError, InputError
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
@@ -69,12 +69,25 @@ def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
     It returns a number from 0 to 1, a boolean, or an outcome; None for no score.
     """
     written = getattr(function, "__name__", type(function).__name__)
+    _check_arguments(function, written)
     name = re.sub(r"\W+", "_", written).strip("_")
 
     async def ask(sample: Sample) -> Outcome:
         return _outcome_of(await _called(function, sample), UNIT, function)
 
     return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
+
+
+def _check_arguments(function: Callable[..., Any], name: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # Some functions that are not written in Python have none.
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        wants = "a function of one argument, the sample; evaluator_metric() takes others"
+        raise ConfigError("metrics", f"{name}{signature}", wants) from None
 
 
 async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any:

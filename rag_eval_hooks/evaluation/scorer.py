@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import ResultError, normalized, place_of
@@ -166,6 +167,8 @@ class Scorer:
             return NotScored(Cause.METRIC_FAILED, str(error))
         place = place_in_application(error)
         where = f" at {place}" if place else ""
+        if isinstance(error, InputError):
+            return NotScored(Cause.METRIC_FAILED, error.stated.rstrip(".") + where)
         return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}{where}")
 
     def _signature(self, read: frozenset[Finding], findings: Findings) -> dict[str, Any]:

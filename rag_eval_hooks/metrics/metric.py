@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, nearest
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavailable
@@ -95,13 +96,23 @@ class AskedMetric(Metric):
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
     """Return the metrics that lack a field of the sample, by id, with the reason."""
     lacking = Field.lacking(sample)
+    keys = tuple(key for key in sample.metadata if isinstance(key, str))
     return {
         metric.id: NotScored(
-            Cause.MISSING_INPUT, "the sample has no " + ", ".join(sorted(metric.needs & lacking))
+            Cause.MISSING_INPUT,
+            "the sample has no "
+            + ", ".join(_with_hint(name.value, keys) for name in sorted(metric.needs & lacking)),
         )
         for metric in metrics
         if not metric.needs.isdisjoint(lacking)
     }
+
+
+@lru_cache
+def _with_hint(field: str, keys: tuple[str, ...]) -> str:
+    """Return a lacking field, with the key of the metadata that may have been meant as it."""
+    near = nearest(field, keys)
+    return f"{field} (but metadata {near!r}: a misspelt field?)" if near else field
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

@@ -103,7 +103,9 @@ class FeedbackDesk(Observer):
         if joined is None:
             outcome = refusal or self._pass_on(key, feedback)
             self._books.note("feedback", outcome)
-            if outcome in ("alone", "unknown"):
+            if outcome == "shutdown":
+                self._parts.incidents.count("feedback after shutdown", detail=place_of_caller())
+            elif outcome in ("alone", "unknown"):
                 self._parts.incidents.count(
                     "feedback for an unknown id",
                     detail=f"pass a trace id or sample id, {place_of_caller()}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -169,9 +169,9 @@ class Pipeline:
 
     # Submission, in the request's thread or in that of the timer
 
-    def submit_sample(self, given: Any) -> bool:
+    def submit_sample(self, make: Callable[[], Sample]) -> bool:
         try:
-            return self._intake.submit(Sample.of(given))
+            return self._intake.submit(make())
         except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self.refuse("capture_failed")
             self.parts.incidents.report("submit", error)
