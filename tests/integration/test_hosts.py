@@ -18,6 +18,7 @@ import pytest
 
 from tests.servers.otlp_collector import OtlpCollector
 from tests.support.scripts import environment
+from tests.support.size import each_once, size
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
@@ -120,10 +121,9 @@ def application(environ, start_response):
 """
 
 
-@pytest.mark.parametrize("preload", [True, False])
 @pytest.mark.parametrize(
-    "worker",
-    ["sync", *(pytest.param(one, marks=pytest.mark.long) for one in ("gthread", "gevent"))],
+    ("worker", "preload"),
+    size([("sync", True)], each_once(("sync", "gthread", "gevent"), (True, False))),
 )
 def test_gunicorn_worker_evaluates_each_request_it_serves(
     tmp_path: Path, collector: OtlpCollector, worker: str, preload: bool
@@ -160,8 +160,9 @@ async def app(scope, receive, send):
 """
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("loop", "number"), each_once(("asyncio", "uvloop"), (signal.SIGTERM, signal.SIGINT))
+)
 def test_uvicorn_with_a_lifespan(
     tmp_path: Path, collector: OtlpCollector, number: signal.Signals, loop: str
 ) -> None:
@@ -215,11 +216,13 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize(("kind", "count"), [("process", 2), ("pool", 6), ("executor", 6)])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    each_once(("process", "pool", "executor"), ("fork", "spawn", "forkserver")),
+)
 def test_children_of_multiprocessing_finish_their_samples(
-    tmp_path: Path, method: str, kind: str, count: int
+    tmp_path: Path, kind: str, method: str
 ) -> None:
     write(tmp_path, POOLS)
     run(tmp_path, "app.py", kind, method)
-    assert len(questions(tmp_path)) == count
+    assert len(questions(tmp_path)) == (2 if kind == "process" else 6)

@@ -27,7 +27,7 @@ from tests.support.size import size
 from tests.support.variation import Variation
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-COUNT = size(120, 600)
+COUNT = size(40, 600)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, Final, TypeVar
 
 VARIABLE: Final = "RAGEVAL_TESTS_LONG"
 FULL: Final = bool(os.environ.get(VARIABLE))
@@ -14,3 +16,10 @@ T = TypeVar("T")
 def size(quick: T, full: T) -> T:
     """Return `full` under `pytest --long`, else `quick`: counts, seeds, lists of cases."""
     return full if FULL else quick
+
+
+def each_once(*columns: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return rows with every value of every column; under `pytest --long`, all combinations."""
+    rows = range(max(map(len, columns)))
+    quick = [tuple(column[row % len(column)] for column in columns) for row in rows]
+    return size(quick, list(product(*columns)))
