@@ -11,6 +11,7 @@ import inspect
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -53,13 +54,12 @@ def report_searches(handler: RagEvalCallbackHandler, recorder: Recorder) -> Call
     Returns:
         A function that restores the methods.
     """
-    begin = functools.partial(_begin, handler, recorder)
     replaced: list[tuple[type, str, Any]] = []
 
     def watch(kind: type) -> None:
         for name, method in _own_searches(kind):
             replaced.append((kind, name, method))
-            setattr(kind, name, _reporting(method, begin))
+            setattr(kind, name, _reporting(method, handler, recorder))
 
     def defined(kind: type[VectorStore], /, **options: Any) -> None:
         super(VectorStore, kind).__init_subclass__(**options)
@@ -93,91 +93,87 @@ def _classes(kind: type[Any]) -> Iterator[type[Any]]:
         yield from _classes(below)
 
 
-def _reporting(method: Callable[..., Any], begin: Callable[..., _Search | None]) -> Any:
-    signature = inspect.signature(method)
+def _reporting(
+    method: Callable[..., Any], handler: RagEvalCallbackHandler, recorder: Recorder
+) -> Callable[..., Any]:
+    reported = functools.partial(_reported, handler, recorder, inspect.signature(method))
 
     @functools.wraps(method)
-    def search(store: Any, *args: Any, **kwargs: Any) -> Any:
-        told = begin(signature, store, args, kwargs)
-        if told is None:
-            return method(store, *args, **kwargs)
-        with told:
-            return told.found(method(store, *args, **kwargs))
+    def search(store: VectorStore, *args: Any, **kwargs: Any) -> Any:
+        with reported(store, args, kwargs) as found:
+            found.append(method(store, *args, **kwargs))
+        return found[0]
 
     @functools.wraps(method)
-    async def asearch(store: Any, *args: Any, **kwargs: Any) -> Any:
-        told = begin(signature, store, args, kwargs)
-        if told is None:
-            return await method(store, *args, **kwargs)
-        with told:
-            return told.found(await method(store, *args, **kwargs))
+    async def asearch(store: VectorStore, *args: Any, **kwargs: Any) -> Any:
+        with reported(store, args, kwargs) as found:
+            found.append(await method(store, *args, **kwargs))
+        return found[0]
 
     return asearch if inspect.iscoroutinefunction(method) else search
 
 
-class _Search:
-    """One search, from its call to its end; searches that it makes itself are parts of it."""
-
-    def __init__(self, handler: RagEvalCallbackHandler | None) -> None:
-        # None within a retriever, which reports itself.
-        self._handler = handler
-        self.id = uuid.uuid4()
-        self._documents: Any = []
-
-    def found(self, result: Any) -> Any:
-        """Note what was found, and return it."""
-        self._documents = result
-        return result
-
-    def __enter__(self) -> None:
-        self._token = _inside.set(True)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        _inside.reset(self._token)
-        if self._handler is None:
-            return
-        if error is None:
-            self._handler.on_retriever_end(self._documents, run_id=self.id)
-        else:
-            self._handler.on_retriever_error(error, run_id=self.id)
-
-
-def _begin(
+@contextmanager
+def _reported(
     handler: RagEvalCallbackHandler,
     recorder: Recorder,
     signature: inspect.Signature,
     store: VectorStore,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> _Search | None:
-    """Report that a search begins; None for one that is part of another."""
-    if _inside.get():
-        return None
+) -> Iterator[list[Any]]:
+    """Report a search with what it found, unless it is a part of another."""
+    found: list[Any] = []
+    asked = None if _inside.get() else _arguments(signature, store, args, kwargs)
+    if asked is None:
+        yield found
+        return
+    token = _inside.set(True)
+    try:
+        if (caller := _caller()) is not None:
+            _note_top_k(recorder, caller, asked)
+            yield found
+            return
+        run_id = uuid.uuid4()
+        handler.on_retriever_start(None, asked.get("query"), **_start(store, asked, run_id))
+        try:
+            yield found
+        except BaseException as error:
+            handler.on_retriever_error(error, run_id=run_id)
+            raise
+        handler.on_retriever_end(found[0], run_id=run_id)
+    finally:
+        _inside.reset(token)
+
+
+def _arguments(
+    signature: inspect.Signature, store: VectorStore, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """Return the arguments of a search by name; None for a call that raises for them."""
     try:
         bound = signature.bind(store, *args, **kwargs)
     except TypeError:
-        # The call itself raises it.
         return None
     bound.apply_defaults()
-    given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
-    if (caller := _caller()) is not None:
-        manager = caller.f_locals.get("run_manager")
-        run = recorder.get(key_of(getattr(manager, "run_id", None)))
-        if run is not None:
-            asked = facts_of({semconv.GEN_AI_RETRIEVAL_TOP_K: given.get("k")})
-            run.facts = {**run.facts, **asked}
-        return _Search(None)
-    search, name = _Search(handler), type(store).__name__
-    handler.on_retriever_start(
-        None,
-        given.get("query"),
-        run_id=search.id,
-        parent_run_id=getattr(current_manager(), "parent_run_id", None),
-        name=name,
-        metadata={"ls_vector_store_provider": name},
-        top_k=given.get("k"),
-    )
-    return search
+    return {**bound.arguments, **bound.arguments.get("kwargs", {})}
+
+
+def _start(store: VectorStore, asked: Mapping[str, Any], run_id: uuid.UUID) -> dict[str, Any]:
+    name = type(store).__name__
+    return {
+        "run_id": run_id,
+        "parent_run_id": getattr(current_manager(), "parent_run_id", None),
+        "name": name,
+        "metadata": {"ls_vector_store_provider": name},
+        "top_k": asked.get("k"),
+    }
+
+
+def _note_top_k(recorder: Recorder, retriever: FrameType, asked: Mapping[str, Any]) -> None:
+    manager = retriever.f_locals.get("run_manager")
+    run = recorder.get(key_of(getattr(manager, "run_id", None)))
+    if run is not None:
+        run.facts = {**run.facts, **facts_of({semconv.GEN_AI_RETRIEVAL_TOP_K: asked.get("k")})}
 
 
 def _caller() -> FrameType | None:

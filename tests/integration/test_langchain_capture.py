@@ -313,7 +313,8 @@ def test_one_interaction_may_have_options_of_its_own(
     with world.evals.interaction(asked, **{option: value}):
         call(way, RunnableLambda(ask, name="outer"), [asked], told)
     sample = sample_of(world)
-    assert not world.evals.stats().incidents
+    # Some of the options leave the answer to nobody.
+    assert set(world.evals.stats().incidents) <= {"interaction without an answer"}
     assert sample.question == asked
     if option == "answer":
         assert sample.answer == others[0]
