@@ -26,7 +26,7 @@ ADVICE = {
     "then the demo with --otlp-endpoint http://localhost:4318",
 }
 _JAEGER_PAGE = "http://127.0.0.1:16686"
-_START_S, _STOP_S = 120.0, 10.0
+_START_S, _STOP_S = 300.0, 10.0
 
 
 class ViewerError(Exception):
