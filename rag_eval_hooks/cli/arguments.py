@@ -52,17 +52,21 @@ def _cut(text: str) -> tuple[str, Cuts]:
     return metric, Cuts(high=high, low=low)
 
 
-def _condition(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
-    if not (key and sign):
+    if not (key.strip() and sign):
         raise ValueError
-    return key, value
+    return key.strip(), value
+
+
+def pair(form: str) -> Callable[[str], tuple[str, str]]:
+    """Return the type of pairs of a form such as `KEY=VALUE`."""
+    return _checked(_pair, form)
 
 
 share = _checked(lambda text: _within(float(text), 0, 1), "a number from 0 to 1")
 cut = _checked(_cut, "METRIC=LOW:HIGH with numbers from 0 to 1, such as ragas.faithfulness=0.6:0.9")
 _moment = _checked(time_of, "24h, 90m, 7d, today, or a date such as 2026-03-01")
-_pair = _checked(_condition, "KEY=VALUE, such as tag=beta")
 
 
 def add_repeated(
@@ -96,7 +100,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", type=_moment, metavar="TIME", help=since)
     parser.add_argument("--until", type=_moment, metavar="TIME", help="earlier ones only")
     where = "key of the metadata, tag, workflow, version, reason, day: all must be met"
-    add_repeated(parser, "--where", "KEY=VALUE", where, _pair)
+    add_repeated(parser, "--where", "KEY=VALUE", where, pair("KEY=VALUE, such as tag=beta"))
 
 
 def write_text(text: str, path: Path | None) -> None:

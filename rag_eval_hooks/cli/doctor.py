@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from importlib import metadata
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from packaging.requirements import Requirement
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import add_repeated, pair
 from rag_eval_hooks.cli.doctor_capture import show_capture
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import given_texts, otlp_endpoint, traces_at
@@ -94,14 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--capture", metavar="MODULE:OBJECT", help="show what is captured of this pipeline")
     add("--question", metavar="TEXT", help="the question to ask with --capture")
-    add("--set", metavar="NAME=VALUE", action="append", default=[], help="a setting; repeatable")
+    add_repeated(parser, "--set", "NAME=VALUE", "a setting", pair("NAME=VALUE"))
     add("--otlp-endpoint", metavar="URL", help="receiver of spans, such as http://localhost:4318")
     add("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    given = dict(_pairs(arguments.set))
+    given = dict(arguments.set)
     if arguments.capture is not None:
         return show_capture(arguments.capture, arguments.question, given, as_json=arguments.json)
     base: str | None = arguments.otlp_endpoint
@@ -121,14 +123,6 @@ def run(arguments: argparse.Namespace) -> int:
         document = {"ok": not failed, "results": [one._asdict() for one in results]}
         print(json.dumps(document, indent=2))
     return int(failed)
-
-
-def _pairs(given: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"--set: {pair!r} is not accepted. Use NAME=VALUE.")
-        yield name.strip(), value
 
 
 def _settings(given: Mapping[str, str]) -> Iterator[str]:
@@ -199,12 +193,7 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
     if not isinstance(outcome, Score):
         return _failed("judge", outcome.line)
     used = outcome.usage
-    figures = {
-        "seconds": round(seconds, 3),
-        "requests": used.calls,
-        "input_tokens": used.input_tokens,
-        "output_tokens": used.output_tokens,
-    }
+    figures = {"seconds": round(seconds, 3), **asdict(used)}
     text = f"{outcome.annotator} judged a sample in {seconds:.2f} s"
     if used.calls:
         text += f", {used.input_tokens:g} tokens in, {used.output_tokens:g} out"
@@ -219,8 +208,7 @@ def _embedder(outcome: Outcome) -> CheckResult:
     if isinstance(outcome, Score):
         return CheckResult("embedder", "ok", "embedded a question")
     if outcome.cause is Cause.MISSING_INPUT:
-        text = "none: metrics by similarity have no value"
-        return CheckResult("embedder", "note", text)
+        return CheckResult("embedder", "note", "none: metrics by similarity have no value")
     return _failed("embedder", outcome.line)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, add_repeated, at_least
+from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, add_repeated, at_least, pair
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
 from rag_eval_hooks.model_providers import JUDGES
 
@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
     output = "results, appended; rows that it has are left out (default: <data>.results.jsonl)"
     add("-o", "--output", type=Path, metavar="FILE", help=output)
-    add_repeated(parser, "--map", "FIELD=COLUMN", f"column of {', '.join(COLUMNS)}")
+    columns = f"column of {', '.join(COLUMNS)}"
+    add_repeated(parser, "--map", "FIELD=COLUMN", columns, pair("FIELD=COLUMN"))
     add("--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers")
     add("--concurrency", type=at_least(1), default=4, metavar="N", help="questions at once")
     add("--limit", type=at_least(1), metavar="N", help="the first N rows only")
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{data}: no such file or folder")
     output = arguments.output or data.with_name(f"{data.stem}.results.jsonl")
     config = _config(arguments)
-    rows = itertools.islice(data_rows(data, _mapped(arguments.map)), arguments.limit)
+    rows = itertools.islice(data_rows(data, dict(arguments.map)), arguments.limit)
     pipeline = None if arguments.chain is None else named_object(arguments.chain)
     run = DatasetRun(output)
     # The sinks of the settings are the workers', if there are any.
@@ -127,14 +128,6 @@ def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder
 
     memo = Memo(output.with_name(f"{output.name}.replies"))
     return choose_judge(config, memo=memo), choose_embedder(config)
-
-
-def _mapped(texts: list[str]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    for (field, sign, column), text in zip(pairs, texts, strict=True):
-        if not (field and sign and column):
-            raise UsageError(f"--map: {text!r} is not accepted. Use FIELD=COLUMN.")
-    return {field: column for field, _, column in pairs}
 
 
 def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:

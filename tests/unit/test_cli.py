@@ -50,7 +50,6 @@ def test_output_closed_early_ends_without_traceback() -> None:
     [
         ("rich", "report r.jsonl", 'pip install ".[report]"'),
         ("jinja2", "report r.jsonl -o r.html", 'pip install ".[report]"'),
-        ("jinja2", "compare r.jsonl r.jsonl", 'pip install ".[report]"'),
         ("celery", "worker", 'pip install ".[celery]"'),
         ("openai", "evaluate d.jsonl --judge openai:m", 'pip install ".[openai]"'),
         ("pyarrow", "evaluate d.parquet", "pip install pyarrow"),

@@ -317,6 +317,9 @@ def test_any_key_groups() -> None:
         ({"lexical.source_citation": 0.3}, None, "sources not named", "generator"),
         ({KEYWORDS: 0.9, FAITHFUL: 0.3}, None, "matches the reference", "generator"),
         ({EXACT: 0.9, FAITHFUL: 0.8}, None, "high throughout", "none"),
+        ({FAITHFUL: 0.1}, None, "claims that the context does not", "generator"),
+        ({PRECISION: 0.1}, None, "irrelevant chunks are retrieved", "retriever"),
+        ({"ragas.noise_sensitivity": 0.1}, None, "wrong claims beside", "generator"),
         (
             {FAITHFUL: 0, PRECISION: 0, "ragas.noise_sensitivity": 0},
             None,
@@ -340,20 +343,6 @@ def test_each_pattern_has_its_blame(
     assert hit.rule.blame == blame
     assert list(hit.rows) == [shown]
     assert hit.share.mean == 0.5
-
-
-@pytest.mark.parametrize(
-    ("metric", "blame"),
-    [(FAITHFUL, "generator"), (PRECISION, "retriever"), ("ragas.noise_sensitivity", "generator")],
-)
-@given(low=st.integers(1, 20), high=st.integers(0, 20))
-def test_one_low_metric_is_blamed_without_references(
-    metric: str, blame: str, low: int, high: int
-) -> None:
-    rows = [row({metric: UNIT.score(0.1)}) for _ in range(low)]
-    rows += [row({metric: UNIT.score(0.9)}) for _ in range(high)]
-    found = diagnose(rows)[0]
-    assert (found.rule.blame, len(found.rows)) == (blame, low)
 
 
 def test_good_signs_need_decided_scores_of_a_calibrated_judge() -> None:

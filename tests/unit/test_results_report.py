@@ -217,24 +217,15 @@ def test_labels_correct_the_mean_of_a_biased_judge(tmp_path: Path, form: str) ->
 
 def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
     """`--where`, `--metric` and `--cut` say what is in the report, and what is low in it."""
-    made = [
-        evaluation(
-            Sample(question=f"q{i}", tags=(("beta",), ())[i % 2], metadata={"lang": "de"}),
-            {FAITHFUL: UNIT.score(0.7), "own.other": UNIT.score(0.1)},
-        )
-        for i in range(10)
-    ]
-    write_results(tmp_path / "r.jsonl", made)
-    arguments = ("report", "r.jsonl", "--format", "json", "--where", "tag=beta")
-    plain = json.loads(command(tmp_path, *arguments, "--metric", "ragas").out)
-    assert (plain["samples"], list(plain["metrics"])) == (5, [FAITHFUL])
-    assert plain["look_at_first"] == []
-    done = command(tmp_path, *arguments, "--metric", "ragas", "--cut", f"{FAITHFUL}=0.2:0.65")
-    assert [each["pattern"] for each in json.loads(done.out)["look_at_first"]] == [
-        "high throughout"
-    ]
-    done = command(tmp_path, "report", "r.jsonl", "--where", "lang=fr")
-    assert done.code == 2
+    outcomes = {FAITHFUL: UNIT.score(0.7), "own.other": UNIT.score(0.1)}
+    samples = [Sample(question=f"q{i}", tags=(("beta",), ())[i % 2]) for i in range(10)]
+    write_results(tmp_path / "r.jsonl", [evaluation(one, outcomes) for one in samples])
+    arguments = ("r.jsonl", "--format", "json", "--where", "tag=beta", "--metric", "ragas")
+    for cuts, patterns in (((), []), (("--cut", f"{FAITHFUL}=0.2:0.65"), ["high throughout"])):
+        plain = json.loads(command(tmp_path, "report", *arguments, *cuts).out)
+        assert (plain["samples"], list(plain["metrics"])) == (5, [FAITHFUL])
+        assert [each["pattern"] for each in plain["look_at_first"]] == patterns
+    assert command(tmp_path, "report", "r.jsonl", "--where", "lang=fr").code == 2
 
 
 @pytest.mark.parametrize(
@@ -242,19 +233,14 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
     [
         (("r.jsonl", "--cut", "ragas.faithful=0.1:0.2"), "Use one of own.other, ragas.faith"),
         (("r.jsonl", "--cut", "ragas.faithfulness=2"), "Use METRIC=LOW:HIGH"),
-        (("r.jsonl", "--where", "beta"), "Use KEY=VALUE"),
-        (("r.jsonl", "--labels", "none.jsonl"), "none.jsonl: No such file"),
         (("r.jsonl", "--labels", "other.jsonl"), "no metric has labels"),
         (("r.jsonl", "--labels", "bad.jsonl"), "labels: line 2"),
         (("nowhere.jsonl", "--worst", "3"), "nowhere.jsonl: no such file"),
         (("r.jsonl", "--worst", "-3"), "--worst: '-3' is not accepted. Use a whole number, 1"),
         (("r.jsonl", "--since", "yesterdayish"), "Use 24h, 90m, 7d, today"),
-        (("r.jsonl", "--since", "9e99w"), "Use 24h, 90m, 7d, today"),
-        (("r.jsonl", "--metric", "ragas.recall"), "Use one of own.other, ragas.faith"),
         (("noise.parquet",), "None of 0 results has a score in the selection; lines skipped: 1"),
         (("r.jsonl", "--since", "2126-01-01"), "None of 24 results has a score"),
         (("r.jsonl", "-o", "no/such/folder.html"), "no/such/folder.html: No such file"),
-        (("r.jsonl", "-o", "."), "Is a directory"),
     ],
 )
 def test_wrong_input_is_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
