@@ -171,14 +171,10 @@ def _pairs(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> Iterator[
 def _change(
     metric: str, group: str | None, rows: Iterable[_Pair], scale: tuple[float, float]
 ) -> Change | None:
-    both, old, new = list[tuple[_Scored, _Scored]](), list[_Scored](), list[_Scored]()
-    for before, after in rows:
-        left, right = _scored(before, metric), _scored(after, metric)
-        if left is not None and right is not None:
-            both.append((left, right))
-        else:
-            old += [left] if left else []
-            new += [right] if right else []
+    scored = [(_scored(before, metric), _scored(after, metric)) for before, after in rows]
+    both = [(left, right) for left, right in scored if left and right]
+    old = [left for left, right in scored if left and not right]
+    new = [right for left, right in scored if right and not left]
     means = _mean([*(left for left, _ in both), *old]), _mean([*(right for _, right in both), *new])
     if means[0] is None or means[1] is None:
         return None

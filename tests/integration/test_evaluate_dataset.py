@@ -201,14 +201,14 @@ def test_failed_rows_are_tried_again(tmp_path: Path) -> None:
             return "no reply of this form"
         return json.dumps(truthful_reply(body))
 
-    command = (path, "--metrics", "ragas.faithfulness")
+    command = ("--metrics", "ragas.faithfulness")
     with JudgeServer(replies=half_broken) as server:
-        first = evaluate(tmp_path, *command, **judged_by(server))
+        first = evaluate(tmp_path, path, *command, **judged_by(server))
     assert first.code == 1
     assert "5 lack a score because a metric failed" in first.out
     assert sum(row.score("ragas.faithfulness") is None for row in read(output)) == 5
     with JudgeServer() as server:
-        assert evaluate(tmp_path, *command, **judged_by(server)).code == 0
+        assert evaluate(tmp_path, path, *command, **judged_by(server)).code == 0
         asked = json.dumps([call.body["messages"] for call in server.calls()])
         again = {row for row in range(number) if f"ferry {row} leave?" in asked}
         assert again == broken
