@@ -182,14 +182,6 @@ def test_mistakes_with_handlers_say_what_to_write() -> None:
                 door(wrong)
 
 
-def test_a_sample_that_feeds_no_metric_is_told_what_it_lacks(shut_down_after: ShutDown) -> None:
-    evals = shut_down_after(RagEval())
-    outcomes = evals.evaluate({"question": "How wide?", "context": ["9 m"], "answer": "9 m."})
-    assert "contexts" in repr(outcomes)
-    assert all(isinstance(one, NotScored) for one in outcomes.values())
-    assert outcomes["ragas.faithfulness"].detail == "the sample has no contexts"  # type: ignore[union-attr]
-
-
 def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     evals = RagEval([lambda _: 0.25], sinks=["console"])
     evals.submit({"question": "Which colour?", "answer": "Blue."})
