@@ -54,16 +54,11 @@ class Consumer(NamedTuple):
 class Outbox:
     """Jobs of one process, and jobs that other processes left. Thread-safe.
 
-    Args:
-        path: Folder of the spool, or None to keep jobs in memory alone.
-        max_bytes: Size of the file above which no new job is stored.
-        incidents: Counts failures.
-
-    Attributes:
-        is_stalled: Whether the disk fails, so that nobody should wait for it.
+    Without a path, jobs are in memory alone. A file of `max_bytes` takes no new job.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
+        # Whether the disk fails, so that nobody should wait for it.
         self.is_stalled = False
         self.max_bytes = max_bytes
         self._incidents = incidents
@@ -123,9 +118,7 @@ class Outbox:
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
         """Remove a job, count its end and store the jobs that follow, in one transaction.
 
-        Returns:
-            Future that resolves after the commit: False if another process has claimed the job,
-            so that nothing was written.
+        The future is False if another process has claimed the job, so that nothing was written.
         """
         return self._change(job, End(counted_as=count, then=then))
 

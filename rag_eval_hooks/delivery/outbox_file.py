@@ -224,10 +224,7 @@ def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> J
 
 
 def check_spool(folder: Path) -> bool:
-    """Check the folder of a spool, and close an existing one to other users.
-
-    Returns:
-        Whether earlier processes may have left something.
+    """Check and close to other users the folder of a spool; return whether a file is in it.
 
     Raises:
         ConfigError: The path cannot be a folder, or others can write to it.

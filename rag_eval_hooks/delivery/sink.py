@@ -134,17 +134,10 @@ class Destination:
     def send(
         self, payloads: Sequence[Evaluation | Feedback], *, last: bool
     ) -> Mapping[int, BaseException]:
-        """Deliver a batch; delivering it again changes nothing.
+        """Deliver a batch in the order of arrival; delivering it again changes nothing.
 
-        Args:
-            payloads: Results in the order of their arrival.
-            last: Whether they are not tried again.
-
-        Returns:
-            Failure by index; all others were delivered.
-
-        Raises:
-            BaseException: The failure of all.
+        `last` says that it is not tried again. Returns the failures by index; all others were
+        delivered. Raises the failure of all.
         """
         raise NotImplementedError
 

@@ -175,13 +175,10 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
-    """Refuse new requests, finish pending ones within `timeout` seconds, and end.
+    """Refuse new requests, finish pending ones within `timeout` seconds, and end. Idempotent.
 
     Requests that are not finished by then stay in the spool, or are dropped as `shutdown`;
-    held spans end. Idempotent.
-
-    Returns:
-        Whether everything pending was finished.
+    held spans end. Returns whether everything pending was finished.
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout

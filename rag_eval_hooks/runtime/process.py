@@ -172,11 +172,7 @@ class Processor(Observer):
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate what a feedback asks for, as a request of its own.
-
-        Returns:
-            The evaluation, or None if the rate limit refused it or it failed.
-        """
+        """Evaluate what a feedback asks for, as a request of its own; None if it is refused."""
         request = Request(
             key=next(iter(ended.ids), ""),
             build=lambda: sample,
@@ -249,8 +245,7 @@ class Processor(Observer):
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
         """Replace a sample on disk by its results for the sinks, before these are published.
 
-        Returns:
-            False if another process has claimed the sample: it publishes the results.
+        False if another process has claimed the sample and publishes the results.
         """
         entry = request.entry = request.entry or Job(EVALUATE)
         entry.then = self._delivery.jobs(evaluation, request.accepted_at)

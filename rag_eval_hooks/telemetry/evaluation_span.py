@@ -76,15 +76,10 @@ class EvaluationSpans:
         return self._mode == "late"
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
-        """Start the spans of an evaluation, with all its results.
+        """Start the spans of an evaluation, the first with attributes as on the RAG span.
 
-        Args:
-            evaluation: The evaluation.
-            attributes: Attributes as on the RAG span, for the first of them.
-
-        Returns:
-            One open span for every 20 results, more if a span's limit is lower; none if no RAG
-            span is recorded or none is to be written.
+        There is a span for every 20 results, more if a span's limit is lower; and none if no RAG
+        span is recorded or none is to be written.
         """
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:

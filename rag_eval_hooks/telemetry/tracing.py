@@ -75,13 +75,7 @@ def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> b
     """Flush providers side by side; those without a flush have nothing to lose.
 
     Exporters may take longer than they are allowed, so nothing waits for them beyond the limit.
-
-    Args:
-        timeout: Seconds for all of them.
-        providers: The providers, or None for the providers of `setup_tracing`.
-
-    Returns:
-        Whether all were flushed in time.
+    By default the providers are those of `setup_tracing`. Returns whether all were in time.
     """
     deadline = time.monotonic() + timeout
     if providers is None:
