@@ -84,7 +84,8 @@ class Outbox:
         """Accepted samples whose text and result could not be stored."""
         with self._lock:
             for job in self._late():
-                self._count_undurable(job)
+                if job.consumer == EVALUATE:
+                    self._count_undurable(job)
             return self._undurable
 
     def consume(self, name: str, consumer: Consumer) -> None:
@@ -302,13 +303,16 @@ class Outbox:
         ]
 
     def _count_undurable(self, job: Job) -> None:
-        """Count a sample once, whichever of its writes failed. Holds the lock.
+        """Count a sample or feedback once, whichever of its writes failed. Holds the lock.
 
         A sample that ends before its first write needs no row; the write of its end may fail.
         """
         if job.is_put and not (job.is_stored or job.is_undurable):
             job.is_undurable = True
-            self._undurable += 1
+            if job.consumer == EVALUATE:
+                self._undurable += 1
+            else:
+                self._incidents.count("feedback: lost")
 
     def _poll(self) -> None:
         """Extend the lease, and claim jobs of dead processes up to the consumers' capacity."""

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from rag_eval_hooks.delivery import outbox, outbox_file
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, OutboxFile, read_counts
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, FEEDBACK, OutboxFile, read_counts
 from rag_eval_hooks.incidents import Incidents
 from tests.support.size import size
 from tests.waiting import PATIENCE, until
@@ -146,6 +146,21 @@ def test_outbox_without_disk_counts_each_sample_once(
                 own.done(job, "scored", [Job(SINK, "x", lambda: "x")])
         assert own.drain(PATIENCE)
         assert own.undurable == len(samples)
+        own.close(PATIENCE)
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(jobs=st.lists(st.sampled_from([EVALUATE, FEEDBACK]), min_size=1, max_size=8))
+def test_feedback_that_the_disk_refuses_is_lost_and_no_undurable_sample(jobs: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        incidents = Incidents()
+        own = Outbox(Path(name) / "spool", max_bytes=0, incidents=incidents)
+        own.start()
+        for consumer in jobs:
+            own.put(Job(consumer, "x", lambda: "x"), for_any=consumer == FEEDBACK)
+        assert own.drain(PATIENCE)
+        assert own.undurable == jobs.count(EVALUATE)
+        assert incidents.counts().get("feedback: lost", 0) == jobs.count(FEEDBACK)
         own.close(PATIENCE)
 
 
