@@ -89,10 +89,7 @@ def request_content(question: _Text | None, answer: _Text | None) -> Contents:
 def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
     """Return the input and the output of a run as span attributes.
 
-    Args:
-        run: A retrieval, a model call or a tool call; other runs have none.
-        documents: Output of a retrieval.
-        most: Attributes that its span can take, or None for any number.
+    `documents` are the output of a retrieval; its span takes at `most` so many attributes.
     """
     if run.kind is RunKind.RETRIEVER:
         return _retrieval_content(run, documents, most)

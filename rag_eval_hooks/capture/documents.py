@@ -51,12 +51,9 @@ def documents_in(
 ) -> Lists:
     """Return the lists of documents in a value, in order; an empty list may count.
 
-    Args:
-        value: What a run gave out.
-        given: Its input: lists and messages that it hands on do not count.
-        keys: Names under which an empty list, or a list of texts or mappings, is a retrieval.
-        artifacts: Whether messages of tools are new, so that their artifacts count.
-        resets: Whether an empty list under a key does not count: nothing was retrieved yet.
+    What it hands on of the input `given` does not count. Under `keys`, an empty list and one of
+    texts or mappings is a retrieval; with `resets` not the empty one. Artifacts of tools' messages
+    count if they are new.
     """
     if isinstance(value, str):
         # A formatter that lets no document pass gives a blank text.

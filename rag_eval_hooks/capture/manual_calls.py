@@ -264,9 +264,7 @@ class ManualCalls:
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
         """Join the calls that ended, and report requests that are over.
 
-        Args:
-            opened: Roots that are open, and may yet belong to a request.
-            at_once: Whether to report all that no open root belongs to.
+        A root that is open may yet belong to a request. `at_once` reports all others.
         """
         while self._ended:
             self._take(self._ended.popleft())

@@ -28,11 +28,8 @@ class _Failed:
 class BaseReader:
     """Copies what events show, and reads the copies off the request's thread.
 
-    Args:
-        recorder: Where it is noted.
-        incidents: Counts choices that cannot be used.
-        options: Of all interactions that have none of their own.
-        form_of: Returns how a class of the framework is copied, or None for other classes.
+    Options are those of all interactions that have none of their own; `form_of` returns how a
+    class of the framework is copied.
     """
 
     def __init__(

@@ -62,9 +62,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
     """Return the question in an input: a text, a known key, the last user message, the only text.
 
-    Args:
-        value: The input of a root run.
-        keys: Names under which a framework passes the question, the surest first.
+    The surest of the keys, under which a framework passes the question, comes first.
     """
     if isinstance(value, str):
         return value
@@ -141,10 +139,8 @@ def answer_of(
 ) -> str | None:
     """Return the answer in an output: a text, a message, a known key, a model's last message.
 
-    Args:
-        value: The output of a root run.
-        given: Its input: an entry that it hands on unchanged is not an answer.
-        said: Returns whether a model said a text, which then counts in a user's message, too.
+    An entry of the input `given` that is handed on unchanged is not an answer. A text that a model
+    `said` counts in a user's message, too.
     """
     if isinstance(value, str):
         return value

@@ -28,10 +28,6 @@ class Suspensions:
     Several may wait in one conversation: two pipelines of one name may share a thread. An
     interrupted interaction without a resumption is reported; a broken-off one is reported at once,
     and its rest serves a further try.
-
-    Args:
-        report: Called with each interrupted interaction that nobody resumed.
-        most: How many may wait; the oldest is given up for one more.
     """
 
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
@@ -72,9 +68,7 @@ class Suspensions:
 
         An interrupted interaction becomes a part of the run's. One that broke off is counted
         already: the run takes over its question and its documents.
-
-        Returns:
-            Whether anything was continued: exactly one interaction fitted.
+        Returns whether anything was continued: exactly one interaction fitted.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]

@@ -44,10 +44,6 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
 
     Prompts and messages of models and users do not count. Of a record, with all that is nested in
     it, the whole is one text; beside lists of texts, records are counts and pages.
-
-    Args:
-        value: A copy of what a tool or step gave out.
-        depth: Levels of containers to look into.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None

@@ -96,10 +96,7 @@ _MAX_WORDS: Final = 30
 def reports_nothing(words: Iterable[str], known: Iterable[str], text: str) -> bool:
     """Return whether a tool's text says only that it failed, or that nothing was found.
 
-    Args:
-        words: Content words of the text.
-        known: Words of the tool's arguments and of the language, which state nothing.
-        text: The text.
+    Known words, of the tool's arguments and of the language, state nothing.
     """
     if _FAILURE.match(text):
         return True

@@ -111,32 +111,14 @@ def test_text_of_which_two_words_are_shown_is_no_context(language: str, seed: in
         assert gap.join(shown) in contexts
 
 
-ODD = 'The pilot\'s order:\n"Dogs & cats <under 5 kg> stay below deck."\n\nNo more was said.'
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        repr,
-        lambda text: repr(f'"{text}"'),
-        json.dumps,
-        html.escape,
-        lambda text: html.escape(text, quote=False),
-        lambda text: "> " + text.replace("\n", "\n> "),
-        lambda text: textwrap.indent(text, "    "),
-    ],
-)
-def test_text_in_another_form_is_found_beside_one_as_it_is(form: Callable[[str], str]) -> None:
-    events = [gave(A, ODD, B), asked(f"Use {A}\n{form(ODD)}\nor {B}")]
-    assert told(events, YES).contexts(YES) == [A, ODD, B]
-
-
 ALTERED = [
     lambda text: " ".join(f"[{n}] {part}" for n, part in enumerate(text.split(". "))),
     lambda text: text.partition(". ")[2],
     lambda text: "\n".join(textwrap.wrap(f"- {text.upper().lower()}", 30)),
     lambda text: f"**{text}**<br>",
     lambda text: f"é İ 水 {text.upper()}",
+    lambda text: "> " + text.replace(". ", ".\n> "),
+    lambda text: html.escape(repr(f'"{text}"')),
 ]
 
 
@@ -299,36 +281,6 @@ def found(
 )
 def test_tool_kind_reads_name_then_description(name: str, description: str, kind: ToolKind) -> None:
     assert tool_kind(name, description) is kind
-
-
-@varied
-def test_tool_of_unknown_kind_counts_for_what_the_answer_takes(seed: int) -> None:
-    drawn = Variation(seed)
-    text = drawn.passage()
-    for answer, is_used in ((text[: len(text) // 2], True), (drawn.sentence(), False)):
-        events = [tool(drawn.name(), text), asked(f"{text}\n{drawn.question()}", answer)]
-        assert has_retrieved(ended(events, answer), answer) is is_used
-
-
-@varied
-def test_text_of_a_tool_that_its_own_model_wrote_is_no_evidence(seed: int) -> None:
-    drawn = Variation(seed)
-    page, said = drawn.passages(2)
-
-    def call(found: str) -> Callable[[Story], None]:
-        def look_up(story: Story) -> None:
-            run = story.run("search", story.root, RunKind.TOOL)
-            model = story.run("inner", run, RunKind.MODEL)
-            model.prompt, model.text = (drawn.sentence(),), said
-            story.recorder.end(model)
-            story.recorder.documents(run, [Context(text=found)], Origin.TEXT)
-            story.recorder.end(run)
-
-        return look_up
-
-    for text, is_evidence in ((f"{drawn.short()}: {said}", False), (f"{page} {page}", True)):
-        events = [call(text), asked(f"{text}\n{drawn.question()}", said)]
-        assert has_retrieved(ended(events, said), said) is is_evidence
 
 
 @varied
