@@ -137,24 +137,18 @@ def _requests(ask: Ask, keys: Sequence[str]) -> list[Request]:
 
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    items, chunks = ask.items(), [context.text for context in ask.sample.contexts or ()]
-    hits = _stated(list(items.values()), chunks)
-    return {key: Verdict(True, _LITERALLY) for key, hit in zip(items, hits, strict=True) if hit}
-
-
-def _stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
-    """Return for each entity whether it stands in a chunk as whole words, after folding.
+    """Return the entities that stand in a chunk as whole words, after folding.
 
     Only white space and sentence punctuation end a word here: "36" is not stated by "-36", "36.5"
     or "1,036". The judge is asked about everything that this misses.
     """
-    folded = [fold(chunk) for chunk in chunks]
-    return [
-        any(re.search(_BEFORE + re.escape(name) + _AFTER, chunk) for chunk in folded)
-        if (name := fold(entity))
-        else False
-        for entity in entities
-    ]
+    chunks = [fold(context.text) for context in ask.sample.contexts or ()]
+    names = {key: fold(entity) for key, entity in ask.items().items()}
+    return {
+        key: Verdict(True, _LITERALLY)
+        for key, name in names.items()
+        if name and any(re.search(_BEFORE + re.escape(name) + _AFTER, one) for one in chunks)
+    }
 
 
 def _parts(ask: Ask, budget: int) -> list[tuple[int, ...]]:

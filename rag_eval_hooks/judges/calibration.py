@@ -157,28 +157,22 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
     odds = [_log_odds(p) for p in probabilities]
     slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):
-        by_slope, by_intercept = _newton(slope, intercept, odds, labels)
+        a, b, d = _RIDGE, 0.0, _RIDGE
+        by_slope, by_intercept = _RIDGE * (slope - 1), _RIDGE * intercept
+        for x, label in zip(odds, labels, strict=True):
+            p = _sigmoid(slope * x + intercept)
+            weight, miss = p * (1 - p), p - label
+            a, b, d = a + weight * x * x, b + weight * x, d + weight
+            by_slope, by_intercept = by_slope + miss * x, by_intercept + miss
+        size = a * d - b * b
+        steps = (d * by_slope - b * by_intercept) / size, (a * by_intercept - b * by_slope) / size
         # Far from the optimum a full step can overshoot.
-        part = min(1.0, 1.0 / max(math.hypot(by_slope, by_intercept), _EDGE))
-        slope, intercept = slope - part * by_slope, intercept - part * by_intercept
+        part = min(1.0, 1.0 / max(math.hypot(*steps), _EDGE))
+        slope, intercept = slope - part * steps[0], intercept - part * steps[1]
     # A judge whose order is wrong is refused by its AUROC, not turned around.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))
-
-
-def _newton(
-    slope: float, intercept: float, odds: Sequence[float], labels: Sequence[bool]
-) -> tuple[float, float]:
-    a, b, d = _RIDGE, 0.0, _RIDGE
-    g0, g1 = _RIDGE * (slope - 1), _RIDGE * intercept
-    for x, label in zip(odds, labels, strict=True):
-        p = _sigmoid(slope * x + intercept)
-        weight, miss = p * (1 - p), p - label
-        a, b, d = a + weight * x * x, b + weight * x, d + weight
-        g0, g1 = g0 + miss * x, g1 + miss
-    size = a * d - b * b
-    return (d * g0 - b * g1) / size, (a * g1 - b * g0) / size
 
 
 def cross_fitted(

@@ -14,7 +14,6 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls.context import CallWatch
 from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample, Status
@@ -72,7 +71,7 @@ class Telemetry(Observer):
             observe(self._metrics.meter)
 
     @property
-    def calls(self) -> CallWatch:
+    def calls(self) -> MetricRecorder:
         """Watch that records calls to judge and embedder."""
         return self._metrics
 

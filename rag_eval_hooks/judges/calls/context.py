@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from opentelemetry import context
@@ -37,16 +37,6 @@ T = TypeVar("T")
 OUT_OF_TIME: Final = "the sample's time ran out"
 
 
-class CallWatch(Protocol):
-    """Observer of all calls of an evaluator. Raises nothing, never waits."""
-
-    def called(self, call: Call) -> None: ...
-
-    def passes(self, caller: Caller, gate: Gate) -> None:
-        """Record the gate of a model; reported with each call."""
-        ...
-
-
 @dataclass(slots=True)
 class Tally:
     """Usage of all calls in a context, readable after the calls were cancelled."""
@@ -58,7 +48,8 @@ class Tally:
 class CallContext:
     """Everything that a call to a model needs to know about its evaluation."""
 
-    observer: CallWatch | None = None
+    observer: Any = None
+    """Records calls (`called`) and gates (`passes`); raises nothing, never waits."""
     log: CallLog | None = None
     budget: Budget | None = None
     deadline: float | None = None
