@@ -155,7 +155,7 @@ def _arguments(
     except TypeError:
         return None
     bound.apply_defaults()
-    return {**bound.arguments, **bound.arguments.get("kwargs", {})}
+    return {**bound.arguments, **bound.kwargs}
 
 
 def _start(store: VectorStore, asked: Mapping[str, Any], run_id: uuid.UUID) -> dict[str, Any]:

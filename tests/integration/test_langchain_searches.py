@@ -100,20 +100,22 @@ def test_a_search_and_a_model_in_one_function_are_a_sample(
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_a_class_of_the_application_is_searched_as_any(seed: int, everywhere: World) -> None:
-    """Also one that is defined later, and that overrides the search itself."""
+    """Also one that is defined later, and that overrides the search itself, by any signature."""
     drawn = Variation(seed)
     passages = drawn.passages(3)
 
     class Kept(InMemoryVectorStore):
-        def similarity_search(self, query: str, k: int = 4, **_: Any) -> list[Document]:
-            return [Document(text) for text in passages]
+        def similarity_search(self, query: str, **options: Any) -> list[Document]:  # type: ignore[override]
+            return [Document(text) for text in passages[: options["k"]]]
 
     def ask(question: str) -> str:
-        found = Kept(Bags()).similarity_search(question)
+        found = Kept(Bags()).similarity_search(question, k=2)
         return str(reader(question).invoke(joined(found)).content)
 
     RunnableLambda(ask).invoke(drawn.question())
-    assert texts(only(everywhere)) == passages
+    assert texts(only(everywhere)) == passages[:2]
+    spans = [dict(span.attributes or {}) for span in everywhere.exporter.get_finished_spans()]
+    assert [one["gen_ai.retrieval.top_k"] for one in spans if "gen_ai.data_source.id" in one] == [2]
 
 
 def test_a_callback_alone_does_not_see_a_search(
