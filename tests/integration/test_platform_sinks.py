@@ -196,21 +196,6 @@ def test_pause_that_a_platform_asks_for_is_read(header: str | None, status: int)
     assert caught.value.wait == WAITS.get(header or "")
 
 
-@pytest.mark.parametrize("kind", ["phoenix", "mlflow"])
-def test_a_span_may_arrive_later(kind: str, open_sink: Callable[..., Opened]) -> None:
-    unknown = iter(range(3))
-
-    def answer(request: Request) -> Answer:
-        return well(request) if next(unknown, None) is None else Answer(404, {"detail": "no span"})
-
-    with PlatformServer(answer) as server:
-        one = open_sink(SINKS[kind](server.url))
-        one.deliver()
-        assert one.flush(300)
-    assert one.sink.books()["sent"] == 1
-    assert one.incidents.counts() == {}
-
-
 def test_phoenix_is_left_with_what_waits_for_a_span() -> None:
     """In the end an annotation of an unknown span is handed to Phoenix, which keeps it."""
 

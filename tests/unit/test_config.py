@@ -149,23 +149,6 @@ def test_a_shared_key_goes_to_its_own_endpoint_only(monkeypatch: pytest.MonkeyPa
     assert RagEvalConfig().judge_api_key is None
 
 
-@pytest.mark.parametrize(
-    ("value", "on_spans", "in_events"),
-    [
-        ("SPAN_ONLY", True, False),
-        ("SPAN_AND_EVENT", True, True),
-        ("EVENT_ONLY", False, True),
-        ("NO_CONTENT", False, False),
-    ],
-)
-def test_content_capture_follows_opentelemetry(
-    value: str, on_spans: bool, in_events: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
-    config = RagEvalConfig()
-    assert (config.capture_content, config.capture_event_content) == (on_spans, in_events)
-
-
 WRONG: list[tuple[str, Any]] = [
     ("sample_rate", 1.5),
     ("sample_rate", float("nan")),
@@ -219,6 +202,9 @@ def test_a_wrong_value_names_its_variable_or_file(monkeypatch: pytest.MonkeyPatc
         ({"tail": [{"then": "ragas"}]}, "tail[0]", "exactly one condition"),
         ({"tail": [{"then": (), "thumbs_down": True}]}, "tail[0].then", "one or more"),
         ({"tail": 5}, "tail", "tables"),
+        ({"rules": ["beta"]}, "rules[0]", "a rate"),
+        ({"rules": [{"rate": 1, "error": False}]}, "rules[0].error", "true, or"),
+        ({"metric_rates": {"ragas": 1.5}}, "metric_rates", "from 0 to 1"),
     ],
 )
 def test_a_wrong_table_names_the_path_inside(tables: dict[str, Any], path: str, words: str) -> None:
