@@ -31,7 +31,10 @@ INSTALLED = (
     *("tests/integration/test_langchain.py", "tests/integration/test_llama_index.py"),
 )
 """Where files of the package are read, and the frameworks: the rest is equal in the source tree."""
-BENCHMARKS = ("handler_overhead", "llama_index_overhead", "judge_calls", "sink_throughput", "kill9")
+BENCHMARKS = (
+    *("handler_overhead", "llama_index_overhead", "judge_calls", "sink_throughput", "kill9"),
+    "interval_coverage",
+)
 
 nox.needs_version = ">=2024.10.9"
 nox.options.sessions = ["lint", "types", "test"]
@@ -246,6 +249,7 @@ SMALL = {
     "judge_calls": ("--samples", "10"),
     "sink_throughput": ("--samples", "50"),
     "kill9": ("--kills", "5"),
+    "interval_coverage": ("--runs", "5", "--days", "1"),
 }
 
 

@@ -29,6 +29,11 @@ _PARTS: Final = {
     "llama_index_overhead": "CPU and wall time in ms that a handler adds to LlamaIndex.",
     "judge_calls": "Judge calls and characters of one sample.",
     "sink_throughput": "Results that sinks take in a second.",
+    "intervals": "Share of simulated 95 % intervals that hold the true mean; `plain` is the mean "
+    "without weights and sessions.",
+    "gates": "Share of simulated builds that fail. Without a drop, nothing has changed, or all "
+    "means are at their limits.",
+    "alerts": "Alerts of a metric whose limit is 0.8, at 100 evaluations an hour.",
     "kill9": "Accepted samples of killed processes: scored, lost, or counted twice.",
 }
 

@@ -142,7 +142,8 @@ def test_option_that_cannot_work_is_counted(log: Log, wrong: Any) -> None:
 def test_value_that_is_no_document_is_counted_and_raises_nothing(odd: object, log: Log) -> None:
     with log.open() as it:
         it.contexts(odd)
-    assert log.incidents.counts() == {"capture contexts: TypeError": 1}
+    (counted,) = log.incidents.counts()
+    assert counted.startswith("capture contexts: contexts must be texts ")
     assert log.samples()[0].contexts is None
 
 

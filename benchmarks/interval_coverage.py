@@ -1,0 +1,235 @@
+"""Errors of intervals, gates and alerts, by simulation of results with a known truth.
+
+    python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
+
+Every figure is made by the functions that the command line calls. A coverage is the share of 95 %
+intervals that hold the true mean; `plain` is that of the mean without weights and sessions. With
+`--json`, the tables go to `intervals.json`, `gates.json` and `alerts.json` beside that file.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from benchmarks.table import parser_of, written
+from rag_eval_hooks import Sample
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.results import (
+    AlertSink,
+    Estimate,
+    FailCondition,
+    ResultRow,
+    compare,
+    failed_conditions,
+    mean_of,
+    regressed,
+    summarise,
+)
+from rag_eval_hooks.score import UNIT, Score
+
+METRIC = "ragas.faithfulness"
+CLAIMS = 5
+Drawn = tuple[list[ResultRow], float]
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--days", type=int, default=14)
+    options = parser.parse_args()
+    chance = random.Random(20261126)
+    tables = {
+        "intervals": [coverage(name, options.runs, chance) for name in DESIGNS],
+        "gates": [*false_alarms(options.runs, chance), *power(options.runs, chance)],
+        "alerts": [alerts(margin, options.days, chance) for margin in (0.0, 0.02, 0.05, 0.1, -0.1)],
+    }
+    for title, rows in tables.items():
+        print(f"\n{title}")
+        written(rows, None if options.json is None else options.json.with_name(f"{title}.json"))
+
+
+def share(level: float, chance: random.Random) -> float:
+    """Return the share of claims that are supported, each with the probability `level`."""
+    return sum(chance.random() < level for _ in range(CLAIMS)) / CLAIMS
+
+
+def row(value: float, probability: float | None = None, **fields: str) -> ResultRow:
+    """Return a result with one score."""
+    score = replace(UNIT.score(value), probability=probability)
+    return ResultRow(sample=Sample(question="q", **fields), outcomes={METRIC: score})  # type: ignore[arg-type]
+
+
+def uniform(chance: random.Random) -> Drawn:
+    """A fifth of 1,000 requests."""
+    return [row(share(0.8, chance), 0.2) for _ in range(1000) if chance.random() < 0.2], 0.8
+
+
+def strata(chance: random.Random) -> Drawn:
+    """A fifth of the requests is drawn at .8 and is worse, the others at .1."""
+    return two_strata(0.2, (0.5, 0.8), (0.9, 0.1), chance)
+
+
+def tail(chance: random.Random) -> Drawn:
+    """Refusals, which are bad, are always kept; one in ten of the others is."""
+    return two_strata(0.15, (0.05, 1.0), (0.8, 0.1), chance)
+
+
+def two_strata(
+    part: float, one: tuple[float, float], other: tuple[float, float], chance: random.Random
+) -> Drawn:
+    """Draw from 1,000 requests; a part of them has the one level and rate, the rest the other."""
+    rows = []
+    for _ in range(1000):
+        level, rate = one if chance.random() < part else other
+        if chance.random() < rate:
+            rows.append(row(share(level, chance), rate))
+    return rows, part * one[0] + (1 - part) * other[0]
+
+
+def rare(chance: random.Random) -> Drawn:
+    """Half of the traffic is drawn at .01: about five values speak for it."""
+    rows = []
+    for _ in range(1000):
+        level, rate = chance.choice([(0.85, 0.01), (0.95, 0.5)])
+        if chance.random() < rate:
+            rows.append(row(float(chance.random() < level), rate))
+    return rows, 0.9
+
+
+def sessions(chance: random.Random) -> Drawn:
+    """Fifteen sessions of twenty requests that are alike."""
+    rows = []
+    for session in range(15):
+        level = chance.choice([0.6, 0.9])
+        rows += [row(share(level, chance), session_id=f"s{session}") for _ in range(20)]
+    return rows, 0.75
+
+
+DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
+    "uniform": uniform,
+    "strata": strata,
+    "tail": tail,
+    "rare stratum": rare,
+    "sessions": sessions,
+}
+
+
+def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
+    """Return how often intervals hold the truth, and how wide they are."""
+    hits = plain_hits = samples = 0
+    width = 0.0
+    for _ in range(runs):
+        rows, truth = DESIGNS[name](chance)
+        found = summarise(rows)[None].metrics[METRIC].estimate
+        plain = mean_of([one.normalized for each in rows for one in each.scores.values()])
+        hits, plain_hits = hits + holds(found, truth), plain_hits + holds(plain, truth)
+        samples += len(rows)
+        width += 0.0 if found is None else (found.high or 1.0) - (found.low or 0.0)
+    return {
+        "design": name,
+        "samples": samples / runs,
+        "coverage": hits / runs,
+        "plain": plain_hits / runs,
+        "width": width / runs,
+    }
+
+
+def holds(found: Estimate | None, truth: float) -> bool:
+    """Return whether the interval has the truth in it."""
+    return found is not None and (found.low or 0.0) <= truth <= (
+        1.0 if found.high is None else found.high
+    )
+
+
+def build(levels: dict[str, float], number: int, chance: random.Random) -> list[ResultRow]:
+    """Return a run of a data set with four kinds of questions."""
+    return [
+        ResultRow(
+            sample=Sample(question=f"q{at}", metadata={"kind": at % 4}),
+            outcomes={metric: UNIT.score(share(level, chance)) for metric, level in levels.items()},
+        )
+        for at in range(number)
+    ]
+
+
+def false_alarms(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
+    """Yield the failed builds in which nothing changed, or all means are at their limits."""
+    levels = {f"m{at}": 0.8 for at in range(7)}
+    conditions = [FailCondition.of(f"{metric}<0.8") for metric in levels]
+    fell = below = point = 0
+    for _ in range(runs):
+        base, new = build(levels, 60, chance), build(levels, 60, chance)
+        fell += bool(regressed(compare(base, new, by="kind"), 0.0))
+        metrics = summarise(new)[None].metrics
+        below += bool(failed_conditions(conditions, metrics))
+        point += bool(failed_conditions((), metrics, by_point=conditions))
+    yield gate("--fail-on-regression 0, 7 metrics, 4 groups", 60, 0.0, fell / runs)
+    yield gate("--fail-on, 7 metrics", 60, 0.0, below / runs)
+    yield gate("--fail-on-point, 7 metrics", 60, 0.0, point / runs)
+
+
+def power(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
+    """Yield the builds that fail after a fall of one metric."""
+    for drop in (0.03, 0.1):
+        for number in (50, 100, 200, 500):
+            fell = below = 0
+            for _ in range(max(20, runs // 4)):
+                base = build({METRIC: 0.85}, number, chance)
+                new = build({METRIC: 0.85 - drop}, number, chance)
+                fell += bool(regressed(compare(base, new), 0.0))
+                limit = FailCondition.of(f"{METRIC}<0.85")
+                below += bool(failed_conditions([limit], summarise(new)[None].metrics))
+            yield gate("--fail-on-regression 0", number, drop, fell / max(20, runs // 4))
+            yield gate("--fail-on", number, drop, below / max(20, runs // 4))
+
+
+def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, object]:
+    """Return a row of the gates' table."""
+    return {"gate": name, "samples": samples, "drop": drop, "builds failed": failed}
+
+
+def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]:
+    """Return the alerts at 100 evaluations an hour, the truth `margin` above the limit."""
+    posts: list[str] = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posts.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Webhook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sink = AlertSink(f"http://127.0.0.1:{server.server_port}", f"{METRIC}<0.8")
+        first = None
+        for at in range(days * 24 * 100):
+            end = at * 36 * 10**9
+            sink.deliver(evaluated(share(0.8 + margin, chance), end))
+            if posts and first is None:
+                first = at / 100
+        server.shutdown()
+    return {
+        "truth above the limit": margin,
+        "alerts a year": len(posts) * 365 / days,
+        "first after, hours": first,
+    }
+
+
+def evaluated(value: float, end: int) -> Evaluation:
+    """Return an evaluation with one score."""
+    outcomes: dict[str, Score] = {METRIC: UNIT.score(value)}
+    return Evaluation(
+        sample=Sample(question="q"), outcomes=outcomes, probability=1.0, start=end, end=end
+    )
+
+
+if __name__ == "__main__":
+    main()
