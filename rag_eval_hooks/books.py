@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from rag_eval_hooks.explanation import Explanation
@@ -79,17 +79,6 @@ def _in_words(count: int | Mapping[str, int]) -> str:
     return ", ".join(f"{number} {reason}" for reason, number in count.items())
 
 
-@dataclass(slots=True, eq=False)
-class _Entry:
-    key: str
-    names: set[str]
-    outcome: str = "pending"
-    reason: str = ""
-    missing: Mapping[str, NotScored] = field(default_factory=dict)
-    sample_id: str | None = None
-    probability: float | None = None
-
-
 class Books(Observer):
     """Counts requests by their ends, and remembers so many of them for `explain`. Thread-safe.
 
@@ -110,7 +99,8 @@ class Books(Observer):
         self._counts: dict[tuple[str, str], int] = {}
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
         # Remembered requests by number, and their numbers by each of their ids.
-        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._entries: OrderedDict[int, Explanation] = OrderedDict()
+        self._names: dict[int, set[str]] = {}
         self._named: dict[str, dict[int, None]] = {}
 
     def note(self, column: str, reason: str) -> None:
@@ -129,17 +119,23 @@ class Books(Observer):
         with self._lock:
             number = self._pending[request]
             if (entry := self._entries.get(number)) is not None:
-                entry.sample_id = sample_id
-                self._name(number, entry, id_of(sample_id))
+                self._entries[number] = replace(entry, sample_id=sample_id)
+                self._name(number, id_of(sample_id))
 
     def settled(self, request: Request, ending: Ending) -> None:
         """Enter the end of a request, accepted or not."""
         missing, counts = ending.missing, self._counts
         key = ending.column.value, ending.reason if ending.column in _BY_REASON else ""
         with self._lock:
-            entry = self._enter(self._pending.get(request) or self._next_number(), request)
-            entry.outcome, entry.reason = ending.column.value, ending.reason
-            entry.missing, entry.probability = missing, ending.probability
+            number = self._pending.get(request) or self._next_number()
+            if self._enter(number, request):
+                self._entries[number] = replace(
+                    self._entries[number],
+                    outcome=ending.column.value,
+                    reason=ending.reason,
+                    absent={name: one.line for name, one in missing.items()},
+                    probability=ending.probability,
+                )
             if not request.is_counted:
                 if missing:
                     self._note_missing(missing)
@@ -170,18 +166,8 @@ class Books(Observer):
     def explain(self, name: str) -> tuple[Explanation, ...]:
         """Explain the latest requests with an id, such as that of a trace, in order."""
         with self._lock:
-            entries = [self._entries[number] for number in self._named.get(name, ())]
-        return tuple(
-            Explanation(
-                key=one.key,
-                outcome=one.outcome,
-                reason=one.reason,
-                absent={metric: absent.line for metric, absent in one.missing.items()},
-                sample_id=one.sample_id,
-                probability=one.probability,
-            )
-            for one in entries[-_PER_ID:]
-        )
+            numbers = list(self._named.get(name, ()))[-_PER_ID:]
+            return tuple(self._entries[number] for number in numbers)
 
     def wait(self, timeout: float | None) -> bool:
         """Wait until all that was accepted before the call is settled; return whether it is."""
@@ -241,23 +227,21 @@ class Books(Observer):
                 del self._waiters[turn]
                 turn.release()
 
-    def _enter(self, number: int, request: Request) -> _Entry:
-        """Return the entry of a request; one without a key is not remembered."""
-        if not request.key:
-            return _Entry("", set())
-        entry = self._entries.get(number)
-        if entry is None:
-            entry = self._entries[number] = _Entry(request.key, set())
+    def _enter(self, number: int, request: Request) -> bool:
+        """Remember a request; return False for one without a key, which `explain` cannot find."""
+        if request.key and number not in self._entries:
+            self._entries[number] = Explanation(key=request.key, outcome="pending")
+            self._names[number] = set()
             for name in (request.key, *request.ids):
-                self._name(number, entry, name)
+                self._name(number, name)
             if len(self._entries) > self._explained:
-                oldest, gone = self._entries.popitem(last=False)
-                for name in gone.names:
+                oldest, _ = self._entries.popitem(last=False)
+                for name in self._names.pop(oldest):
                     self._named[name].pop(oldest, None)
                     if not self._named[name]:
                         del self._named[name]
-        return entry
+        return bool(request.key)
 
-    def _name(self, number: int, entry: _Entry, name: str) -> None:
-        entry.names.add(name)
+    def _name(self, number: int, name: str) -> None:
+        self._names[number].add(name)
         self._named.setdefault(name, {})[number] = None
