@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -79,10 +79,8 @@ def is_there(pid: int) -> bool:
 
 
 def gone(pid: int) -> bool:
-    end = time.monotonic() + PATIENCE
-    while is_there(pid) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not is_there(pid)
+    until(lambda: not is_there(pid))
+    return True
 
 
 PRINT = "print(json.dumps(told()), flush=True)"
@@ -144,18 +142,15 @@ def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_daemonic_process(tmp_path: Path) -> None:
     """A worker that `multiprocessing` allows no children of its own, as Celery's, has a model."""
-    (there,) = output(
-        tmp_path,
-        "-c",
-        script("""
-            import multiprocessing
-            def work():
-                print(json.dumps(told()), flush=True)
-                evals.shutdown()
-            worker = multiprocessing.get_context("fork").Process(target=work, daemon=True)
-            worker.start()
-            worker.join()
-        """),
-    )
+    code = """
+        import multiprocessing
+        def work():
+            print(json.dumps(told()), flush=True)
+            evals.shutdown()
+        worker = multiprocessing.get_context("fork").Process(target=work, daemon=True)
+        worker.start()
+        worker.join()
+    """
+    (there,) = output(tmp_path, "-c", script(code))
     assert there["parent"] != there["pid"]
     assert gone(there["pid"])
