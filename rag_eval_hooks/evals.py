@@ -26,7 +26,7 @@ from rag_eval_hooks.telemetry.tracing import flush_providers
 
 if TYPE_CHECKING:
     from rag_eval_hooks.capture import CaptureKeywords, ManualInteraction
-    from rag_eval_hooks.config.keywords import SettingKeywords
+    from rag_eval_hooks.config.settings import SettingKeywords
     from rag_eval_hooks.delivery import SinkSpec
     from rag_eval_hooks.explanation import Explanation
     from rag_eval_hooks.judges import Embedder, Judge, TokenScorer

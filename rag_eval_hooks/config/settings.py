@@ -7,10 +7,11 @@ that other software reads too (`OPENAI_API_KEY`, `OPENAI_BASE_URL`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Unpack
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -34,14 +35,15 @@ from rag_eval_hooks.config.fields import (
     setting,
     types_in,
 )
-from rag_eval_hooks.config.keywords import ArgumentKeywords
 from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, RuleSettings, TailSettings
 from rag_eval_hooks.config.sources import PREFIX, is_shared, merged, unknown_setting
 from rag_eval_hooks.errors import ConfigError, masked
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.sink_providers import keys_wanted, sinks_wanted
 
-__all__ = ["BROKER", "BUDGET", "REDACTIONS", "RagEvalConfig"]
+__all__ = [
+    *("BROKER", "BUDGET", "REDACTIONS", "ArgumentKeywords", "RagEvalConfig", "SettingKeywords"),
+]
 
 REDACTIONS = (
     "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'; in "
@@ -54,6 +56,58 @@ BUDGET = (
 )
 _Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
+
+
+_Names: TypeAlias = Sequence[str] | str
+_Secret: TypeAlias = SecretStr | str
+
+
+class SettingKeywords(TypedDict, total=False):
+    """Keywords of `RagEval` that are neither arguments of their own nor objects."""
+
+    config_file: str | os.PathLike[str] | None
+    judge_base_url: str | None
+    judge_api_key: _Secret | None
+    judge_headers: Mapping[str, _Secret]
+    judge_timeout: float
+    judge_concurrency: int
+    judge_prices: str | None
+    thresholds: Mapping[str, float]
+    references: str | None
+    question_checks: str | None
+    metric_rates: Mapping[str, float]
+    rules: Sequence[RuleSettings | Mapping[str, Any]]
+    tail: Sequence[TailSettings | Mapping[str, Any]]
+    rate_limit: Mapping[str, int]
+    budget: Mapping[str, float | str]
+    sample_timeout: float
+    queue_size: int
+    exit_timeout: float
+    max_text_chars: int
+    hold_timeout: float
+    spans: Literal["auto", "all", "sampled", "root", "none"]
+    evaluation_span: Literal["late", "child", "trace", "off"]
+    trace_judge: bool
+    capture_content: bool
+    capture_event_content: bool
+    broker: _Secret | None
+    sink_keys: Mapping[str, _Secret]
+    spool: str | None
+    redact_regions: _Names
+    redact_ids_key: _Secret | None
+
+
+class ArgumentKeywords(SettingKeywords, total=False):
+    """Keywords of `RagEvalConfig`; `RagEval` takes objects for these too."""
+
+    metrics: _Names
+    judge: str
+    sample_rate: float
+    sinks: _Names
+    embedder: str
+    token_scorer: str
+    run_on: Literal["thread", "celery"]
+    redact: _Names
 
 
 class RagEvalConfig(BaseSettings):

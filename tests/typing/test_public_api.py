@@ -10,7 +10,7 @@ from pathlib import Path
 
 import rag_eval_hooks
 from rag_eval_hooks import RagEval, RagEvalConfig
-from rag_eval_hooks.config.keywords import ArgumentKeywords, SettingKeywords
+from rag_eval_hooks.config.settings import ArgumentKeywords, SettingKeywords
 
 WITH_AN_EXTRA = ("OpenAIEmbedder", "OpenAIJudge", "Patterns", "RagEvalSpanProcessor")
 
