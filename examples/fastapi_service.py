@@ -56,7 +56,7 @@ def pipeline() -> Runnable[str, str]:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Evaluate while the service runs; leaving `with` waits for pending scores."""
     if endpoint := os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        setup_tracing(otlp_endpoint=endpoint)
+        setup_tracing(endpoint=endpoint)
     judge = "openai:gpt-4o-mini" if REAL else "heuristic"
     with RagEval(judge=judge, thresholds={"ragas.faithfulness": 0.8}) as evals:
         app.state.chain = pipeline().with_config(callbacks=[RagEvalCallbackHandler(evals)])

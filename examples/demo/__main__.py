@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         provider = file_provider(traces, SERVICE)
         trace.set_tracer_provider(provider)
     else:
-        provider = setup_tracing(otlp_endpoint=arguments.otlp_endpoint, service_name=SERVICE)
+        provider = setup_tracing(endpoint=arguments.otlp_endpoint, service_name=SERVICE)
         provider.add_span_processor(BatchSpanProcessor(OtlpFileExporter(traces)))
     pipeline = import_module(f"examples.demo.{arguments.framework.replace('-', '_')}_pipeline")
     with RagEval(

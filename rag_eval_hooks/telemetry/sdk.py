@@ -40,22 +40,22 @@ def resource_of(service_name: str | None) -> Resource:
     return resource.merge(Resource({SERVICE_NAME: service_name}))
 
 
-def tracer_provider(resource: Resource, otlp_endpoint: str | None, console: bool) -> TracerProvider:
+def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> TracerProvider:
     """Return a provider with the exporters asked for; it is not set as the global one."""
     provider = TracerProvider(resource=resource)
-    if otlp_endpoint is not None or not console:
-        traces = None if otlp_endpoint is None else traces_at(otlp_endpoint)
+    if endpoint is not None or not console:
+        traces = None if endpoint is None else traces_at(endpoint)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces)))
     if console:
         provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter()))
     return provider
 
 
-def set_further_providers(resource: Resource, otlp_endpoint: str | None) -> list[Any]:
+def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]:
     """Set and return global providers of metrics and log events that the application lacks."""
     session = requests.Session()
     session.hooks["response"].append(_accept)
-    base = None if otlp_endpoint is None else traces_at(otlp_endpoint).removesuffix("traces")
+    base = None if endpoint is None else traces_at(endpoint).removesuffix("traces")
     made: list[Any] = []
     if "Proxy" in type(metrics.get_meter_provider()).__name__:
         to = None if base is None else f"{base}metrics"

@@ -21,7 +21,7 @@ _MARK = "made_by_rag_eval_hooks"
 
 
 def setup_tracing(
-    otlp_endpoint: str | None = None,
+    endpoint: str | None = None,
     console: bool = False,
     *,
     service_name: str | None = None,
@@ -33,7 +33,7 @@ def setup_tracing(
     the application has set its own; a receiver that takes only spans is no error.
 
     Args:
-        otlp_endpoint: Base URL of an OTLP/HTTP receiver, such as `http://localhost:4318`. With
+        endpoint: Base URL of an OTLP/HTTP receiver, such as `http://localhost:4318`. With
             nothing given at all, the standard `OTEL_EXPORTER_OTLP_*` variables decide, and
             without these `http://localhost:4318`.
         console: Whether to print spans.
@@ -53,14 +53,14 @@ def setup_tracing(
     except ImportError as error:
         raise missing_extra("setup_tracing", "otel") from error
     resource = sdk.resource_of(service_name)
-    provider = sdk.tracer_provider(resource, otlp_endpoint, console)
+    provider = sdk.tracer_provider(resource, endpoint, console)
     trace.set_tracer_provider(provider)
     if trace.get_tracer_provider() is not provider:
         provider.shutdown()
         raise RuntimeError("a tracer provider is already set; add span processors to that one")
     made: list[Any] = [provider]
-    if otlp_endpoint is not None or not console:
-        made += sdk.set_further_providers(resource, otlp_endpoint)
+    if endpoint is not None or not console:
+        made += sdk.set_further_providers(resource, endpoint)
     for one in made:
         setattr(one, _MARK, True)
     return provider

@@ -37,7 +37,7 @@ evals = RagEval(
 )
 collector = os.environ.get("COLLECTOR")
 if collector:
-    setup_tracing(otlp_endpoint=collector)
+    setup_tracing(endpoint=collector)
 
 def answer():
     if collector:

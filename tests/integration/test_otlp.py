@@ -18,7 +18,7 @@ from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from tests.support.evaluation import record_request
 
-setup_tracing(otlp_endpoint=sys.argv[1])
+setup_tracing(endpoint=sys.argv[1])
 half = (Support((True,)), Support((False,)))
 judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=half))
 evals = RagEval(metrics=["ragas.faithfulness"], judge=judge)

@@ -77,7 +77,7 @@ def test_annotations_of_a_process_that_ends_arrive(in_phoenix: InPhoenix, tmp_pa
         "from rag_eval_hooks import RagEval, setup_tracing\n"
         "from rag_eval_hooks.capture import RunKind\n"
         "from rag_eval_hooks.sample import Context\n"
-        f"setup_tracing(otlp_endpoint={in_phoenix.server.url!r})\n"
+        f"setup_tracing(endpoint={in_phoenix.server.url!r})\n"
         f"evals = RagEval(metrics=['lexical'], sinks='phoenix:{in_phoenix.server.url}')\n"
         "root = evals.recorder.start(1, None, RunKind.CHAIN, 'short script')\n"
         "root.query, root.text = 'q', 'According to page 1, a.'\n"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not BIN.is_dir(), reason="make servers makes the
 
 CELLS = """
 from rag_eval_hooks import RagEval, setup_tracing
-setup_tracing(otlp_endpoint="COLLECTOR")
+setup_tracing(endpoint="COLLECTOR")
 evals = RagEval(metrics=["ragas.faithfulness"])
 said = {"question": "How long?", "contexts": ["It lasts 2 years."], "answer": "It lasts 5 years."}
 evals
