@@ -44,12 +44,9 @@ class Recorder(Notes):
     come in order, events of different runs in any. Late and repeated events are ignored. What an
     event means is found out later, by `sweep`: see `defer`.
 
-    Args:
-        on_end: Called with every ended interaction, off the request's thread.
-        max_text_chars: Characters of one text that are of use later.
-        on_wait: Called when `sweep` is needed. Returns whether somebody will call it; if not,
-            ended interactions are reported by the thread that ends them.
-        incidents: Counts failures, and calls by hand that are no interaction.
+    `on_end` is called with every ended interaction, off the request's thread, and `on_wait` when
+    `sweep` is needed: it returns whether somebody will call it. If nobody does, the thread that
+    ends an interaction reports it. Of one text, `max_text_chars` are of use later.
     """
 
     def __init__(
@@ -67,7 +64,7 @@ class Recorder(Notes):
         self._ttl_ns = int(limits.INTERACTION_SECONDS * 1e9)
         self._max_open = limits.OPEN_INTERACTIONS
         self.by_hand = ManualCalls(on_end, incidents)
-        # Functions of integrations: the id of the framework's run around the caller.
+        # Return the id of the framework's run around the caller.
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.left_out = LeftOutRequests(self._ttl_ns, self._max_open)
         self.forked()
@@ -164,10 +161,9 @@ class Recorder(Notes):
             if is_suppressed():
                 return None
             parent = self.around(None)
-            if parent is None and self.left_out:
-                around = (one for one in self._located() if one is not None)
-                if any(self.left_out.starts(run_id, one, kind) for one in around):
-                    return None
+            around = self._located() if parent is None and self.left_out else ()
+            if any(self.left_out.starts(run_id, one, kind) for one in around):
+                return None
         if parent is None or (apart and parent.by_hand):
             return self._start_root(run_id, kind, name, metadata or {}, tuple(tags or ()))
         return self._start_child(run_id, kind, name, parent)
@@ -206,16 +202,11 @@ class Recorder(Notes):
         self._abandon_old()
         self._cancel(self._open.left(_LOOKED_AT))
         self._abandon(self._open.beyond(self._max_open))
-        interaction = Interaction(
-            otel,
-            tags=tags,
-            sampling_key=key,
-            place=Place.of_caller(otel),
-            opened=time.time_ns(),
-            task=current_task(),
-        )
+        place, now = Place.of_caller(otel), time.time_ns()
+        interaction = Interaction(otel, tags=tags, sampling_key=key, place=place, opened=now)
+        interaction.task = current_task()
         interaction.metadata = self._cut_metadata(interaction, metadata)
-        run = Run(run_id, kind, name, None, interaction, interaction.opened, outermost=True)
+        run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
         self._ended.forget(run_id)
         self._runs[run_id] = run
@@ -224,8 +215,6 @@ class Recorder(Notes):
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
         """Note the end of a run; return whether it is part of a request that is left out."""
-        if not self.left_out:
-            return False
         status = Status.OK if error is None else status_after(type(error))
         ended = self.left_out.ends(run_id, status)
         for one in ended or ():
