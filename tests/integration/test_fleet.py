@@ -215,6 +215,7 @@ def test_the_application_goes_on_without_a_broker(tmp_path: Path) -> None:
         assert any(kind.startswith("fleet: ") for kind in stats.incidents)
 
 
+@pytest.mark.long
 def test_the_spool_holds_samples_until_the_broker_is_back(tmp_path: Path) -> None:
     redis = RedisServer(tmp_path / "redis")
     samples = some_samples(4, 50)
@@ -230,6 +231,7 @@ def test_the_spool_holds_samples_until_the_broker_is_back(tmp_path: Path) -> Non
         assert evals.spooled()["pending"] == 50
 
 
+@pytest.mark.long
 def test_a_broker_that_hangs_holds_up_no_request(tmp_path: Path) -> None:
     passage = Variation(2).passage()
     with (
@@ -280,6 +282,7 @@ def test_no_sample_is_lost_to_killed_workers(tmp_path: Path, kind: str) -> None:
     assert {one.sample.sample_id for one in sink.results} == {one.sample_id for one in samples}
 
 
+@pytest.mark.long
 def test_next_process_gets_the_results_of_a_killed_application(tmp_path: Path) -> None:
     """A shipped sample stays in the outbox, and its result waits in the result backend."""
     script = """
