@@ -116,9 +116,9 @@ _LAZY: Final = {
 _ELSEWHERE: Final = {
     "llama": "from rag_eval_hooks_llama_index import enable, LlamaIndexJudge",
     "langchainjudge": "from rag_eval_hooks_langchain import LangChainJudge",
+    "middleware": "from rag_eval_hooks_langchain import RagEvalMiddleware",
     "callback": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
     "handler": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
-    "middleware": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
     "lang": "from rag_eval_hooks_langchain import RagEvalCallbackHandler",
     "instrument": "from rag_eval_hooks.instrumentor import RagEvalInstrumentor",
     "enable": "from rag_eval_hooks_langchain import enable, or from rag_eval_hooks_llama_index",
