@@ -1,0 +1,160 @@
+"""CPU of single steps: callbacks by payload, a sampled-out request, and building a sample.
+
+    python -m benchmarks.callback_times
+
+CPU time of the thread that calls, not wall time.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import Assembler, Interaction, Recorder, RunKind
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction import Redactor
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+EVENTS = (
+    *("on_chain_start", "on_chain_end", "on_chat_model_start", "on_llm_end"),
+    *("on_retriever_start", "on_retriever_end", "on_tool_start", "on_tool_end"),
+)
+DICE = random.Random(3)
+WORDS = [f"word{number}" for number in range(4000)]
+MODEL = FakeListChatModel(responses=["It leaves at 07:40 from the north quay."])
+REQUESTS = 300
+SHAPES = ((1, 5, 60), (20, 10, 300), (20, 50, 12))
+"""Tool calls of an agent, documents of each, words of each document."""
+
+
+def passage(words: int) -> str:
+    """Return a text of drawn words."""
+    return " ".join(DICE.choices(WORDS, k=words))
+
+
+class Lazy(Mapping[str, str]):
+    """Loads its values on access."""
+
+    def __getitem__(self, key: str) -> str:
+        return passage(200)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([f"key {number}" for number in range(200)])
+
+    def __len__(self) -> int:
+        return 200
+
+
+def cycle() -> dict[str, Any]:
+    """Return a value that holds itself."""
+    made: dict[str, Any] = {}
+    made.update(again=made, many=[made] * 5000)
+    return made
+
+
+PAYLOADS: dict[str, Callable[[], Any]] = {
+    "36,000 numbers": lambda: {
+        f"k{one}": {f"a{two}": DICE.random() for two in range(40)} for one in range(900)
+    },
+    "1,000 rows": lambda: [
+        {"name": f"n{number}", "price": number * 1.5, "note": passage(5)} for number in range(1000)
+    ],
+    "1 MB of JSON": lambda: json.dumps([{"snippet": passage(40)} for _ in range(3500)]),
+    "lazy mapping": Lazy,
+    "50 documents of 2 KB": lambda: [Document(passage(300), id=str(one)) for one in range(50)],
+    "1,000 documents": lambda: [Document(passage(20), metadata={"n": n}) for n in range(1000)],
+    "cycle": cycle,
+}
+
+
+def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, str]]:
+    """Return milliseconds and event of each callback of requests that are sampled out."""
+    times: list[tuple[float, str]] = []
+    evals = RagEval(sample_rate=0.0, sinks=[], **settings)
+    handler = RagEvalCallbackHandler(evals)
+
+    def measured(name: str, call: Callable[..., None]) -> Callable[..., None]:
+        def handle(*args: Any, **event: Any) -> None:
+            start = time.thread_time_ns()
+            call(*args, **event)
+            times.append(((time.thread_time_ns() - start) / 1e6, name))
+
+        return handle
+
+    for name in EVENTS:
+        setattr(handler, name, measured(name, getattr(handler, name)))
+    for number in range(requests):
+        chain.invoke(f"question {number}?", {"callbacks": [handler]})
+    evals.shutdown()
+    return times
+
+
+def print_callbacks() -> None:
+    """Print the longest callback for each payload, and the cost of a sampled-out request."""
+    for title, make in PAYLOADS.items():
+        payload = make()
+
+        def find(asked: str, found: Any = payload) -> Any:
+            return {"found": found, "question": asked}
+
+        def answer(_: Any) -> Any:
+            return MODEL.invoke("question")
+
+        chain = RunnableLambda[Any, Any](find) | RunnablePassthrough() | answer
+        longest, event = max(callbacks(chain, 3))
+        print(f"{title:24} {longest:7.2f} ms  {event}")
+    for spans, where in (("auto", "end"), ("sampled", "start")):
+        plain: Any = RunnablePassthrough[Any]() | RunnablePassthrough() | MODEL
+        times = callbacks(plain, REQUESTS, spans=spans)
+        cost = sum(spent for spent, _ in times) / REQUESTS * 1e3
+        print(f"sampled out at the {where} of a request of 4 runs: {cost:.0f} us")
+
+
+def agent_request(calls: int, documents: int, words: int) -> Interaction:
+    """Return the ended request of an agent that is shown all documents so far at each call."""
+    ended: list[Interaction] = []
+    recorder = Recorder(ended.append)
+    root: Any = recorder.start("root", None, RunKind.CHAIN, "agent")
+    prompt = ["Which word comes first?"]
+    root.query = prompt[0]
+    for call in range(calls):
+        tool: Any = recorder.start(f"tool {call}", "root", RunKind.TOOL, "search")
+        model: Any = recorder.start(f"model {call}", "root", RunKind.MODEL, "model")
+        texts = [passage(words) for _ in range(documents)]
+        recorder.documents(tool, [Context(text=text, id=text[:9]) for text in texts])
+        recorder.end(tool)
+        prompt.append("\n".join(texts))
+        model.prompt = tuple(prompt)
+        root.text = model.text = f"The first word of call {call} is {texts[0][:8]}."
+        recorder.end(model)
+    recorder.end(root)
+    return ended[0]
+
+
+def print_sample_building() -> None:
+    """Print the best of five times by shape."""
+    assembler = Assembler(RagEvalConfig(), Redactor(), Incidents())
+    for shape in SHAPES:
+        interaction = agent_request(*shape)
+        times = []
+        for _ in range(5):
+            start = time.thread_time()
+            assembler.sample(interaction, assembler.session())
+            times.append(time.thread_time() - start)
+        calls, documents, words = shape
+        print(f"{calls} calls x {documents} documents of {words} words: {1000 * min(times):.1f} ms")
+
+
+if __name__ == "__main__":
+    print_callbacks()
+    print_sample_building()
