@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,11 @@ MIN_RUNS = 3
 """Runs of words of its own by which a text is recognized."""
 _MIN_METADATA = 40
 """Characters of a text in a document's metadata that may be shown in its place."""
+_FEW = 16
+"""Passages for which a plain search is faster than an index of the prompts."""
+_SPACE = re.compile(" ")
+_KEY_CHARS = 24
+"""Characters that look a whole text up: its first word may be glued to another."""
 
 
 class Passage:
@@ -93,9 +99,13 @@ class Prompts:
         starts = [text.rfind(question) if question else -1 for text in texts]
         self._asked = [(at, at + len(question)) if at >= 0 else (-1, -1) for at in starts]
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
+        self._offsets: dict[int, dict[str, int]] = {}
+        self._has_many = False
+        self._keys: dict[int, dict[str, int]] = {}
 
     def place(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
         """Return the places of the passages that the prompts show, without parts of others."""
+        self._has_many = len(passages) > _FEW
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)
         self._add_short(placed, passages)
@@ -112,13 +122,29 @@ class Prompts:
 
     def _find(self, number: int, text: str) -> int:
         """Return where a text stands behind the question, else before it; never within it."""
-        prompt, (asked, end) = self.texts[number], self._asked[number]
-        first = prompt.find(text)
+        first, (asked, end) = self._first(number, text), self._asked[number]
         if first < 0 or first >= end:
             return first
-        behind = prompt.find(text, end)
+        behind = self.texts[number].find(text, end)
         is_within = asked <= first and first + len(text) <= end
         return -1 if behind < 0 and is_within else max(behind, first)
+
+    def _first(self, number: int, text: str) -> int:
+        """Return the first place of a text, by its characters from the first space on."""
+        space, prompt = text.find(" "), self.texts[number]
+        key = text[space : space + _KEY_CHARS]
+        if not self._has_many or space < 0 or len(key) < _KEY_CHARS:
+            return prompt.find(text)
+        if number not in self._keys:
+            spaces = [match.start() for match in _SPACE.finditer(prompt)]
+            self._keys[number] = {prompt[at : at + _KEY_CHARS]: at for at in reversed(spaces)}
+        at = self._keys[number].get(key, -1)
+        return -1 if at < 0 else prompt.find(text, max(0, at - space))
+
+    def _offsets_of(self, number: int) -> dict[str, int]:
+        if number not in self._offsets:
+            self._offsets[number] = run_offsets(self.texts[number])
+        return self._offsets[number]
 
     def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
         """Add texts that a prompt shows by runs of words, apart from the whole texts.
@@ -171,7 +197,7 @@ class Prompts:
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
         """Return whether a prompt shows any run of words of passages."""
         runs = {run for p in passages for run in p.runs} - self._query_runs
-        return any(not runs.isdisjoint(runs_of(text)) for text in self.texts)
+        return any(not runs.isdisjoint(self._offsets_of(n)) for n in range(len(self.texts)))
 
 
 def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Place:

@@ -30,7 +30,7 @@ _WIDE_WEIGHT: Final = 2
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
 """Rows of a database, possibly of one short value."""
-_MARKED = re.compile(r"[*`~#|<>_]|\]\(")
+_MARKED = (*"*`~#|<>_", "](")
 _MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
 _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 _ESCAPE = re.compile(
@@ -57,7 +57,7 @@ def fold(text: str) -> str:
         text = html.unescape(html.unescape(text))
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    if _MARKED.search(text) is not None:
+    if any(mark in text for mark in _MARKED):
         text = _MARKS.sub(" ", _LINK.sub(r"\1", text) if "](" in text else text)
     text = text.replace('"', "'").replace("''", "'")
     # Of white space only a blank is printable.
