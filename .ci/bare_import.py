@@ -28,9 +28,11 @@ assert not FORBIDDEN & set(runs[0].stdout.splitlines()[1].split())
 exec("from rag_eval_hooks import *")
 from rag_eval_hooks import RagEval, Sample, Score  # noqa: E402
 
-outcomes = RagEval().evaluate(
-    Sample(question="When?", contexts=["It opened in 1931."], answer="It opened in 1931.")
-)
+evals = RagEval(sinks=["console"])
+sample = Sample(question="When?", contexts=["It opened in 1931."], answer="It opened in 1931.")
+assert evals.submit(sample)
+assert evals.flush()
+outcomes = evals.evaluate(sample)
 faithfulness = outcomes["ragas.faithfulness"]
 assert isinstance(faithfulness, Score)
 assert faithfulness.value == 1.0

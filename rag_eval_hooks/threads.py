@@ -50,9 +50,11 @@ def at_fork(
 
 def _add(methods: _Methods, method: Callable[[], None]) -> None:
     assert isinstance(method, MethodType)
-    number = next(_NUMBERS)
-    owner = weakref.ref(method.__self__, lambda _: methods.pop(number, None))
-    methods[number] = owner, method.__func__
+    # No callback of the reference: what a signal handler raises in one would be swallowed.
+    for number, (owner, _) in tuple(methods.items()):
+        if owner() is None:
+            methods.pop(number, None)
+    methods[next(_NUMBERS)] = weakref.ref(method.__self__), method.__func__
 
 
 def _call(methods: _Methods, *, last_first: bool = False) -> None:

@@ -104,7 +104,7 @@ class EvaluationSpans:
     def end(self, spans: Sequence[Span], evaluation: Evaluation) -> None:
         """Write the judge calls of an evaluation below its first span, and end all its spans."""
         with ExitStack() as ends:
-            for span in spans:
+            for span in reversed(spans):
                 ends.callback(span.end, self._times(evaluation)[1])
             if spans:
                 self._write_calls(evaluation.log.calls, spans[0])

@@ -29,7 +29,9 @@ from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngin
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_eval_hooks import Status
+from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks_llama_index import enable
+from rag_eval_hooks_llama_index.instrumentation import Instrumentation
 from rag_eval_hooks_llama_index.streams import StreamReading
 from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.fixtures import only, opened, samples, texts
@@ -351,7 +353,8 @@ def test_second_reader_at_once_does_not_end_the_first(world: World) -> None:
 
 
 def test_two_evaluators_get_one_answer(world: World, plain_world: World) -> None:
-    registration = enable(plain_world.evals)
+    registration = Instrumentation(plain_world.evals, CaptureOptions(), watch_streams=True)
+    registration.enable()
     assert list(stream_of(world, lambda: (word for word in ["one ", "two"]))) == ["one ", "two"]
     registration.disable()
     assert endings(world) == endings(plain_world) == [("one two", Status.OK)]
