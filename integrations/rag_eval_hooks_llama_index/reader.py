@@ -247,7 +247,10 @@ class Reader(BaseReader):
         for contexts in self._lists(run, result):
             self._note(run, contexts)
         question = run.interaction.root.query
-        for contexts in rows_in(result):
+        is_event = isinstance(result, Record) and issubclass(result.kind, Event)
+        # Fields of an event have as little to do with each other as what a store keeps.
+        values = result.held.values() if is_event else (result,)
+        for contexts in (rows for value in values for rows in rows_in(value)):
             # A text with the question in it is a prompt.
             if texts := [one for one in contexts if not (question and question in one.text)]:
                 self._note(run, texts, Origin.STEP)

@@ -589,6 +589,27 @@ def text_of_a_step_that_the_answer_says(draw: Draw) -> Asked:
     return beside_nodes(draw, found, found.answer(draw))
 
 
+@shape(GROUP, "run")
+def record_among_texts_of_an_event(draw: Draw) -> Asked:
+    """Whatever else the event holds, a record in it is found."""
+    made, found = Flow(draw), step_text(draw, draw.one_of("a record", "a nested record"))
+    values = {draw.name(): found.value, draw.name(): draw.sentence(), draw.name(): draw.passages(2)}
+    ready = event(draw, made.asked, made.nodes, *values)
+
+    async def search(ctx: Any, ev: Any) -> Any:
+        asked = ev.get(made.asked)
+        nodes = await made.corpus.retriever.aretrieve(asked)
+        return ready(**{made.asked: asked, made.nodes: nodes, **values})
+
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        texts = [found.written, *(node.get_content() for node in getattr(ev, made.nodes))]
+        prompt = "\n\n".join([*texts, getattr(ev, made.asked)])
+        return StopEvent(result=(await says(found.fact).acomplete(prompt)).text)
+
+    run = made.run((search, StartEvent, ready), (tell, ready, StopEvent))
+    return made.due(run, contexts=[*found.shown, *made.corpus.shown()], answer=found.fact)
+
+
 @shape(GROUP)
 def text_of_a_step_that_instructs(draw: Draw) -> Asked:
     return beside_nodes(draw, draw.one_of(*beside(draw).values()), draw.sentence())
