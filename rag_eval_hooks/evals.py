@@ -384,7 +384,7 @@ def _sample_of(
         for name in fields.keys() - set(known):
             near = nearest(name, known)
             hint = f"did you mean {near!r}?" if near else f"the fields are {', '.join(known)}."
-            raise InputError(f"A sample has no field {name!r}; {hint}")
+            raise InputError(f"A sample has no field {name[:40]!r}; {hint}")
         return Sample(**fields)
     if fields:
         raise InputError(

@@ -60,7 +60,7 @@ class Incidents:
         if raised_by_signal_handler(error):
             raise error
         # A wrong argument is a kind of its own by its first sentence, which holds no content.
-        stated = error.stated.partition(". ")[0] if isinstance(error, InputError) else None
+        stated = cast("InputError", error).stated.partition(". ")[0] if is_stated(error) else None
         kind = f"{origin}: {(stated or type(error).__name__).rstrip('.')}"
         if self._is_first(kind):
             _warn(_story(origin, error))
@@ -95,8 +95,9 @@ def _story(origin: str, error: BaseException) -> str:
     """Return what happened and where: in the application's code if any of it is involved."""
     caller, theirs = place_of_caller(), place_in_application(error)
     called = f", called at {caller}" if caller else ""
-    if isinstance(error, InputError):
-        return f"{origin}: {error.stated.rstrip('.')}{f', at {theirs}' if theirs else called}"
+    if is_stated(error):
+        words = cast("InputError", error).stated.rstrip(".")
+        return f"{origin}: {words}{f', at {theirs}' if theirs else called}"
     kind, ours = f"{origin}: {type(error).__name__}", _last_frame_of_ours(error)
     if theirs:
         return f"{kind} raised at {theirs}, called by {ours}"
@@ -122,6 +123,17 @@ def _code_of(handler: Any) -> CodeType | None:
     if not hasattr(function, "__code__") and callable(handler):
         function = type(handler).__call__
     return getattr(function, "__code__", None)
+
+
+def is_ours(error: BaseException) -> bool:
+    """Return whether a package of ours raised it: the text of others may hold content."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return not frames or str(frames[-1].f_globals.get("__name__", "")).startswith("rag_eval_hooks")
+
+
+def is_stated(error: BaseException) -> bool:
+    """Return whether it is a wrong argument in words of ours."""
+    return isinstance(error, InputError) and is_ours(error)
 
 
 def _last_frame_of_ours(error: BaseException) -> str:

@@ -48,6 +48,12 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
         self._callbacks = RagEvalCallbackHandler(evals, **options)
         self._incidents, self._recorder = evals.incidents, evals.recorder
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what a callback handler has: passed as a callback, it captures all the same."""
+        if name.startswith(("on_", "ignore_")) or name in ("raise_error", "run_inline"):
+            return getattr(self._callbacks, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @host_edge
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Start a request, unless a handler sees it."""

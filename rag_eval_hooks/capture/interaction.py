@@ -311,7 +311,7 @@ def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
     for name in given.keys() - set(known):
         near = nearest(name, known)
         advice = f"did you mean {near!r}?" if near else f"the options are {', '.join(known)}."
-        raise InputError(f"interaction() has no option {name!r}; {advice}")
+        raise InputError(f"interaction() has no option {name[:40]!r}; {advice}")
     return CaptureOptions(**given)
 
 

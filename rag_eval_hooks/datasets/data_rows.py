@@ -104,6 +104,8 @@ def _row(number: int, values: object, mapped: Mapping[str, str]) -> DataRow:
 def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
     if not isinstance(values, Mapping):
         raise TypeError("A row must be a JSON object.")
+    if isinstance(values.get(""), list):
+        raise TypeError("There are more cells than columns: quote cells that hold commas.")
     names = _names(values, mapped)
     found = {field: _at(values, name) for field, name in names.items()}
     if not isinstance(found.get("question"), str) or not found["question"].strip():
@@ -228,7 +230,7 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     with _opened(path) as file:
-        reader = csv.DictReader(_lines(file))
+        reader = csv.DictReader(_lines(file), restkey="")
         while True:
             # The limit is one of the whole process: each row gives it back.
             limit = csv.field_size_limit(MAX_LINE_CHARS)

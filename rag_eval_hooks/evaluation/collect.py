@@ -20,7 +20,7 @@ from rag_eval_hooks.judges.calls.context import (
     in_call_context,
     is_in_time,
 )
-from rag_eval_hooks.judges.calls.failures import cause_of
+from rag_eval_hooks.judges.calls.failures import absence_of
 from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
@@ -128,7 +128,7 @@ class FindingsCollector:
         except TimeoutError:
             self._miss(self._open(), _OUT_OF_TIME)
         except BudgetError as error:
-            self._miss(self._open(), NotScored(cause_of(error), str(error)))
+            self._miss(self._open(), absence_of(error))
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
@@ -204,7 +204,7 @@ class FindingsCollector:
             self._findings = self._findings.merged(findings)
             self._findings = self._findings.merged(misfits(self._findings, self._chunks))
         except JudgeError as error:
-            why = NotScored(cause_of(error), str(error))
+            why = absence_of(error)
         except Exception as error:
             self._incidents.report(f"judge {source.name}", error)
             # With the traceback, whose message and lines may be the user's own and hold content.

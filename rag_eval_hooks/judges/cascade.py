@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, made
 from rag_eval_hooks.judges.base import Judge
-from rag_eval_hooks.judges.calls.failures import cause_of
+from rag_eval_hooks.judges.calls.failures import absence_of
 from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.prompts import ABOUT
 from rag_eval_hooks.sample import Sample
@@ -167,7 +167,7 @@ async def _tried(
     try:
         return await judge.make(sample, wanted, known)
     except JudgeError as error:
-        why = NotScored(cause_of(error), str(error))
+        why = absence_of(error)
     except Exception as error:
         _logger.debug("judge %s failed", judge.name, exc_info=True)
         why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")

@@ -21,7 +21,7 @@ from rag_eval_hooks.judges.calls.context import (
     is_in_time,
     observed_call,
 )
-from rag_eval_hooks.judges.calls.failures import cause_of
+from rag_eval_hooks.judges.calls.failures import absence_of
 from rag_eval_hooks.judges.calls.limits import CallKeywords
 from rag_eval_hooks.judges.chat import Chat, OutputMode
 from rag_eval_hooks.judges.memo import Memo, memo_key
@@ -163,7 +163,7 @@ class LLMJudge:
             except ReplyError as error:
                 reading = Reading({}, (str(error),))
             except JudgeError as error:
-                answers.failure = NotScored(cause_of(error), str(error))
+                answers.failure = absence_of(error)
                 break
             finally:
                 answers.usage += self._prices.priced(tally.usage, self._chat.name)

@@ -195,3 +195,10 @@ def test_an_agent_in_a_tool_of_an_agent_is_part_of_it(world: World) -> None:
     made.invoke(ask())
     sample = only(world)
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+
+
+def test_as_a_callback_it_captures_and_breaks_no_request(world: World) -> None:
+    built = agents.create_agent(Chat(reply=reply), [search])
+    given = {"callbacks": [rag_eval_hooks_langchain.RagEvalMiddleware(world.evals)]}
+    assert built.invoke(ask(), given)["messages"][-1].text == ANSWER
+    assert (only(world).question, only(world).answer) == (QUESTION, ANSWER)

@@ -177,6 +177,13 @@ def test_a_row_that_is_no_sample_is_named(tmp_path: Path, row: Any, words: str) 
     assert words in wrong.error
 
 
+def test_row_of_csv_with_more_cells_than_columns_is_named(tmp_path: Path) -> None:
+    (path := tmp_path / "d.csv").write_text("question,answer\nwhy?,a\nwhy?,a, b, c\nhow?,a\n")
+    first, wrong, last = data_rows(path)
+    assert (first.error, last.error) == ("", "")
+    assert wrong.error.startswith("row 2: There are more cells than columns")
+
+
 def test_changed_row_is_not_done(tmp_path: Path) -> None:
     """Rows are known by number and content."""
     run = DatasetRun(tmp_path / "r.jsonl")

@@ -11,9 +11,9 @@ from typing import Final
 
 from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
-from rag_eval_hooks.incidents import place_in_application
+from rag_eval_hooks.incidents import is_ours, place_in_application
 from rag_eval_hooks.prompts import ReplyError
-from rag_eval_hooks.score import Cause
+from rag_eval_hooks.score import Cause, NotScored
 
 _LONGEST_WAIT: Final = 60.0
 """Seconds. A server that asks for a longer pause gets this one."""
@@ -62,6 +62,15 @@ def cause_of(error: JudgeError) -> Cause:
     if isinstance(error, JudgeUnavailable):
         return Cause.JUDGE_UNAVAILABLE
     return Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
+
+
+def absence_of(error: JudgeError) -> NotScored:
+    """Return what findings get: what the error says, or class and place of a user's own."""
+    if is_ours(error):
+        return NotScored(cause_of(error), str(error))
+    place = place_in_application(error)
+    where = f" at {place}" if place else ""
+    return NotScored(cause_of(error), f"the judge raised {type(error).__name__}{where}")
 
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
