@@ -11,7 +11,7 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from rag_eval_hooks.errors import InputError
 
@@ -60,7 +60,7 @@ class Incidents:
         if raised_by_signal_handler(error):
             raise error
         # A wrong argument is a kind of its own by its first sentence, which holds no content.
-        stated = cast("InputError", error).stated.partition(". ")[0] if is_stated(error) else None
+        stated = error.stated.partition(". ")[0] if is_stated(error) else None
         kind = f"{origin}: {(stated or type(error).__name__).rstrip('.')}"
         if self._is_first(kind):
             _warn(_story(origin, error))
@@ -96,7 +96,7 @@ def _story(origin: str, error: BaseException) -> str:
     caller, theirs = place_of_caller(), place_in_application(error)
     called = f", called at {caller}" if caller else ""
     if is_stated(error):
-        words = cast("InputError", error).stated.rstrip(".")
+        words = error.stated.rstrip(".")
         return f"{origin}: {words}{f', at {theirs}' if theirs else called}"
     kind, ours = f"{origin}: {type(error).__name__}", _last_frame_of_ours(error)
     if theirs:
@@ -131,7 +131,7 @@ def is_ours(error: BaseException) -> bool:
     return not frames or str(frames[-1].f_globals.get("__name__", "")).startswith("rag_eval_hooks")
 
 
-def is_stated(error: BaseException) -> bool:
+def is_stated(error: BaseException) -> TypeGuard[InputError]:
     """Return whether it is a wrong argument in words of ours."""
     return isinstance(error, InputError) and is_ours(error)
 

@@ -103,7 +103,7 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
 
     @contextmanager
     def _inside(self, request: Any) -> Iterator[None]:
-        """Let the handler see what is called, as part of the step that LangGraph runs."""
+        """Let the handler see the call as part of the step that LangGraph runs."""
         root = request.state.get("rag_eval_run")
         step_id = getattr(current_manager(), "parent_run_id", None)
         if root is None or step_id is None:

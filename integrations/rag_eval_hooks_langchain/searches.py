@@ -122,7 +122,7 @@ def _reported(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Iterator[list[Any]]:
-    """Report a search with what it found, unless it is a part of another."""
+    """Report a search and its documents, unless another search contains it."""
     found: list[Any] = []
     asked = None if _inside.get() else _arguments(signature, store, args, kwargs)
     if asked is None:

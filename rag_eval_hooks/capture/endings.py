@@ -155,7 +155,7 @@ class Endings:
         code, is_ok = interaction.root.state, interaction.status is Status.OK
         if isinstance(code, CodeType) and is_ok and answer_of(interaction) is None:
             place = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
-            advice = f"call it.answer(text), or it.answer(None) if there is none, at {place}"
+            advice = f"call it.answer(text), or it.answer(None) without an answer, at {place}"
             self._incidents.count("interaction without an answer", detail=advice)
 
     def _is_request(self, interaction: Interaction) -> bool:

@@ -42,7 +42,7 @@ def request_facts(holders: Sequence[Any]) -> Facts:
     """Return temperature and server of a model call.
 
     Args:
-        holders: Mappings or objects with the settings of the call, those that count first.
+        holders: Mappings or objects with the settings of the call; the first with a setting wins.
     """
     heat = first(holders, ("temperature", "ls_temperature"))
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
@@ -51,7 +51,7 @@ def request_facts(holders: Sequence[Any]) -> Facts:
 
 
 def _server(url: Any) -> Facts:
-    """Return host and port of a URL, without user and path; nothing for what is no URL."""
+    """Return host and port of a URL, without user and path; nothing for other text."""
     text = "" if url is None else str(url)
     try:
         parts = urlsplit(text if "//" in text else f"//{text}")

@@ -94,7 +94,7 @@ class ManualInteraction:
             super().__setattr__(name, value)
 
     def _opened(self, method: str) -> Run | None:
-        """Return its run; outside of its block, count what is lost."""
+        """Return its run; outside its block, count the call as lost."""
         if self._state:
             place = place_of_caller()
             self._incidents.count(f"it.{method}() was called {self._state}", detail=place)
@@ -286,7 +286,7 @@ def _is_generator(frame: FrameType | None) -> bool:
 
 
 def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) -> Any:
-    """Return what is read of a value; where that fails, the sample lacks the part."""
+    """Read a value; if reading fails, the sample lacks that part."""
     try:
         return read(value)
     except Exception:

@@ -131,7 +131,7 @@ class _DeferredSpan:
 class RequestSpan:
     """Span that stands for an interaction, whoever writes it."""
 
-    # Invalid where there is none.
+    # Invalid without a current span.
     context: SpanContext
     # As it is held for its scores, if it takes any.
     held: HeldSpan | None = None

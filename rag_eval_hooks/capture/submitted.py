@@ -1,4 +1,4 @@
-"""Samples that the application submits, in the form of what was captured: for their spans."""
+"""Interactions built from submitted samples, so that their spans are those of captured requests."""
 
 from __future__ import annotations
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.errors import InputError
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import ResultError, normalized, place_of
 from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_verdicts
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
-from rag_eval_hooks.incidents import Incidents, is_ours, place_in_application, without_exit
+from rag_eval_hooks.incidents import Incidents, is_stated, place_in_application, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric, missing_inputs
 from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
@@ -167,7 +166,7 @@ class Scorer:
             return NotScored(Cause.METRIC_FAILED, str(error))
         place = place_in_application(error)
         where = f" at {place}" if place else ""
-        if isinstance(error, InputError) and is_ours(error):
+        if is_stated(error):
             return NotScored(Cause.METRIC_FAILED, error.stated.rstrip(".") + where)
         return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}{where}")
 
