@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, add_repeated, at_least, pair
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
-from rag_eval_hooks.model_providers import JUDGES
+from rag_eval_hooks.providers import JUDGES
 
 if TYPE_CHECKING:
     from rag_eval_hooks.config.settings import RagEvalConfig

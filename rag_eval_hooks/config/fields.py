@@ -7,11 +7,12 @@ import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
+
+from rag_eval_hooks.providers import is_url
 
 __all__ = [
     "ONE_OR_MORE",
@@ -68,11 +69,7 @@ def _pattern(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    parts = urlsplit(value)
-    # Credentials, or a key among the parameters, would appear in errors and logs.
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise ValueError
-    if parts.port == 0 or parts.query:
+    if not is_url(value):
         raise ValueError
     return value
 

@@ -38,8 +38,7 @@ from rag_eval_hooks.config.fields import (
 from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, RuleSettings, TailSettings
 from rag_eval_hooks.config.sources import PREFIX, is_shared, merged, unknown_setting
 from rag_eval_hooks.errors import ConfigError, masked
-from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
-from rag_eval_hooks.sink_providers import keys_wanted, sinks_wanted
+from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
 __all__ = [
     *("BROKER", "BUDGET", "REDACTIONS", "ArgumentKeywords", "RagEvalConfig", "SettingKeywords"),
@@ -54,6 +53,7 @@ BUDGET = (
     "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; calls_per_second; "
     "and path, the path of a file"
 )
+_KEYS = ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items())
 _Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
 _Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
 
@@ -215,10 +215,10 @@ class RagEvalConfig(BaseSettings):
     broker: Annotated[Secret, Expected(BROKER)] = setting(
         None, "Broker of the workers, and Redis for results; never printed."
     )
-    sinks: Annotated[Names, Expected(sinks_wanted())] = setting(
+    sinks: Annotated[Names, Expected(SINKS.wanted)] = setting(
         (), "Destinations of scores besides the span."
     )
-    sink_keys: Annotated[SecretByName, Expected(keys_wanted())] = setting(
+    sink_keys: Annotated[SecretByName, Expected(_KEYS)] = setting(
         {}, "Keys of platforms; never printed."
     )
     spool: Annotated[Path, Expected("a folder, or a path in a folder that exists")] = setting(

@@ -16,8 +16,13 @@ from opentelemetry.trace import TracerProvider
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.codec import evaluation_to_text
+from rag_eval_hooks.delivery.console import ConsoleSink
+from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
 from rag_eval_hooks.delivery.platforms.base import PlatformSink
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.sink import (
     Destination,
     FeedbackSink,
@@ -29,8 +34,8 @@ from rag_eval_hooks.delivery.sink_queue import SinkQueue
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.providers import SINK_KEYS, SINKS
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.sink_providers import SINKS, keys_wanted, sink_named, sinks_wanted
 from rag_eval_hooks.telemetry.tracing import flush_providers
 
 __all__ = ["AnySink", "Dispatch", "SinkSpec", "sink_list"]
@@ -86,8 +91,8 @@ class Dispatch:
         for sink in sinks:
             one = sink if isinstance(sink, PlatformSink) else UserSink(sink)
             if isinstance(one, PlatformSink):
-                one.claim(weakref.ref(self))
-                one.configure(content=config.capture_content, max_chars=limits.EXPLANATION_CHARS)
+                content, most = config.capture_content, limits.EXPLANATION_CHARS
+                one.claim(weakref.ref(self), content=content, max_chars=most)
             names[one.key] += 1
             if names[one.key] > 1:
                 one.key = f"{one.key}#{names[one.key]}"
@@ -167,9 +172,9 @@ def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig
         ConfigError: A sink or key cannot be used.
         ImportError: The extra of a platform is not installed.
     """
-    for name in config.sink_keys:
-        if name not in SINKS or SINKS[name].key is None:
-            raise ConfigError("sink_keys", name, keys_wanted())
+    for name in config.sink_keys.keys() - SINK_KEYS.keys():
+        wants = ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items())
+        raise ConfigError("sink_keys", name, wants)
     if sinks is None:
         sinks = config.sinks
     if isinstance(sinks, str | Sink) or callable(sinks) or not isinstance(sinks, Iterable):
@@ -179,15 +184,31 @@ def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig
 
 def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
     if isinstance(spec, str):
-        key = config.sink_keys.get(spec.partition(":")[0])
-        sink: AnySink = sink_named(spec, None if key is None else key.get_secret_value())
-        return sink
+        return _named(*SINKS.parts(spec), config)
     if isinstance(spec, type):
         raise ConfigError("sinks", spec, f"an object, such as {spec.__name__}()")
     if isinstance(spec, Sink | FeedbackSink | PlatformSink) or callable(spec):
         return spec
-    wants = f"a Sink, a callable (evaluation) or (sample, outcomes), {sinks_wanted()}"
+    wants = f"a Sink, a callable (evaluation) or (sample, outcomes), {SINKS.wanted}"
     raise ConfigError("sinks", spec, wants)
+
+
+def _named(name: str, address: str, config: RagEvalConfig) -> AnySink:
+    if name == "console":
+        return ConsoleSink()
+    if name == "jsonl":
+        return JsonlSink(address)
+    given = config.sink_keys.get(name)
+    key = None if given is None else given.get_secret_value()
+    if name == "phoenix":
+        return PhoenixSink(address, api_key=key)
+    if name == "mlflow":
+        return MlflowSink(address, token=key)
+    public, _, secret = (key or "").partition(":")
+    if not (public and secret):
+        wants = f"langfuse={SINK_KEYS[name]} for the Langfuse sink"
+        raise ConfigError("sink_keys", key and "**********", wants)
+    return LangfuseSink(address, public_key=public, secret_key=secret)
 
 
 def _chars_of(evaluation: Evaluation) -> int:

@@ -104,25 +104,20 @@ class Rejected(SendError):
 
 
 class Destination:
-    """Base of a user's sink and of a platform, called by the dispatcher.
-
-    Attributes:
-        name: Name in counts and logs.
-        key: Name in the spool; stable over processes.
-        batch_size: Results that one call may take.
-        is_watched: Whether a call has no time limit of its own and may hang.
-        retries: Whether failures are retried from memory alone, without a spool.
-        counts: Results `taken`, `sent`, `lost` and `spooled`; written by the dispatcher.
-    """
+    """Base of a user's sink and of a platform; the dispatcher calls it in one thread."""
 
     batch_size = 1
     is_watched = False
+    """Whether a call has no time limit of its own and may hang."""
     retries = True
+    """Whether failures are retried from memory alone, without a spool."""
 
     def __init__(self, name: str, key: str) -> None:
         self.name = name
         self.key = key
+        """Name in the spool; stable over processes."""
         self.counts: Counter[str] = Counter()
+        """Results `taken`, `sent`, `lost` and `spooled`."""
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
         """Return whether a result or feedback is to be delivered here."""
@@ -131,9 +126,7 @@ class Destination:
     def open(self, timeout: float) -> None:
         """Prepare for sending, with a limit in seconds for a request; called before the first."""
 
-    def send(
-        self, payloads: Sequence[Evaluation | Feedback], *, last: bool
-    ) -> Mapping[int, BaseException]:
+    def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Deliver a batch in the order of arrival; delivering it again changes nothing.
 
         `last` says that it is not tried again. Returns the failures by index; all others were
@@ -161,7 +154,7 @@ class UserSink(Destination):
         # A run over a data set waits for its file however long that takes.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
-        self._deliver = None if deliver is None else _one_argument(deliver)
+        self._deliver: Any = None if deliver is None else _one_argument(deliver)
         self._close: Callable[[], None] | None = None if is_function else own.close
         self._timeout = 0.0
         self._runner: asyncio.Runner | None = None
@@ -176,18 +169,16 @@ class UserSink(Destination):
         """Set the limit of an awaitable."""
         self._timeout = timeout
 
-    def send(
-        self, payloads: Sequence[Evaluation | Feedback], *, last: bool
-    ) -> Mapping[int, BaseException]:
+    def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
         """Call the sink with the only payload."""
         for payload in payloads:
-            pending: object = None
-            if isinstance(payload, Feedback):
-                pending = self._sink.feedback(payload)
-            elif self._deliver is not None:
-                pending = self._deliver(payload)
-            if pending is not None and inspect.isawaitable(pending):
-                self._finish(pending)
+            call = self._sink.feedback if isinstance(payload, Feedback) else self._deliver
+            pending = call(payload)
+            if inspect.isawaitable(pending):
+                self._runner = self._runner or asyncio.Runner()
+                error = self._runner.run(_error_of(pending, self._timeout))
+                if error is not None:
+                    raise error
         return {}
 
     def close(self) -> None:
@@ -198,13 +189,6 @@ class UserSink(Destination):
         finally:
             if self._runner is not None:
                 self._runner.close()
-
-    def _finish(self, pending: Awaitable[object]) -> None:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        error = self._runner.run(_error_of(pending, self._timeout))
-        if error is not None:
-            raise error
 
 
 def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], object]:

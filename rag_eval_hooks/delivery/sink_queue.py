@@ -125,7 +125,7 @@ class SinkQueue:
         """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
 
         Waiting retries are tried at once. A result in the spool is not waited for after its
-        first try, nor while the sink is down or hangs.
+        first try, nor while the sink is down.
         """
         now = time.monotonic()
         deadline = now + timeout
@@ -241,7 +241,11 @@ class SinkQueue:
         last = self._closing is not None or jobs[0].is_last
         try:
             return self.sink.send([job.payload for job in jobs], last=last)
-        except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
+        except BaseException as raised:  # noqa: BLE001 - the sink's edge: even an exit ends here
+            error = raised
+            if self.sink.retries and not isinstance(error, SendError):
+                # A client's own error, which a platform's results cause again.
+                error = Rejected(type(error).__name__, is_for_all=False)
             is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
             return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
 
@@ -333,10 +337,9 @@ class SinkQueue:
 
     def _is_awaited(self, jobs: Iterable[Job]) -> bool:
         """Return whether a flush waits for any of these jobs."""
-        is_settling = not (self._is_down or self._is_overdue)
+        is_down = self._is_down
         return any(
-            job.end is None and (not job.is_stored or (is_settling and not job.sends))
-            for job in jobs
+            job.end is None and not (job.is_stored and (is_down or job.sends)) for job in jobs
         )
 
     def _leave_all(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
-from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
+from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
 _logger = logging.getLogger("rag_eval_hooks")
 

@@ -46,7 +46,7 @@ from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose, chosen_by_default
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.question_checks import parse_checks
-from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
+from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.shipping import RemoteFleet

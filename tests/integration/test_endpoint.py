@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.delivery.platforms.base import HttpSink
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.sink import Rejected
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
@@ -72,7 +72,7 @@ async def posted(url: str, document: Any, **options: Any) -> Any:
 
 
 def sent(url: str) -> Any:
-    sink = HttpSink("platform", url, False)
+    sink = PlatformSink("platform", url, False)
     sink.open(5)
     try:
         return sink.call("POST", "/scores", json={})

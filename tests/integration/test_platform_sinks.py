@@ -225,7 +225,7 @@ def test_a_client_that_cannot_be_made_is_counted(open_sink: Callable[..., Opened
         def open(self, timeout: float) -> None:
             raise OSError("no certificates")
 
-    one = open_sink(Mine("mine"))
+    one = open_sink(Mine("mine", "http://localhost"))
     one.deliver(3)
     assert one.flush(300)
     assert one.sink.books()["lost"] == 3

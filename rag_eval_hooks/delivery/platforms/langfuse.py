@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
+from rag_eval_hooks.delivery.platforms.base import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError, SpanUnknown
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.result import Evaluation
 
 __all__ = ["LangfuseSink"]
 
 
-class LangfuseSink(HttpSink):
+class LangfuseSink(PlatformSink):
     """Writes each score with the ids of the trace and the RAG span, several samples in a request.
 
     Ids are made from span, name and identifier, so a score sent again replaces the first.
@@ -46,12 +47,10 @@ class LangfuseSink(HttpSink):
             headers={"x-langfuse-public-key": public_key},
         )
 
-    def send_scores(
-        self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
-    ) -> Mapping[int, SendError]:
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         """Send all scores in one request; Langfuse names rejected scores."""
-        scores = [(n, score) for n, one in enumerate(batch) for score in one]
-        body = [_score(score) for _, score in scores]
+        scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]
+        body = [self._score(one, name) for _, one, name in scores]
         try:
             answer = self.call("POST", "api/public/scores", json=body)
         except SpanUnknown:
@@ -60,26 +59,27 @@ class LangfuseSink(HttpSink):
         if not answer.get("rejected"):
             return {}
         rejected = {error.get("index") for error in answer.get("errors") or ()}
-        places = {n for index, (n, _) in enumerate(scores) if index in rejected}
-        return dict.fromkeys(places or range(len(batch)), Rejected("some scores rejected"))
+        places = {n for index, (n, _, _) in enumerate(scores) if index in rejected}
+        return dict.fromkeys(places or range(len(payloads)), Rejected("some scores rejected"))
 
-
-def _score(score: PlatformScore) -> dict[str, Any]:
-    identity = "\n".join((score.trace_id, score.span_id, score.name, score.identifier))
-    body = {
-        "id": hashlib.sha256(identity.encode()).hexdigest()[:32],
-        "traceId": score.trace_id,
-        "observationId": score.span_id,
-        "name": score.name,
-        "value": score.value,
-        "dataType": "NUMERIC",
-        "comment": score.explanation,
-        "timestamp": datetime.fromtimestamp(score.time / 1e9, UTC).isoformat(),
-        "metadata": {
-            **score.metadata,
-            "annotator_kind": score.annotator_kind,
-            "identifier": score.identifier,
-            **({} if score.label is None else {"label": score.label}),
-        },
-    }
-    return {key: value for key, value in body.items() if value is not None}
+    def _score(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
+        sample, score = evaluation.sample, evaluation.scores[name]
+        identity = f"{sample.trace_id}\n{sample.span_id}\n{name}\n{identifier(score)}"
+        label = evaluation.label(name)
+        body = {
+            "id": hashlib.sha256(identity.encode()).hexdigest()[:32],
+            "traceId": sample.trace_id,
+            "observationId": sample.span_id,
+            "name": name,
+            "value": score.value,
+            "dataType": "NUMERIC",
+            "comment": self.explanation(score),
+            "timestamp": datetime.fromtimestamp(evaluation.end / 1e9, UTC).isoformat(),
+            "metadata": {
+                **self.metadata(evaluation, name),
+                "annotator_kind": score.annotator_kind.value,
+                "identifier": identifier(score),
+                **({} if label is None else {"label": label}),
+            },
+        }
+        return {key: value for key, value in body.items() if value is not None}

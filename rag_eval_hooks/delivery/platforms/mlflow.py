@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from threading import Thread
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
+from rag_eval_hooks.delivery.platforms.base import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import Rejected, SendError
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.suppress import suppressed
 
 __all__ = ["MlflowSink"]
@@ -21,10 +22,10 @@ _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
 _REQUESTS: Final = 96
 """Requests in flight: a score takes one, and each trace one more, all after each other."""
-_Key: TypeAlias = tuple[str, str, str]
+_Key: TypeAlias = tuple[str, str, str | None]
 
 
-class MlflowSink(HttpSink):
+class MlflowSink(PlatformSink):
     """Writes each score as feedback on the trace, one request a score.
 
     MLflow gives every assessment an id of its own, so the trace is read first: an assessment of
@@ -45,48 +46,71 @@ class MlflowSink(HttpSink):
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
         super().__init__("mlflow", url, content, key=token)
 
-    def send_scores(
-        self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
-    ) -> Mapping[int, SendError]:
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         """Add or update the assessments of each trace, several traces at once."""
-        waiting, errors = deque(enumerate(batch)), dict[int, SendError]()
+        waiting, errors = deque(enumerate(payloads)), dict[int, SendError]()
 
         def work() -> None:
             with suppress(IndexError):
                 while True:
-                    number, scores = waiting.popleft()
-                    if (error := self._error_of(scores)) is not None:
+                    number, evaluation = waiting.popleft()
+                    if (error := self._error_of(evaluation)) is not None:
                         errors[number] = error
 
         # A pool's threads would be joined when the interpreter exits.
-        threads = [Thread(target=work, daemon=True) for _ in batch[:_REQUESTS]]
+        threads = [Thread(target=work, daemon=True) for _ in payloads]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return errors
 
-    def _error_of(self, scores: Sequence[PlatformScore]) -> SendError | None:
+    def _error_of(self, evaluation: Evaluation) -> SendError | None:
         try:
             with suppressed():
-                self._send(scores)
+                self._send(evaluation)
         except SendError as error:
             return error
         except Exception as error:  # noqa: BLE001 - the sink's edge: an answer of another shape
             return Rejected(type(error).__name__, is_for_all=False)
         return None
 
-    def _send(self, scores: Sequence[PlatformScore]) -> None:
-        path = f"{_TRACES}/tr-{scores[0].trace_id}"
+    def _send(self, evaluation: Evaluation) -> None:
+        path = f"{_TRACES}/tr-{evaluation.sample.trace_id}"
         ids = _assessment_ids(self.call("GET", path))
-        for score in scores:
-            assessment = _assessment(score)
-            existing = ids.get((score.name, score.identifier, score.span_id))
+        for name, score in evaluation.scores.items():
+            assessment = self._assessment(evaluation, name)
+            existing = ids.get((name, identifier(score), evaluation.sample.span_id))
             if existing is None:
                 self.call("POST", f"{path}/assessments", json={"assessment": assessment})
             else:
                 body = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
                 self.call("PATCH", f"{path}/assessments/{existing}", json=body)
+
+    def _assessment(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
+        sample, score = evaluation.sample, evaluation.scores[name]
+        now = datetime.fromtimestamp(evaluation.end / 1e9, UTC).isoformat().replace("+00:00", "Z")
+        # Metadata in MLflow are texts.
+        metadata = {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in self.metadata(evaluation, name).items()
+        }
+        if (label := evaluation.label(name)) is not None:
+            metadata[_LABEL] = label
+        body = {
+            "assessment_name": name,
+            "trace_id": f"tr-{sample.trace_id}",
+            "source": {
+                "source_type": "LLM_JUDGE" if score.annotator_kind == "LLM" else "CODE",
+                "source_id": identifier(score),
+            },
+            "create_time": now,
+            "last_update_time": now,
+            "feedback": {"value": score.value},
+            "metadata": {**metadata, _SPAN: sample.span_id},
+        }
+        explanation = self.explanation(score)
+        return body if explanation is None else {**body, "rationale": explanation}
 
 
 def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
@@ -99,27 +123,3 @@ def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
         for one in assessments
         if _SPAN in one.get("metadata", {})
     }
-
-
-def _assessment(score: PlatformScore) -> dict[str, Any]:
-    now = datetime.fromtimestamp(score.time / 1e9, UTC).isoformat().replace("+00:00", "Z")
-    # Metadata in MLflow are texts.
-    metadata = {
-        key: value if isinstance(value, str) else json.dumps(value)
-        for key, value in score.metadata.items()
-    }
-    if score.label is not None:
-        metadata[_LABEL] = score.label
-    body = {
-        "assessment_name": score.name,
-        "trace_id": f"tr-{score.trace_id}",
-        "source": {
-            "source_type": "LLM_JUDGE" if score.annotator_kind == "LLM" else "CODE",
-            "source_id": score.identifier,
-        },
-        "create_time": now,
-        "last_update_time": now,
-        "feedback": {"value": score.value},
-        "metadata": {**metadata, _SPAN: score.span_id},
-    }
-    return body if score.explanation is None else {**body, "rationale": score.explanation}

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore
+from rag_eval_hooks.delivery.platforms.base import PlatformSink, identifier
 from rag_eval_hooks.delivery.sink import SendError, SpanUnknown
+from rag_eval_hooks.result import Evaluation
 
 __all__ = ["PhoenixSink"]
 
-_PATH = "v1/span_annotations"
 
-
-class PhoenixSink(HttpSink):
+class PhoenixSink(PlatformSink):
     """Writes each score as an annotation of the RAG span, several samples in a request.
 
     Phoenix has one annotation by span, name and identifier, so one sent again replaces the
@@ -35,38 +34,37 @@ class PhoenixSink(HttpSink):
     ) -> None:
         super().__init__("phoenix", url, content, key=api_key)
 
-    def send_scores(
-        self, batch: Sequence[Sequence[PlatformScore]], *, last: bool
-    ) -> Mapping[int, SendError]:
+    def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
         """Post the annotations; one unknown span fails a whole request, which names it."""
         try:
-            self._post(batch, sync=True)
+            self._post(payloads, sync=True)
         except SpanUnknown as error:
-            unknown = [n for n, one in enumerate(batch) if one[0].span_id in error.answer]
-            if not unknown and not (last and len(batch) == 1):
+            spans = [str(one.sample.span_id) for one in payloads]
+            unknown = [n for n, span in enumerate(spans) if span in error.answer]
+            if not unknown and not (last and len(payloads) == 1):
                 raise
             if last:
-                self._post([batch[n] for n in unknown] or batch, sync=False)
-            known = [one for n, one in enumerate(batch) if n not in unknown]
+                self._post([payloads[n] for n in unknown] or payloads, sync=False)
+            known = [one for n, one in enumerate(payloads) if n not in unknown]
             if unknown and known:
                 self._post(known, sync=True)
             return {} if last else {n: SpanUnknown() for n in unknown}
         return {}
 
-    def _post(self, batch: Sequence[Sequence[PlatformScore]], *, sync: bool) -> None:
-        annotations = [_annotation(score) for scores in batch for score in scores]
+    def _post(self, batch: Sequence[Evaluation], *, sync: bool) -> None:
+        annotations = [self._annotation(one, name) for one in batch for name in one.scores]
         # Only with `sync` the answer says whether the spans exist.
         params = {"sync": "true" if sync else "false"}
-        self.call("POST", _PATH, params=params, json={"data": annotations})
+        self.call("POST", "v1/span_annotations", params=params, json={"data": annotations})
 
-
-def _annotation(score: PlatformScore) -> dict[str, Any]:
-    values = {"score": score.value, "label": score.label, "explanation": score.explanation}
-    return {
-        "span_id": score.span_id,
-        "name": score.name,
-        "annotator_kind": score.annotator_kind,
-        "result": {key: value for key, value in values.items() if value is not None},
-        "metadata": dict(score.metadata),
-        "identifier": score.identifier,
-    }
+    def _annotation(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
+        score, label = evaluation.scores[name], evaluation.label(name)
+        values = {"score": score.value, "label": label, "explanation": self.explanation(score)}
+        return {
+            "span_id": evaluation.sample.span_id,
+            "name": name,
+            "annotator_kind": score.annotator_kind.value,
+            "result": {key: value for key, value in values.items() if value is not None},
+            "metadata": self.metadata(evaluation, name),
+            "identifier": identifier(score),
+        }

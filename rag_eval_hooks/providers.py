@@ -1,0 +1,133 @@
+"""Names that settings accept for judges, embedders, token scorers and sinks.
+
+A new name is a row here and a case in `judges/choose.py` or `delivery/dispatch.py`: settings, error
+texts and help read these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from rag_eval_hooks.errors import ConfigError, masked, nearest
+
+__all__ = ["EMBEDDERS", "JUDGES", "SINKS", "SINK_KEYS", "TOKEN_SCORERS", "NameTable", "is_url"]
+
+
+@dataclass(frozen=True, slots=True)
+class NameTable:
+    """Names that one setting accepts, each with the form of the text behind it.
+
+    `:<model>` must follow the name, `[:<model>]` may follow it, and nothing may follow an empty
+    form.
+    """
+
+    setting: str
+    rows: Mapping[str, str]
+    other: Callable[[str], str] = lambda _value: ""
+    """Returns the way to a value that no row is similar to, or nothing."""
+
+    @property
+    def wanted(self) -> str:
+        """Accepted values in words."""
+        *first, last = (f"'{name}{rest}'" for name, rest in self.rows.items())
+        return f"{', '.join(first)} or {last}"
+
+    def check(self, value: str) -> str:
+        """Return the value; raise as `parts` does."""
+        self.parts(value)
+        return value
+
+    def parts(self, value: str) -> tuple[str, str]:
+        """Return a name of the table and the text behind it, empty for none.
+
+        Raises:
+            ConfigError: The value names no row, or has another form.
+        """
+        name, colon, behind = value.partition(":")
+        rest, behind = self.rows.get(name), behind.strip()
+        if rest is None or not (behind if rest.startswith(":") else rest or not colon):
+            raise ConfigError(self.setting, value, self.wanted + self._hint(value))
+        if rest == _URL and not is_url(behind):
+            # A URL with credentials must not be repeated.
+            shown = f"{name}:**********" if "@" in value else value
+            wants = f"'{name}{rest}' with a URL without credentials or parameters"
+            raise ConfigError(self.setting, shown, wants)
+        return name, behind
+
+    def _hint(self, value: str) -> str:
+        name, colon, behind = value.partition(":")
+        if name in self.rows:
+            return ""
+        near = nearest(name.lower(), list(self.rows))
+        if (hint := self.other(value)) or near is None:
+            return hint
+        return f"; did you mean '{near}{colon}{masked(behind)}'?"
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL over HTTP without credentials or parameters.
+
+    Credentials, or a key among the parameters, would appear in errors and logs.
+    """
+    try:
+        parts = urlsplit(text)
+        is_plain = parts.username is None and not parts.query and parts.port != 0
+    except ValueError:
+        return False
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _other_judge(value: str) -> str:
+    for start, chat_model in _OTHER_JUDGES.items():
+        if value.lower().startswith(start):
+            return f"; for this one: RagEval(judge=LangChainJudge({chat_model}))"
+    name, colon, _ = value.partition(":")
+    if not value or nearest(name.lower(), list(JUDGES.rows)) is not None:
+        return ""
+    if colon:
+        return "; a server with the interface of OpenAI: 'openai:<model>' and judge_base_url"
+    return f"; did you mean 'openai:{value}'?"
+
+
+def _other_sink(value: str) -> str:
+    if value.endswith((".jsonl", ".json")):
+        return f"; did you mean 'jsonl:{masked(value)}'?"
+    return "; did you mean 'console'?" if value in ("stdout", "stderr", "print", "log") else ""
+
+
+_OTHER_JUDGES: Final = {
+    "anthropic": "ChatAnthropic(...)",
+    "bedrock": "ChatBedrockConverse(...)",
+    "claude": "ChatAnthropic(...)",
+    "cohere": "ChatCohere(...)",
+    "command": "ChatCohere(...)",
+    "gemini": "ChatGoogleGenerativeAI(...)",
+    "google": "ChatGoogleGenerativeAI(...)",
+    "mistral": "ChatMistralAI(...)",
+    "vertex": "ChatVertexAI(...)",
+}
+"""Models that no row serves but a chat model of LangChain, by the beginning of their names."""
+_BY_OPENAI: Final = {"openai": ":<model>", "azure": ":<deployment>", "ollama": ":<model>"}
+_URL: Final = ":<url>"
+JUDGES: Final = NameTable(
+    "judge", {"heuristic": "", "nli": ":<minilm, path or name>", **_BY_OPENAI}, _other_judge
+)
+EMBEDDERS: Final = NameTable(
+    "embedder",
+    {"auto": "", "none": "", **_BY_OPENAI, "sentence-transformers": "[:<name or path>]"},
+)
+TOKEN_SCORERS: Final = NameTable("token_scorer", {"none": "", "bert-score": "[:<name or path>]"})
+SINKS: Final = NameTable(
+    "sinks",
+    {"console": "", "jsonl": ":<path>", "phoenix": _URL, "mlflow": _URL, "langfuse": _URL},
+    _other_sink,
+)
+SINK_KEYS: Final = {
+    "phoenix": "<key>",
+    "mlflow": "<token>",
+    "langfuse": "<public key>:<secret key>",
+}
+"""Forms of the keys of platforms."""
