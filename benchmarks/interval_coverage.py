@@ -22,7 +22,6 @@ from rag_eval_hooks.results import (
     AlertSink,
     Estimate,
     FailCondition,
-    ResultRow,
     compare,
     failed_conditions,
     mean_of,
@@ -33,7 +32,7 @@ from rag_eval_hooks.score import UNIT, Score
 
 METRIC = "ragas.faithfulness"
 CLAIMS = 5
-Drawn = tuple[list[ResultRow], float]
+Drawn = tuple[list[Evaluation], float]
 
 
 def main() -> None:
@@ -58,10 +57,10 @@ def share(level: float, chance: random.Random) -> float:
     return sum(chance.random() < level for _ in range(CLAIMS)) / CLAIMS
 
 
-def row(value: float, probability: float | None = None, **fields: str) -> ResultRow:
+def row(value: float, probability: float | None = None, **fields: str) -> Evaluation:
     """Return a result with one score."""
     score = replace(UNIT.score(value), probability=probability)
-    return ResultRow(sample=Sample(question="q", **fields), outcomes={METRIC: score})  # type: ignore[arg-type]
+    return Evaluation(sample=Sample(question="q", **fields), outcomes={METRIC: score})  # type: ignore[arg-type]
 
 
 def uniform(chance: random.Random) -> Drawn:
@@ -146,10 +145,10 @@ def holds(found: Estimate | None, truth: float) -> bool:
     )
 
 
-def build(levels: dict[str, float], number: int, chance: random.Random) -> list[ResultRow]:
+def build(levels: dict[str, float], number: int, chance: random.Random) -> list[Evaluation]:
     """Return a run of a data set with four kinds of questions."""
     return [
-        ResultRow(
+        Evaluation(
             sample=Sample(question=f"q{at}", metadata={"kind": at % 4}),
             outcomes={metric: UNIT.score(share(level, chance)) for metric, level in levels.items()},
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
@@ -25,7 +26,7 @@ class Evaluation:
         sample: The evaluated sample; its trace and span ids name the RAG span, if there is one.
         outcomes: Outcome by metric id.
         probability: Inclusion probability of the sample, or None if no draw chose it.
-        start: Start in nanoseconds since the epoch, as is `end`.
+        start: Start in nanoseconds since the epoch, as is `end`; 0 where it is unknown.
         reason: Reason why the sample was chosen, in a word.
         verdicts: Pass or fail of the scored metrics that have a threshold.
         passed: Pass or fail of the sample, or None if that is unknown.
@@ -34,13 +35,24 @@ class Evaluation:
 
     sample: Sample
     outcomes: Outcomes
-    probability: float | None
-    start: int
-    end: int
+    probability: float | None = None
+    start: int = 0
+    end: int = 0
     reason: str = ""
     verdicts: Mapping[str, bool] = field(default_factory=dict)
     passed: bool | None = None
     log: CallLog = field(default_factory=CallLog)
+
+    @property
+    def time(self) -> datetime | None:
+        """Start of the request in UTC, estimated from the evaluation's where it is unknown."""
+        ended = self.sample.ended_at or self.start
+        return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
+
+    @property
+    def evaluated(self) -> datetime | None:
+        """End of the evaluation in UTC."""
+        return _utc(self.end / 1e9) if self.end else None
 
     @property
     def seconds(self) -> float:
@@ -84,3 +96,7 @@ class Evaluation:
         if score.label is None and metric_id in self.verdicts:
             return "pass" if self.verdicts[metric_id] else "fail"
         return score.label
+
+
+def _utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

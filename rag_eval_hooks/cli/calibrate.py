@@ -19,7 +19,8 @@ from rag_eval_hooks.judges.calibration import (
     cross_fitted,
     fitted,
 )
-from rag_eval_hooks.results import ResultRow, read
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.results import read
 from rag_eval_hooks.results.labels import lines_of
 
 ABOUT: Final = "Compares a judge's probabilities with labels of people."
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     metric, labels = arguments.metric, dict(lines_of(arguments.labels, _label, _LINE))
-    rows = [row for row in read(arguments.results) if row.score(metric) is not None]
+    rows = [row for row in read(arguments.results) if row.scores.get(metric) is not None]
     judged = [(*one, at) for at, row in enumerate(rows) for one in _judged(row, metric, labels)]
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
@@ -64,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _judge(rows: Sequence[ResultRow], metric: str, path: str) -> tuple[str, str]:
+def _judge(rows: Sequence[Evaluation], metric: str, path: str) -> tuple[str, str]:
     """Return name and version of the judge of all rows."""
-    scores = [score for row in rows if (score := row.score(metric)) is not None]
+    scores = [score for row in rows if (score := row.scores.get(metric)) is not None]
     made = {(score.annotator or "", score.version.partition("+")[2]) for score in scores}
     if len(made) > 1:
         names = ", ".join(sorted(" ".join(one) for one in made))
@@ -80,9 +81,9 @@ def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
     return (line["sample_id"], line.get("claim")), line["supported"]
 
 
-def _judged(row: ResultRow, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
+def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
     """Yield probability and label: of each labelled claim, or of a sample by its least claim."""
-    score, whole = row.score(metric), labels.get((row.sample.sample_id, None))
+    score, whole = row.scores.get(metric), labels.get((row.sample.sample_id, None))
     claims = [] if score is None else score.explanation.get("claims", [])
     known = [claim for claim in claims if claim.get("probability") is not None]
     for claim in known:

@@ -95,10 +95,11 @@ def _failures(
 ) -> list[str]:
     """Return the gates that fail on all rows of the results file."""
     from rag_eval_hooks.results import failed_conditions, read, summarise
+    from rag_eval_hooks.results.read import without_texts
 
     if not (conditions or points) or not output.exists():
         return []
-    whole = summarise(row.without_texts() for row in read(output)).get(None)
+    whole = summarise(map(without_texts, read(output))).get(None)
     metrics = {} if whole is None else whole.metrics
     return failed_conditions(conditions, metrics, by_point=points)
 

@@ -18,8 +18,8 @@ from rag_eval_hooks.cli.arguments import (
     cut,
     write_text,
 )
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import (
-    ResultRow,
     Results,
     as_json,
     labelled_means,
@@ -73,13 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _selected(
     results: Results, arguments: argparse.Namespace, metrics: Iterable[str] = ()
-) -> list[ResultRow]:
+) -> list[Evaluation]:
     conditions = {"since": arguments.since, "until": arguments.until, "where": arguments.where}
     return list(select(results, metrics=metrics, **conditions))
 
 
 def _rendered(
-    rows: list[ResultRow], results: Results, kind: str, arguments: argparse.Namespace
+    rows: list[Evaluation], results: Results, kind: str, arguments: argparse.Namespace
 ) -> str:
     from rag_eval_hooks.results.render import as_html, as_markdown
 
@@ -108,7 +108,7 @@ def terminal_text(markdown: str) -> str:
     return as_text(markdown, max(columns, _NARROWEST))
 
 
-def _labels(path: Path | None, rows: list[ResultRow]) -> Labels | None:
+def _labels(path: Path | None, rows: list[Evaluation]) -> Labels | None:
     if path is None:
         return None
     labels = read_labels(path)

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -112,7 +112,7 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
         content: Whether texts of the application are included.
     """
     sample = evaluation.sample.to_dict()
-    ended = sample.pop("ended_at", evaluation.start) / 1e9
+    sample.pop("ended_at", None)
     results = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
     if not content:
         sample = {key: value for key, value in sample.items() if key not in _CONTENT}
@@ -126,8 +126,8 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
     }
     return {
         "schema": SCHEMA,
-        "time": _utc(ended - (evaluation.sample.latency or 0.0)),
-        "evaluated": _utc(evaluation.end / 1e9),
+        "time": _iso(evaluation.time),
+        "evaluated": _iso(evaluation.evaluated),
         "package": __version__,
         "sample": sample,
         **{key: value for key, value in optional.items() if value not in (None, {})},
@@ -175,8 +175,8 @@ def _exclusive(file: BinaryIO) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _utc(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="microseconds")
 
 
 def _json(record: Mapping[str, Any]) -> str:

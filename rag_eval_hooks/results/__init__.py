@@ -6,7 +6,7 @@ from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, ScoreRule, diagnose
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
 from rag_eval_hooks.results.gates import FailCondition, failed_conditions, regressed
 from rag_eval_hooks.results.labels import LabelledMean, labelled_means, read_labels
-from rag_eval_hooks.results.read import ResultRow, Results, read, to_frame
+from rag_eval_hooks.results.read import Results, read, to_frame
 from rag_eval_hooks.results.report import as_json, comparison_as_json, make_report
 from rag_eval_hooks.results.select import select, worst
 from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, summarise
@@ -22,7 +22,6 @@ __all__ = [
     "LabelledMean",
     "MetricSummary",
     "ResultGroup",
-    "ResultRow",
     "Results",
     "ScoreRule",
     "as_json",

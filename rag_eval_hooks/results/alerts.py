@@ -11,7 +11,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.gates import FailCondition, failed_conditions
-from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.read import without_texts
 from rag_eval_hooks.results.summary import group_key, summarise
 
 _MOST_ROWS: Final = 2_000
@@ -72,9 +72,7 @@ class AlertSink:
             OSError: The webhook refuses the alert or cannot be reached.
         """
         now = evaluation.end / 1e9
-        row = ResultRow(
-            sample=evaluation.sample, outcomes=evaluation.outcomes, reason=evaluation.reason
-        ).without_texts()
+        row = without_texts(evaluation)
         key = group_key(row, self._by)
         group = self._groups.pop(key, None) or _Group()
         self._groups[key] = group
@@ -88,7 +86,7 @@ class AlertSink:
             self._post(key, reasons, len(group.rows))
             group.due = now + self._cooldown
 
-    def _reasons(self, rows: Sequence[ResultRow]) -> list[str]:
+    def _reasons(self, rows: Sequence[Evaluation]) -> list[str]:
         metrics = summarise(rows)[None].metrics
         known = [
             one
@@ -119,10 +117,10 @@ class _Group:
     """Evaluations of one group within the window, and the time of its next check."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, tuple[float, ResultRow]] = {}
+        self.rows: dict[str, tuple[float, Evaluation]] = {}
         self.due = 0.0
 
-    def add(self, now: float, row: ResultRow, window: float) -> None:
+    def add(self, now: float, row: Evaluation, window: float) -> None:
         # An evaluation that a spool delivers again counts once.
         self.rows.setdefault(row.sample.sample_id, (now, row))
         while len(self.rows) > _MOST_ROWS or next(iter(self.rows.values()))[0] <= now - window:

@@ -15,8 +15,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.results.estimate import Estimate, Moments, mean_of, t_quantile
-from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.results.estimate import Estimate, Moments, t_quantile
+from rag_eval_hooks.results.read import without_texts
 from rag_eval_hooks.results.summary import (
     By,
     MetricSummary,
@@ -25,6 +26,7 @@ from rag_eval_hooks.results.summary import (
     sessions_of,
     summarise,
     weight_of,
+    weighted_mean,
 )
 from rag_eval_hooks.score import Score
 
@@ -32,8 +34,8 @@ _LEAST_DROP: Final = 0.1
 """Drop of a normalized score from which a sample is named as a regression."""
 _LEAST_PAIRS: Final = 5
 """Pairs from which their differences have a variance to rely on."""
-_Pair: TypeAlias = tuple[ResultRow | None, ResultRow | None]
-_Scored: TypeAlias = tuple[ResultRow, Score]
+_Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
+_Scored: TypeAlias = tuple[Evaluation, Score]
 
 
 class Trend(StrEnum):
@@ -68,8 +70,8 @@ class Regression:
     """One sample whose score has fallen, by `drop` on a scale from 0 to 1."""
 
     metric: str
-    base: ResultRow
-    new: ResultRow
+    base: Evaluation
+    new: Evaluation
     drop: float
 
 
@@ -92,8 +94,8 @@ class Comparison:
 
 
 def compare(
-    base: Iterable[ResultRow],
-    new: Iterable[ResultRow],
+    base: Iterable[Evaluation],
+    new: Iterable[Evaluation],
     *,
     by: By = None,
     allow_different_judges: bool = False,
@@ -112,7 +114,7 @@ def compare(
     Raises:
         ConfigError: A metric was judged by different judges or prompts.
     """
-    before, after = ([row.without_texts() for row in rows] for rows in (base, new))
+    before, after = (list(map(without_texts, rows)) for rows in (base, new))
     if not allow_different_judges:
         _check_judges(before, after)
     rows = list(_pairs(before, after))
@@ -138,7 +140,7 @@ def compare(
     )
 
 
-def _check_judges(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> None:
+def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> None:
     old, now = _judges(before), _judges(after)
     for metric in old.keys() & now.keys():
         if old[metric] != now[metric]:
@@ -147,7 +149,7 @@ def _check_judges(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> No
             raise ConfigError(f"compare: {metric}", got, wants)
 
 
-def _judges(rows: Iterable[ResultRow]) -> dict[str, set[str]]:
+def _judges(rows: Iterable[Evaluation]) -> dict[str, set[str]]:
     """Return judges and versions of prompts by metric; versions of the package may differ."""
     found: dict[str, set[str]] = {}
     for row in rows:
@@ -157,8 +159,8 @@ def _judges(rows: Iterable[ResultRow]) -> dict[str, set[str]]:
     return found
 
 
-def _pairs(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> Iterator[_Pair]:
-    waiting: dict[str, deque[ResultRow]] = {}
+def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterator[_Pair]:
+    waiting: dict[str, deque[Evaluation]] = {}
     for row in before:
         waiting.setdefault(identity_of(row), deque()).append(row)
     for row in after:
@@ -168,18 +170,46 @@ def _pairs(before: Iterable[ResultRow], after: Iterable[ResultRow]) -> Iterator[
         yield from ((row, None) for row in rest)
 
 
+class _Difference(NamedTuple):
+    """Difference of normalized means, with its standard error and the ends of its interval."""
+
+    mean: float
+    deviation: float | None = None
+    freedom: float = math.inf
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, mean: float, variance: float, freedom: float) -> _Difference:
+        if not math.isfinite(variance):
+            return cls(mean)
+        deviation = math.sqrt(variance)
+        half = t_quantile(freedom) * deviation
+        return cls(mean, deviation, freedom, mean - half, mean + half)
+
+    @property
+    def trend(self) -> Trend:
+        if self.low is None or self.high is None:
+            return Trend.UNCLEAR
+        if self.low <= 0.0 <= self.high:
+            return Trend.SAME if self.low == self.high else Trend.UNCLEAR
+        return Trend.BETTER if self.mean > 0 else Trend.WORSE
+
+
 def _change(
     metric: str, group: str | None, rows: Iterable[_Pair], scale: tuple[float, float]
 ) -> Change | None:
-    scored = [(_scored(before, metric), _scored(after, metric)) for before, after in rows]
+    scored = [tuple(_scored(row, metric) for row in pair) for pair in rows]
     both = [(left, right) for left, right in scored if left and right]
-    old = [left for left, right in scored if left and not right]
-    new = [right for left, right in scored if right and not left]
-    means = _mean([*(left for left, _ in both), *old]), _mean([*(right for _, right in both), *new])
-    if means[0] is None or means[1] is None:
+    old, new = ([one for one in column if one] for column in zip(*scored, strict=True))
+    base, now = _mean(old), _mean(new)
+    if base is None or now is None:
         return None
     if len(both) < _LEAST_PAIRS:
-        old, new, both = [*old, *(p[0] for p in both)], [*new, *(p[1] for p in both)], []
+        both = []
+    else:
+        old = [left for left, right in scored if left and not right]
+        new = [right for left, right in scored if right and not left]
     found = _combined(_paired(both, alone=not (old and new)), _unpaired(_mean(old), _mean(new)))
     slope, offset = scale
     ends = [None if end is None else end * slope + 0.0 for end in (found.low, found.high)]
@@ -187,8 +217,8 @@ def _change(
     return Change(
         metric=metric,
         group=group,
-        base=means[0].scaled(slope, offset),
-        new=means[1].scaled(slope, offset),
+        base=base.scaled(slope, offset),
+        new=now.scaled(slope, offset),
         difference=found.mean * slope + 0.0,
         low=low,
         high=high,
@@ -200,33 +230,14 @@ def _change(
     )
 
 
-def _scored(row: ResultRow | None, metric: str) -> _Scored | None:
-    score = None if row is None else row.score(metric)
+def _scored(row: Evaluation | None, metric: str) -> _Scored | None:
+    score = None if row is None else row.scores.get(metric)
     return None if row is None or score is None else (row, score)
 
 
 def _mean(scored: Sequence[_Scored]) -> Estimate | None:
-    weights = [weight_of(score) for _, score in scored]
-    sessions = sessions_of([row for row, _ in scored])
-    return mean_of([score.normalized for _, score in scored], weights, sessions)
-
-
-class _Difference(NamedTuple):
-    """Difference of normalized means, with the ends of its interval and its standard error."""
-
-    mean: float
-    low: float | None = None
-    high: float | None = None
-    deviation: float | None = None
-    freedom: float = math.inf
-
-    @property
-    def trend(self) -> Trend:
-        if self.low is None or self.high is None:
-            return Trend.UNCLEAR
-        if self.low <= 0.0 <= self.high:
-            return Trend.SAME if self.low == self.high else Trend.UNCLEAR
-        return Trend.BETTER if self.mean > 0 else Trend.WORSE
+    rows, scores = [row for row, _ in scored], [score for _, score in scored]
+    return weighted_mean([score.normalized for score in scores], scores, rows)
 
 
 def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Difference | None:
@@ -241,7 +252,7 @@ def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Differe
         values = [one.normalized for pair in both for _, one in pair]
         spread = math.fsum((value - math.fsum(values) / len(values)) ** 2 for value in values)
         variance = max(variance, 3 * spread / len(values) / len(both) ** 2)
-    return _with_interval(mean, variance, moments.effective_clusters - 1)
+    return _Difference.of(mean, variance, moments.effective_clusters - 1)
 
 
 def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None:
@@ -252,31 +263,22 @@ def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None
         return _Difference(mean)
     low = mean - math.hypot(new.mean - new.low, base.high - base.mean)
     high = mean + math.hypot(new.high - new.mean, base.mean - base.low)
-    return _Difference(mean, low, high, (high - low) / 2 / t_quantile(math.inf))
+    return _Difference(mean, (high - low) / 2 / t_quantile(math.inf), math.inf, low, high)
 
 
 def _combined(paired: _Difference | None, rest: _Difference | None) -> _Difference:
     """Return both parts together, each weighted by its inverse variance."""
-    known = [one for one in (paired, rest) if one is not None and one.deviation is not None]
+    parts = [one for one in (paired, rest) if one is not None]
+    known = [one for one in parts if one.deviation is not None]
     if len(known) < 2:
-        found = known[0] if known else paired or rest
-        assert found is not None
-        return found
+        return (known or parts)[0]
     precisions = [1.0 / max((one.deviation or 0.0) ** 2, 1e-12) for one in known]
     variance = 1.0 / math.fsum(precisions)
     shares = [precision * variance for precision in precisions]
     mean = math.fsum(share * one.mean for share, one in zip(shares, known, strict=True))
     # Satterthwaite: each part has its share of the variance.
     freedom = 1.0 / max(1e-9, sum(s**2 / one.freedom for s, one in zip(shares, known, strict=True)))
-    return _with_interval(mean, variance, freedom)
-
-
-def _with_interval(mean: float, variance: float, freedom: float) -> _Difference:
-    if not math.isfinite(variance):
-        return _Difference(mean)
-    deviation = math.sqrt(variance)
-    half = t_quantile(freedom) * deviation
-    return _Difference(mean, mean - half, mean + half, deviation, freedom)
+    return _Difference.of(mean, variance, freedom)
 
 
 def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
@@ -284,7 +286,7 @@ def _regressions(rows: Iterable[_Pair]) -> Iterator[Regression]:
         if old is None or row is None:
             continue
         for metric, after in row.scores.items():
-            before = old.score(metric)
+            before = old.scores.get(metric)
             drop = 0.0 if before is None else before.normalized - after.normalized
             if drop >= _LEAST_DROP:
                 yield Regression(metric=metric, base=old, new=row, drop=drop)

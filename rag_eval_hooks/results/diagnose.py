@@ -13,8 +13,8 @@ from importlib import resources
 from statistics import fmean
 from typing import Any, Final
 
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of
-from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.select import worst
 from rag_eval_hooks.results.summary import weight_of
 from rag_eval_hooks.score import Cause, NotScored
@@ -57,7 +57,7 @@ class Diagnosis:
 
     rule: ScoreRule
     share: Estimate
-    rows: Sequence[ResultRow] = field(repr=False)  # the worst first
+    rows: Sequence[Evaluation] = field(repr=False)  # the worst first
 
 
 @cache
@@ -71,7 +71,7 @@ def standard_rules() -> list[ScoreRule]:
 
 
 def diagnose(
-    rows: Iterable[ResultRow],
+    rows: Iterable[Evaluation],
     *,
     cuts: Mapping[str, Cuts] | None = None,
     rules: Iterable[ScoreRule] | None = None,
@@ -103,7 +103,7 @@ def diagnose(
 
 
 def _diagnosis(
-    rule: ScoreRule, decided: Sequence[ResultRow], hits: Sequence[ResultRow]
+    rule: ScoreRule, decided: Sequence[Evaluation], hits: Sequence[Evaluation]
 ) -> Diagnosis:
     shown = set(map(id, hits))
     share = mean_of([float(id(row) in shown) for row in decided], list(map(weight_of, decided)))
@@ -111,7 +111,7 @@ def _diagnosis(
     return Diagnosis(rule=rule, share=share, rows=worst(hits))
 
 
-def _is_stated(rule: ScoreRule, rows: Sequence[ResultRow], hits: int) -> bool:
+def _is_stated(rule: ScoreRule, rows: Sequence[Evaluation], hits: int) -> bool:
     if rule.outnumbers is not None:
         return hits > sum(_label(row) == rule.outnumbers for row in rows)
     return rule.blame != "none" or (
@@ -120,7 +120,7 @@ def _is_stated(rule: ScoreRule, rows: Sequence[ResultRow], hits: int) -> bool:
     )
 
 
-def _is_undefined(row: ResultRow) -> bool:
+def _is_undefined(row: Evaluation) -> bool:
     """Return whether a judged metric is undefined; lexical ones often are, for want of numbers."""
     return any(
         isinstance(one, NotScored) and one.cause is Cause.UNDEFINED
@@ -134,7 +134,7 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
     return not other.minor and (same_label or not set(rule.low).isdisjoint(other.low))
 
 
-def _shows(rule: ScoreRule, row: ResultRow, cuts: Mapping[str, Cuts]) -> bool | None:
+def _shows(rule: ScoreRule, row: Evaluation, cuts: Mapping[str, Cuts]) -> bool | None:
     """Return whether a sample shows a rule; None where a score is missing."""
     if not (rule.high or rule.low or rule.label):
         levels = [score.normalized >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
@@ -142,18 +142,18 @@ def _shows(rule: ScoreRule, row: ResultRow, cuts: Mapping[str, Cuts]) -> bool | 
     sides = [(name, True) for name in rule.high] + [(name, False) for name in rule.low]
     known = [_side(row, name, cuts, is_high) for name, is_high in sides]
     if rule.label is not None:
-        known.append(None if row.score(_CLASS) is None else _label(row) == rule.label)
+        known.append(None if row.scores.get(_CLASS) is None else _label(row) == rule.label)
     return None if None in known else all(known)
 
 
-def _label(row: ResultRow) -> str | None:
-    score = row.score(_CLASS)
+def _label(row: Evaluation) -> str | None:
+    score = row.scores.get(_CLASS)
     return None if score is None else score.label
 
 
-def _side(row: ResultRow, role: str, cuts: Mapping[str, Cuts], is_high: bool) -> bool | None:
+def _side(row: Evaluation, role: str, cuts: Mapping[str, Cuts], is_high: bool) -> bool | None:
     for metric in _data()["roles"].get(role, (role,)):
-        if (score := row.score(metric)) is not None:
+        if (score := row.scores.get(metric)) is not None:
             cut = cuts.get(metric, CUTS)
             return score.normalized >= cut.high if is_high else score.normalized < cut.low
     return None

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
-from rag_eval_hooks.results.read import NO_ROW, ResultRow, row_of
+from rag_eval_hooks.results.read import NO_ROW, row_of
 from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_of
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     return {(line["sample_id"], metric): float(value)}
 
 
-def labelled_means(rows: Sequence[ResultRow], labels: Labels) -> list[LabelledMean]:
+def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
     """Return the means of the metrics that have `LEAST_LABELS` labels or more.
 
     The samples with a label must be a random part of the scored ones. Each sample counts by the
@@ -93,10 +94,10 @@ def labelled_means(rows: Sequence[ResultRow], labels: Labels) -> list[LabelledMe
     return [one for one in found if one is not None]
 
 
-def _labelled(metric: str, rows: Sequence[ResultRow], labels: Labels) -> LabelledMean | None:
+def _labelled(metric: str, rows: Sequence[Evaluation], labels: Labels) -> LabelledMean | None:
     pairs, judged = list[tuple[tuple[float, float], float]](), list[tuple[float, float]]()
     for row in rows:
-        if (score := row.score(metric)) is None:
+        if (score := row.scores.get(metric)) is None:
             continue
         names = ((row.sample.sample_id, metric), (identity_of(row), metric))
         label = next((labels[name] for name in names if name in labels), None)

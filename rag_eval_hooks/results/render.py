@@ -18,9 +18,9 @@ from markupsafe import Markup
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.estimate import Estimate
-from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.results.report import ResultReport
 from rag_eval_hooks.results.select import FAITHFULNESS, badness
 from rag_eval_hooks.results.summary import MetricSummary, band_of
@@ -151,7 +151,7 @@ def _escaped(value: object) -> str:
     return "".join(f"\\{char}" if char in "\\|<>*_`[]&~#" else char for char in shown)
 
 
-def _scores(row: ResultRow) -> str:
+def _scores(row: Evaluation) -> str:
     shown = [_shown(name, one) for name, one in row.outcomes.items()]
     known = [text for text in shown if text]
     more = f" and {len(known) - _MOST_SCORES} more" if len(known) > _MOST_SCORES else ""
@@ -166,7 +166,7 @@ def _shown(name: str, outcome: Outcome) -> str:
     return f"{name} {outcome.value:.3g}{f' ({word})' if word else ''}"
 
 
-def _explained(row: ResultRow) -> list[str]:
+def _explained(row: Evaluation) -> list[str]:
     """Return the explanation of the worst score in lines, its name first."""
     explained = [(s.normalized, name, s) for name, s in row.scores.items() if s.explanation]
     if not explained:
@@ -209,7 +209,7 @@ def as_html(report: ResultReport) -> str:
     )
 
 
-def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
+def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
     """Return a sample as it stands in the page's list."""
     faithful = next((row.outcomes[k] for k in FAITHFULNESS if k in row.outcomes), None)
     level, key = None, badness(row)
@@ -218,10 +218,10 @@ def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
     elif faithful is None and key is not None:
         # Without a verdict on faithfulness, the other scores do not make a sample good.
         level = key[-1]
-    scores = [row.score(name) for name in metrics]
+    scores = [row.scores.get(name) for name in metrics]
     return {
         "q": row.sample.question[:_ASKED],
-        "t": "" if row.when is None else f"{row.when:%Y-%m-%d %H:%M}",
+        "t": "" if row.time is None else f"{row.time:%Y-%m-%d %H:%M}",
         "g": next((one.label for one in scores if one and one.label), None),
         "f": int(faithful is not None),
         "l": None if level is None else round(level, 4),
@@ -231,7 +231,7 @@ def _entry(row: ResultRow, metrics: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _absences(row: ResultRow) -> str:
+def _absences(row: Evaluation) -> str:
     """Return `u` if a score is missing, with `d` if one is undecided and `f` if one failed."""
     absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
     flags = {
@@ -242,14 +242,14 @@ def _absences(row: ResultRow) -> str:
     return "".join(letter for letter, is_so in flags.items() if is_so)
 
 
-def _blocks(rows: Sequence[ResultRow]) -> Iterator[str]:
+def _blocks(rows: Sequence[Evaluation]) -> Iterator[str]:
     for start in range(0, len(rows), _BLOCK):
         plain = [_detail(row) for row in rows[start : start + _BLOCK]]
         data = json.dumps(plain, ensure_ascii=False, default=str).encode("utf-8", "replace")
         yield base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
-def _detail(row: ResultRow) -> dict[str, Any]:
+def _detail(row: Evaluation) -> dict[str, Any]:
     sample = row.sample
     facts = {
         "id": sample.sample_id,

@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.compare import Comparison
 from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose
 from rag_eval_hooks.results.labels import LabelledMean, Labels, labelled_means
-from rag_eval_hooks.results.read import ResultRow, Results
+from rag_eval_hooks.results.read import Results
 from rag_eval_hooks.results.select import worst
 from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, summarise
 from rag_eval_hooks.score import NotScored
@@ -36,7 +37,7 @@ class ResultReport:
     groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by key of the samples
     periods: Sequence[ResultGroup]  # by equal steps of time; none for results of one step
     diagnoses: Sequence[Diagnosis]  # the most frequent first
-    worst: Sequence[ResultRow]  # rows with a score or a risk, the worst first
+    worst: Sequence[Evaluation]  # rows with a score or a risk, the worst first
     judges: Mapping[str, int]  # samples by judge and versions
     reasons: Mapping[str, Mapping[tuple[str, str], int]]  # by metric: samples by cause and detail
     usage: Mapping[str, Usage]  # by metric
@@ -51,7 +52,7 @@ class ResultReport:
     @property
     def times(self) -> tuple[datetime, datetime] | None:
         """Time of the first and the last request; None where no time is known."""
-        known = [row.when for row in self.whole.rows if row.when is not None]
+        known = [row.time for row in self.whole.rows if row.time is not None]
         return (min(known), max(known)) if known else None
 
     @property
@@ -66,7 +67,7 @@ class ResultReport:
 
 
 def make_report(
-    rows: Iterable[ResultRow],
+    rows: Iterable[Evaluation],
     *,
     by: Sequence[str] = (),
     title: str = "RAG evaluation",
@@ -105,7 +106,7 @@ def make_report(
     )
 
 
-def _keys(rows: Sequence[ResultRow]) -> list[str]:
+def _keys(rows: Sequence[Evaluation]) -> list[str]:
     """Return the keys that may tell samples apart: the metadata's own, then the built-in ones."""
     values: dict[str, set[Any]] = {}
     for row in rows:
@@ -119,9 +120,9 @@ def _keys(rows: Sequence[ResultRow]) -> list[str]:
     return list(dict.fromkeys([*own, *_BUILT_IN_KEYS]))
 
 
-def _periods(rows: Sequence[ResultRow]) -> list[ResultGroup]:
+def _periods(rows: Sequence[Evaluation]) -> list[ResultGroup]:
     """Return the results by equal steps of time, at most forty."""
-    times = [row.when for row in rows if row.when is not None]
+    times = [row.time for row in rows if row.time is not None]
     if not times:
         return []
     first, last = min(times), max(times)
@@ -129,12 +130,12 @@ def _periods(rows: Sequence[ResultRow]) -> list[ResultGroup]:
     begin = first.replace(minute=0, second=0, microsecond=0)
     if step >= timedelta(days=1):
         begin = begin.replace(hour=0)
-    timed = sorted((row for row in rows if row.when is not None), key=lambda row: row.when or begin)
-    periods = summarise(timed, lambda row: begin + ((row.when or begin) - begin) // step * step)
+    timed = sorted((row for row in rows if row.time is not None), key=lambda row: row.time or begin)
+    periods = summarise(timed, lambda row: begin + ((row.time or begin) - begin) // step * step)
     return list(periods.values()) if len(periods) > 1 else []
 
 
-def _judges(rows: Iterable[ResultRow]) -> dict[str, int]:
+def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
     scores = [score for row in rows for score in row.scores.values()]
     counts = Counter((score.annotator, score.version) for score in scores)
     screening = {score.annotator for score in scores if score.screening}
@@ -146,7 +147,7 @@ def _judges(rows: Iterable[ResultRow]) -> dict[str, int]:
     return names
 
 
-def _reasons(rows: Iterable[ResultRow]) -> dict[str, dict[tuple[str, str], int]]:
+def _reasons(rows: Iterable[Evaluation]) -> dict[str, dict[tuple[str, str], int]]:
     counts: dict[str, Counter[tuple[str, str]]] = {}
     for row in rows:
         for metric, one in row.outcomes.items():
@@ -155,7 +156,7 @@ def _reasons(rows: Iterable[ResultRow]) -> dict[str, dict[tuple[str, str], int]]
     return {metric: dict(counter.most_common()) for metric, counter in counts.items()}
 
 
-def _usage(rows: Iterable[ResultRow]) -> dict[str, Usage]:
+def _usage(rows: Iterable[Evaluation]) -> dict[str, Usage]:
     total: dict[str, Usage] = {}
     for row in rows:
         for metric, outcome in row.outcomes.items():
@@ -200,7 +201,7 @@ def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> 
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, ResultRow):
+    if isinstance(value, Evaluation):
         return value.sample.sample_id
     if isinstance(value, datetime):
         return value.isoformat()

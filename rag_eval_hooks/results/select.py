@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean
 from typing import Final
 
-from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.summary import group_key
 from rag_eval_hooks.score import NotScored, Outcome, Score
 
@@ -20,7 +20,7 @@ _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def worst(rows: Iterable[ResultRow], metric: str | None = None) -> list[ResultRow]:
+def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
     """Return the rows with a score or a risk, the worst first.
 
     Args:
@@ -33,7 +33,7 @@ def worst(rows: Iterable[ResultRow], metric: str | None = None) -> list[ResultRo
     return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def badness(row: ResultRow, metric: str | None = None) -> tuple[float, ...] | None:
+def badness(row: Evaluation, metric: str | None = None) -> tuple[float, ...] | None:
     """Return the key that ranks a row, the lowest for the worst; None without a score."""
     if metric is not None:
         outcome = row.outcomes.get(metric)
@@ -57,13 +57,13 @@ def _level(outcome: Outcome) -> tuple[float, float]:
 
 
 def select(
-    rows: Iterable[ResultRow],
+    rows: Iterable[Evaluation],
     *,
     since: datetime | None = None,
     until: datetime | None = None,
     where: Iterable[tuple[str, str]] = (),
     metrics: Iterable[str] = (),
-) -> Iterator[ResultRow]:
+) -> Iterator[Evaluation]:
     """Yield the rows that meet all conditions.
 
     Args:
@@ -77,7 +77,7 @@ def select(
     """
     conditions, chosen = list(where), set(metrics)
     for row in rows:
-        if not _is_within(row.when, since, until):
+        if not _is_within(row.time, since, until):
             continue
         if not all(_has(row, key, value) for key, value in conditions):
             continue
@@ -97,7 +97,7 @@ def _is_within(when: datetime | None, since: datetime | None, until: datetime | 
     return (since is None or when >= since) and (until is None or when < until)
 
 
-def _has(row: ResultRow, key: str, value: str) -> bool:
+def _has(row: Evaluation, key: str, value: str) -> bool:
     return value in row.sample.tags if key == "tag" else group_key(row, key) == value
 
 

@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
-from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 
-By: TypeAlias = str | Callable[[ResultRow], object] | None
+By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ResultGroup:
     """Samples with one value of a key; None for samples without the key."""
 
     key: str | None
-    rows: Sequence[ResultRow] = field(repr=False)
+    rows: Sequence[Evaluation] = field(repr=False)
     metrics: Mapping[str, MetricSummary]  # in the metrics' order
 
     @property
@@ -71,11 +71,10 @@ class ResultGroup:
     def passed(self) -> Estimate | None:
         """Share of the traffic that passes its thresholds; None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
-        weights = [weight_of(row) for row in known]
-        return mean_of([float(bool(row.passed)) for row in known], weights, sessions_of(known))
+        return weighted_mean([float(bool(row.passed)) for row in known], known, known)
 
 
-def summarise(rows: Iterable[ResultRow], by: By = None) -> dict[str | None, ResultGroup]:
+def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, ResultGroup]:
     """Return groups of rows, in order of first appearance.
 
     Args:
@@ -83,7 +82,7 @@ def summarise(rows: Iterable[ResultRow], by: By = None) -> dict[str | None, Resu
         by: A key of the samples' metadata, `reason`, `workflow`, `user_id`, `session_id`, `day` or
             `version`, or a function that gives the key's value; None for one group of all.
     """
-    grouped: dict[str | None, list[ResultRow]] = {}
+    grouped: dict[str | None, list[Evaluation]] = {}
     for row in rows:
         grouped.setdefault(group_key(row, by), []).append(row)
     return {
@@ -92,48 +91,46 @@ def summarise(rows: Iterable[ResultRow], by: By = None) -> dict[str | None, Resu
     }
 
 
-def group_key(row: ResultRow, by: By) -> str | None:
+def group_key(row: Evaluation, by: By) -> str | None:
     """Return the key of a row's group; None for a row without one."""
     value = by(row) if callable(by) else None if by is None else _value(row, by)
     return None if value is None else str(value)
 
 
-def _value(row: ResultRow, by: str) -> object:
+def _value(row: Evaluation, by: str) -> object:
     if by in row.sample.metadata:
         return row.sample.metadata[by]
     if by == "reason":
         return row.reason or None
     if by == "day":
-        return row.when and row.when.date()
+        return row.time and row.time.date()
     if by == "version":
         return next((score.version for score in row.scores.values()), None)
     return getattr(row.sample, by, None) if by in ("workflow", "user_id", "session_id") else None
 
 
-def _summaries(rows: Iterable[ResultRow]) -> dict[str, MetricSummary]:
-    columns: dict[str, list[tuple[ResultRow, Outcome]]] = {}
+def _summaries(rows: Iterable[Evaluation]) -> dict[str, MetricSummary]:
+    columns: dict[str, list[tuple[Evaluation, Outcome]]] = {}
     for row in rows:
         for metric, outcome in row.outcomes.items():
             columns.setdefault(metric, []).append((row, outcome))
     return {metric: _summary(metric, column) for metric, column in columns.items()}
 
 
-def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> MetricSummary:
+def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> MetricSummary:
     scored = [(row, one) for row, one in column if isinstance(one, Score)]
+    absent = [one for _, one in column if isinstance(one, NotScored)]
     # Scores that no draw chose are in no estimate of traffic; of a data set, each counts once.
     used = [(row, one) for row, one in scored if one.probability] or scored
-    weights, sessions = [weight_of(one) for _, one in used], sessions_of([row for row, _ in used])
-
-    def mean(value: Callable[[Score], float]) -> Estimate | None:
-        return mean_of([value(one) for _, one in used], weights, sessions)
-
-    def is_labelled(label: str) -> Callable[[Score], float]:
-        return lambda one: float(one.label == label)
-
+    rows, drawn = [row for row, _ in used], [one for _, one in used]
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
     labels = Counter(one.label for one in ranked if one.label is not None)
-    shares = {label: mean(is_labelled(label)) for label in labels}
-    scale, normalized = slope_of(metric, ranked), mean(lambda one: one.normalized)
+    shares = {
+        label: weighted_mean([float(one.label == label) for one in drawn], drawn, rows)
+        for label in labels
+    }
+    scale = slope_of(metric, ranked)
+    normalized = weighted_mean([one.normalized for one in drawn], drawn, rows)
     return MetricSummary(
         metric=metric,
         estimate=normalized and normalized.scaled(*scale),
@@ -143,27 +140,36 @@ def _summary(metric: str, column: Sequence[tuple[ResultRow, Outcome]]) -> Metric
         worst=ranked[0].value if ranked else None,
         labels=labels,
         shares={label: share for label, share in shares.items() if share is not None},
-        not_scored=Counter(one.cause for _, one in column if isinstance(one, NotScored)),
-        undecided=sum(isinstance(one, NotScored) and one.undecided for _, one in column),
+        not_scored=Counter(one.cause for one in absent),
+        undecided=sum(one.undecided for one in absent),
         scored=len(scored),
-        is_estimated=any(one.probability_estimated for _, one in used),
+        is_estimated=any(one.probability_estimated for one in drawn),
         is_screening=any(one.screening for one in ranked),
-        is_rare=rare_variance(weights) > 0,
+        is_rare=rare_variance(list(map(weight_of, drawn))) > 0,
     )
 
 
-def weight_of(drawn: ResultRow | Score) -> float:
-    """Return the inverse inclusion probability; 1 where no draw chose it."""
-    return 1.0 / (drawn.probability or 1.0)
+def weighted_mean(
+    values: Sequence[float],
+    drawn: Sequence[Evaluation | Score],
+    rows: Sequence[Evaluation],
+) -> Estimate | None:
+    """Return the mean of values by the inclusion probabilities and the sessions of their rows."""
+    return mean_of(values, list(map(weight_of, drawn)), sessions_of(rows))
 
 
-def sessions_of(rows: Sequence[ResultRow]) -> list[object] | None:
+def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
     """Return the clusters of rows: their sessions, or each its own; None without a session."""
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
 
-def identity_of(row: ResultRow) -> str:
+def weight_of(drawn: Evaluation | Score) -> float:
+    """Return the inverse inclusion probability; 1 where no draw chose it."""
+    return 1.0 / (drawn.probability or 1.0)
+
+
+def identity_of(row: Evaluation) -> str:
     """Return the name that pairs samples of two runs: their `question_id`, else the question."""
     identity = row.sample.question_id
     return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
@@ -180,14 +186,14 @@ def _words() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     return tomllib.loads((resources.files(__package__) / "words.toml").read_text("utf-8"))
 
 
-def scale_of_metric(metric: str) -> Scale | None:
-    """Return the scale of a metric by its id; None for a metric of the user's."""
-    return _scales().get(metric)
-
-
 @cache
 def _scales() -> Mapping[str, Scale]:
     return {metric.id: metric.scale for metric in build(MetricOptions())}
+
+
+def scale_of_metric(metric: str) -> Scale | None:
+    """Return the scale of a metric by its id; None for a metric of the user's."""
+    return _scales().get(metric)
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:

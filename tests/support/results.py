@@ -9,7 +9,6 @@ from typing import Any
 
 from rag_eval_hooks import JsonlSink, NotScored, Outcome, Sample, Score
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results import ResultRow
 from rag_eval_hooks.score import Cause
 
 START = 1_700_000_000_000_000_000
@@ -31,9 +30,9 @@ def write_results(path: Path, evaluations: Iterable[Evaluation], **options: Any)
     return path
 
 
-def row(outcomes: Mapping[str, Outcome], **fields: Any) -> ResultRow:
+def row(outcomes: Mapping[str, Outcome], **fields: Any) -> Evaluation:
     """Return a row; keywords are metadata of its sample."""
-    return ResultRow(sample=Sample(question="q", metadata=fields), outcomes=outcomes)
+    return Evaluation(sample=Sample(question="q", metadata=fields), outcomes=outcomes)
 
 
 def any_outcome(chance: random.Random) -> Outcome:

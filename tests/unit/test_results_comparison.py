@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, Outcome, Sample
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import (
     Change,
     FailCondition,
-    ResultRow,
     compare,
     failed_conditions,
     regressed,
@@ -39,10 +39,10 @@ FAITHFUL = "ragas.faithfulness"
 
 def rows(
     values: Iterable[float | Outcome], name: str = "q", metric: str = FAITHFUL
-) -> list[ResultRow]:
+) -> list[Evaluation]:
     """Return a row of a question for each value; odd ones are of the kind `long`."""
     return [
-        ResultRow(
+        Evaluation(
             sample=Sample(
                 question=f"{name} {at}",
                 answer=f"{value}",
@@ -66,7 +66,7 @@ def fallen(values: Sequence[float], drop: float, noise: object = 1) -> list[floa
     return [min(1.0, max(0.0, value)) for value in moved]
 
 
-def only(base: list[ResultRow], new: list[ResultRow]) -> Change:
+def only(base: list[Evaluation], new: list[Evaluation]) -> Change:
     (change,) = compare(base, new).changes
     return change
 
@@ -136,7 +136,7 @@ def test_pairs_and_the_rest_together_tell_more_than_either() -> None:
     after = fallen(before, 0.05)
     same, other = rows(after), rows(after, "n")
 
-    def width(old: list[ResultRow], now: list[ResultRow]) -> float:
+    def width(old: list[Evaluation], now: list[Evaluation]) -> float:
         change = only(old, now)
         return (change.high or 0.0) - (change.low or 0.0)
 
@@ -160,9 +160,9 @@ def test_gates_over_many_differences_rarely_fail_unchanged_runs() -> None:
     """Of builds in which nothing changed, about one in twenty fails, over metrics and groups."""
     chance, metrics = random.Random(SEED), 7
 
-    def build() -> list[ResultRow]:
+    def build() -> list[Evaluation]:
         return [
-            ResultRow(
+            Evaluation(
                 sample=Sample(question=f"q{n}", metadata={"kind": n % 4}),
                 outcomes={f"m{k}": UNIT.score(chance.choice([0, 0.5, 1])) for k in range(metrics)},
             )
@@ -180,7 +180,7 @@ def test_gates_over_many_means_rarely_fail_where_all_hold() -> None:
     failed = 0
     for _ in range(200):
         built = [
-            ResultRow(
+            Evaluation(
                 sample=Sample(question=f"q{n}"),
                 outcomes={metric: UNIT.score(chance.random()) for metric in metrics},
             )
@@ -211,7 +211,7 @@ def test_groups_are_made_in_one_pass() -> None:
     """However many groups there are, each sample is asked once for its group."""
     asked: list[str] = []
 
-    def key(row: ResultRow) -> str:
+    def key(row: Evaluation) -> str:
         asked.append(row.sample.question)
         return f"g{int(row.sample.question.split()[1]) % 7}"
 
@@ -252,9 +252,9 @@ def test_other_judges_are_refused_unless_allowed(other: dict[str, str], is_refus
 def test_samples_pair_by_id_then_by_question() -> None:
     """A question that was asked twice pairs in order; samples of one run alone are counted."""
 
-    def row(question: str, value: float, identity: str | None = None) -> ResultRow:
+    def row(question: str, value: float, identity: str | None = None) -> Evaluation:
         sample = Sample(question=question, question_id=identity)
-        return ResultRow(sample=sample, outcomes={"m": UNIT.score(value)})
+        return Evaluation(sample=sample, outcomes={"m": UNIT.score(value)})
 
     base = [row("a", 0.1), row("a", 0.2), row("b", 0.3, "7"), row("gone", 0.4)]
     new = [row("reworded", 0.4, "7"), row("a", 0.2), row("a", 0.3), row("a", 0.9)]
@@ -263,7 +263,7 @@ def test_samples_pair_by_id_then_by_question() -> None:
     assert found.changes[0].difference == pytest.approx(1.8 / 4 - 1.0 / 4)
 
 
-def written(path: Path, made: list[ResultRow]) -> str:
+def written(path: Path, made: list[Evaluation]) -> str:
     write_results(path, [evaluation(row.sample, row.outcomes) for row in made])
     return path.name
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import (
     Cuts,
     Estimate,
-    ResultRow,
     diagnose,
     mean_of,
     predicted_mean,
@@ -99,15 +99,15 @@ def test_a_plain_share_has_wilsons_interval(hits: int, number: int) -> None:
     assert found.high == pytest.approx(min(1.0, middle + half), abs=1e-5)
 
 
-def drawn_stream(design: str, chance: random.Random) -> tuple[list[ResultRow], float]:
+def drawn_stream(design: str, chance: random.Random) -> tuple[list[Evaluation], float]:
     """Return the sampled rows of a simulated stream, and the mean of all its traffic."""
-    rows: list[ResultRow] = []
+    rows: list[Evaluation] = []
     if design == "sessions":
         for session in range(15):
             level = 0.5 + 0.3 * chance.choice([-1, 1])
             sample = Sample(question="q", session_id=f"s{session}")
             values = [min(1.0, max(0.0, level + chance.gauss(0, 0.25))) for _ in range(20)]
-            rows += [ResultRow(sample=sample, outcomes={"m": UNIT.score(v)}) for v in values]
+            rows += [Evaluation(sample=sample, outcomes={"m": UNIT.score(v)}) for v in values]
         return rows, 0.5
     if design == "rare":
         classes = {(0.85, 0.01): 0.5, (0.95, 0.5): 0.5}
@@ -290,9 +290,9 @@ def test_scores_that_no_draw_chose_are_in_no_estimate_of_traffic() -> None:
 
 def test_any_key_groups() -> None:
     """By a key of the metadata, reason, day or a function; those without it are a group."""
-    time = datetime(2026, 5, 1, 23, tzinfo=UTC)
+    start = int(datetime(2026, 5, 1, 23, tzinfo=UTC).timestamp() * 1e9)
     rows = [
-        ResultRow(sample=Sample(question="q", metadata=m), outcomes={}, time=time, reason=reason)
+        Evaluation(sample=Sample(question="q", metadata=m), outcomes={}, start=start, reason=reason)
         for m, reason in (({"kind": 1}, "ratio"), ({"kind": "1"}, ""), ({}, "rule:beta"))
     ]
     assert {k: g.samples for k, g in summarise(rows, "kind").items()} == {"1": 2, None: 1}
@@ -392,7 +392,7 @@ def test_worst_ranks_by_faithfulness_then_risk_and_undecided_before_perfect(
     ranked = worst(rows)
     assert len(ranked) == sum(any(part is not None for part in each) for each in drawn)
 
-    def key(one: ResultRow) -> tuple[float, float]:
+    def key(one: Evaluation) -> tuple[float, float]:
         faithful, safety = one.outcomes[FAITHFUL], 1.0 - (one.outcomes[FAITHFUL].risk or 0.0)
         level = faithful.normalized if isinstance(faithful, Score) else min(safety, 0.999)
         return level, safety
@@ -434,10 +434,10 @@ def test_selected_rows_meet_every_condition(conditions: dict[str, Any], left: st
     """Time, keys, tags and metrics each leave out what does not meet them, and nothing else."""
     now = datetime(2026, 3, 1, 12, tzinfo=UTC)
     rows = [
-        ResultRow(
+        Evaluation(
             sample=Sample(question=name, tags=tuple(tags), metadata={"kind": kind}),
             outcomes={metric: UNIT.score(1.0) for metric in metrics},
-            time=None if ago is None else now - timedelta(hours=ago),
+            start=0 if ago is None else int((now - timedelta(hours=ago)).timestamp() * 1e9),
         )
         for name, tags, kind, metrics, ago in (
             ("a", "ä", "x", ["x.a", "x.b"], 1),

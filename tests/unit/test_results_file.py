@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import JsonlSink, RagEval, Sample
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results import ResultRow, read, to_frame
+from rag_eval_hooks.results import read, to_frame
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import result_id
 from tests.support.evaluation import faithful_judge, sample
@@ -63,7 +63,11 @@ def many(number: int, seed: int = SEED) -> list[Evaluation]:
     ]
 
 
-def compared(one: ResultRow | Evaluation) -> list[Any]:
+def id_of(one: Evaluation) -> str:
+    return result_id(one.sample.sample_id, one.outcomes)
+
+
+def compared(one: Evaluation) -> list[Any]:
     """Return all fields, those included that equality of outcomes leaves out."""
     drawn = [(each.probability, each.reason) for each in one.outcomes.values()]
     decided = (one.probability, one.reason, one.passed, dict(one.verdicts))
@@ -75,7 +79,7 @@ def test_a_file_of_version_1_stays_readable() -> None:
     first, second, third = read(GOLDEN)
     assert first.time == datetime(2026, 3, 1, 8, 0, 0, 250000, UTC)
     assert first.evaluated == datetime(2026, 3, 1, 8, 0, 4, tzinfo=UTC)
-    score = first.score("ragas.faithfulness")
+    score = first.scores.get("ragas.faithfulness")
     assert score is not None
     assert (score.value, score.probability, score.annotator) == (0.5, 0.1, "openai:gpt-4o-mini")
     assert score.version == "0.1.0+prompts.7"
@@ -101,7 +105,7 @@ def test_lines_are_written_as_in_version_1(tmp_path: Path) -> None:
             passed=row.passed,
             verdicts=row.verdicts,
         )
-        path = write_results(tmp_path / f"{row.result_id}.jsonl", [made])
+        path = write_results(tmp_path / f"{id_of(row)}.jsonl", [made])
         written, golden = json.loads(path.read_text("utf-8")), json.loads(line)
         assert written.pop("package") != golden.pop("package")
         assert written == golden
@@ -112,8 +116,6 @@ def test_every_evaluation_comes_back(tmp_path: Path) -> None:
     made = many(60)
     rows = list(read(write_results(tmp_path / "r.jsonl", made)))
     assert list(map(compared, rows)) == list(map(compared, made))
-    ids = [result_id(one.sample.sample_id, one.outcomes) for one in made]
-    assert [row.result_id for row in rows] == ids
 
 
 def _gzipped(path: Path) -> list[Any]:
@@ -161,9 +163,9 @@ SOURCES: dict[str, Callable[[Path], list[Any]]] = {
 def test_every_source_gives_equal_rows(tmp_path: Path, kind: str) -> None:
     """Compressed, split, rotated, in a folder, as a frame or Parquet: the rows are the same."""
     path = write_results(tmp_path / "r.jsonl", many(30))
-    expected = {row.result_id: compared(row) for row in read(path)}
+    expected = {id_of(row): compared(row) for row in read(path)}
     results = read(*SOURCES[kind](path))
-    assert {row.result_id: compared(row) for row in results} == expected
+    assert {id_of(row): compared(row) for row in results} == expected
     assert results.skipped == {}
 
 
@@ -232,7 +234,7 @@ def test_a_spool_gives_what_sinks_lack(
     assert evals.submit(sample(ended_at=START))
     until(lambda: spool.exists() and len(list(read(spool))) == 1)
     (row,) = read(spool)
-    score = row.score("ragas.faithfulness")
+    score = row.scores.get("ragas.faithfulness")
     assert score is not None
     assert (score.value, row.probability) == (1.0, 1.0)
     assert row.time == datetime.fromtimestamp(START / 1e9, UTC)

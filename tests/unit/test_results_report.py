@@ -169,11 +169,11 @@ def test_the_worst_of_the_last_hours(tmp_path: Path) -> None:
     """`--worst` shows the lowest scores of the time that was asked for, and why they are low."""
     now = datetime.now(UTC)
     path = results(tmp_path, now=now - timedelta(minutes=5))
-    rows = [row for row in read(path) if row.when and row.when > now - timedelta(hours=6)]
+    rows = [row for row in read(path) if row.time and row.time > now - timedelta(hours=6)]
     done = command(tmp_path, "report", str(path), "--since", "6h", "--worst", "3")
     assert done.code == 0
     shown = re.findall(r"\bid (s\d+)", done.out)
-    ranked = sorted(rows, key=lambda row: row.score(FAITHFUL).value)  # type: ignore[union-attr]
+    ranked = sorted(rows, key=lambda row: row.scores[FAITHFUL].value)
     assert shown == [row.sample.sample_id for row in ranked[:3]]
     assert f"3 of {len(rows)} scored samples" in done.out
     assert "supported" in done.out
