@@ -1,4 +1,4 @@
-"""Answers of a model to a finding's items, from one call or, for long contexts, several."""
+"""Ask a model for a finding's items, in one call or, for long contexts, in several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Request: TypeAlias = tuple[Ask, Sequence[str]]
 """A finding and the keys of the items to ask for in one prompt."""
 AskAll: TypeAlias = "Callable[[Iterable[Request]], Coroutine[Any, Any, Answers]]"
 _LITERALLY = "found literally"
-_SPREAD = "parts of it stand in chunks that did not fit into one call"
+_SPREAD = "chunks that state parts of the claim did not fit into one call"
 _MOST_CLAIMS = 10
 """Claims in one call."""
 _BEFORE = r"(?<![^\s(\"'\[])"
@@ -33,54 +33,54 @@ _AFTER = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
 _RANK = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
 _MOST_LEADS = 256
-"""Beginnings of prompts that are remembered."""
+"""Prompt prefixes to remember."""
 _LONGEST_LEAD = 5.0
-"""Seconds after which the others follow anyway: by then the first reply has begun, or is late."""
+"""Seconds after which the other calls follow, even if the first reply has not started."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """Contents that a model gave for the items of one finding."""
+    """Replies of a model for the items of one finding."""
 
     values: dict[str, Any] = field(default_factory=dict)
     flawed: set[str] = field(default_factory=set)
-    """Items whose content came with a warning once, and that are asked for once more."""
+    """Items whose reply carried a warning, and that are asked for once more."""
     failure: NotScored | None = None
-    """Why asking ended early."""
+    """Why asking stopped early."""
     problem: str = ""
-    """Problem of the last reply, without content."""
+    """What was wrong with the last reply, without its text."""
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the items without a content, or with a flaw that asking again may repair."""
+        """Return the items that have no reply, or a flawed one that a second try may fix."""
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Take over valid contents; a second content for an item is final, flawed or not."""
+        """Merge valid replies. A second reply for an item is final, flawed or not."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)
             self.values[key] = content
 
     def absorb(self, other: Answers) -> None:
-        """Add the failure, problem and usage of a further request."""
+        """Add the failure, problem and usage of another request."""
         self.failure = other.failure or self.failure
         self.problem = other.problem or self.problem
         self.usage += other.usage
 
 
 class Stagger:
-    """Lets the first of several calls that begin alike go ahead.
+    """Sends the first of several calls with the same prefix ahead of the others.
 
-    A provider has a prompt's beginning in its cache once the first reply to it has begun; calls
-    that are sent before are charged in full. A call that fails lets the others go too.
+    A provider caches a prompt's prefix once the first reply has started. Calls sent earlier pay the
+    full price. If the first call fails, the others proceed.
     """
 
     def __init__(self) -> None:
         self._leads: OrderedDict[int, asyncio.Event] = OrderedDict()
 
     async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call, after the first one with the same beginning; None for a call of its own."""
+        """Make a call after the first call with the same prefix, or at once without one."""
         if prefix is None:
             return await call()
         key = hash((prefix, id(asyncio.get_running_loop())))
@@ -98,7 +98,7 @@ class Stagger:
 
 
 async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results of all parts; the first error is raised once all have ended."""
+    """Return the results of all parts. The first error is raised after all parts finished."""
     results = await asyncio.gather(*parts, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -107,11 +107,11 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
-    """Return the verdicts; an entity that a chunk holds literally is found without asking.
+    """Return the verdicts. An entity that a chunk contains literally needs no call.
 
-    Contexts longer than the budget are verified in parts at once. Each part also says which of its
-    chunks state a part of a claim: where chunks of several parts do and none supports the claim,
-    together they may, and the verdict is unsure.
+    Contexts longer than the budget are verified in parallel parts. Each part reports which chunks
+    state part of a claim. If chunks of several parts do, and none supports the whole claim, the
+    verdict is unsure.
     """
     known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
     groups = _parts(ask, budget) if ask.has_contexts else []
@@ -137,10 +137,10 @@ def _requests(ask: Ask, keys: Sequence[str]) -> list[Request]:
 
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    """Return the entities that stand in a chunk as whole words, after folding.
+    """Return the entities that appear in a chunk as whole words, after folding.
 
     Only white space and sentence punctuation end a word here: "36" is not stated by "-36", "36.5"
-    or "1,036". The judge is asked about everything that this misses.
+    or "1,036". The judge is asked about all other entities.
     """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}
@@ -152,9 +152,9 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
 
 
 def _parts(ask: Ask, budget: int) -> list[tuple[int, ...]]:
-    """Divide the numbers of chunks into groups that keep to a budget of tokens, in order.
+    """Split chunk numbers into consecutive groups that fit a token budget.
 
-    A chunk is never cut: a chunk longer than the budget is a group of its own.
+    A chunk is never cut: a chunk longer than the budget is a separate group.
     """
     groups: list[tuple[int, ...]] = []
     left = 0
@@ -170,7 +170,7 @@ def _parts(ask: Ask, budget: int) -> list[tuple[int, ...]]:
 
 
 def _added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the contents of all parts by item; items without a content in some part are left out."""
+    """Merge the replies of all parts by item, without items that lack a reply in any part."""
     if kind in _SUPPORTS:
         keys = [key for key in seen[0] if all(key in part for part in seen)]
         return {key: reduce(_union, [part[key] for part in seen]) for key in keys}
@@ -186,7 +186,7 @@ def _added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def _union(one: Support, other: Support) -> Support:
-    """Return the union of verdicts by two parts of the chunks: support outranks the contrary."""
+    """Merge the verdicts of two parts of the chunks: support wins."""
     better, worse = sorted((one, other), key=lambda each: _RANK.index(each.verdict))
     weighed = (better, worse) if better.verdict is worse.verdict else (better,)
     by_chunk = tuple(map(operator.or_, one.by_chunk, other.by_chunk))
@@ -200,7 +200,6 @@ def _union(one: Support, other: Support) -> Support:
 
 
 def _unless_spread(content: Any, groups: Sequence[Collection[int]]) -> Any:
-    """Return a verdict, unsure where chunks of several parts state parts of the claim."""
     if not isinstance(content, Support) or content.supported:
         return content
     is_spread = sum(bool(content.partly & set(group)) for group in groups) > 1

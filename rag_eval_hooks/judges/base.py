@@ -12,15 +12,15 @@ from rag_eval_hooks.score import AnnotatorKind
 
 @runtime_checkable
 class Judge(Protocol):
-    """Makes findings. Runs in the evaluator's event loop only, never on a request.
+    """Makes findings. Runs only in the evaluator's event loop, never on a request's thread.
 
     Attributes:
-        name: Annotator on the scores: kind and model.
+        name: Name on the scores: kind and model.
         annotator_kind: `LLM` for a language model, `CODE` for anything else.
-        version: Version of the prompts or rules; scores of different versions do not compare.
+        version: Version of the prompts or rules; scores of different versions are not comparable.
 
-    A judge may also have a flag `screening`: True if its scores are good for finding bad answers,
-    not for deciding, as those of the heuristic judge.
+    A judge may also have a flag `screening`. True means that its scores help to find bad answers
+    but are too weak for decisions, like those of the heuristic judge.
     """
 
     @property
@@ -33,22 +33,22 @@ class Judge(Protocol):
     def version(self) -> str: ...
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings about a sample. Called at most twice for one sample.
+        """Make findings about a sample. Called at most twice per sample.
 
-        The first call asks for claims, entities and all that needs no other finding. The second
-        asks for verdicts on the claims and entities, which `known` then holds.
+        The first call asks for claims, entities and every finding that needs no other finding. The
+        second call asks for verdicts on the claims and entities in `known`.
 
         Args:
-            sample: The sample, contexts and texts as they were captured.
+            sample: The sample as captured.
             wanted: The findings to make.
-            known: Findings that were made before.
+            known: Findings that already exist.
 
         Returns:
-            Each wanted finding, or its absence as a `NotScored` with the cause. Verdicts stand in
-            the order of the items, one for each.
+            Each requested finding, or a `NotScored` with the cause. Verdicts are in the order of
+            the items, one per item.
 
         Raises:
-            JudgeError: None of them could be made.
+            JudgeError: No finding could be made.
         """
         ...
 
@@ -68,7 +68,7 @@ class Embedder(Protocol):
         """Return one vector per text, in order, all of one length.
 
         Raises:
-            JudgeError: The model cannot be loaded or did not answer.
+            JudgeError: The model cannot be loaded or did not reply.
         """
         ...
 

@@ -21,27 +21,26 @@ _TextPair = tuple[str, str]
 
 
 class BertScorer(LocalModel[_TextPair, TokenScore]):
-    """Precision, recall and F1 of tokens matched by their contextual embeddings.
+    """Precision, recall and F1 of tokens matched by contextual embeddings.
 
-    The numbers are those of `bert_score.score` without idf weights. The model is loaded on first
-    use, once, in a child process or a thread of its own; pairs of concurrent callers go through it
-    together.
+    Equals `bert_score.score` without idf weights. The model loads once, on first use, in a child
+    process or a separate thread. Pairs of concurrent callers are batched.
     Source: Zhang et al., BERTScore, ICLR 2020.
 
     Args:
         model: A name on the model hub, or the path of a folder with a saved model.
-        layer: The layer whose embeddings are compared, 0 being the model's input; by default the
-            one that bert-score has found best. Needed for a model that it does not know.
-        rescale_with_baseline: Whether scores are stretched so that unrelated texts are near 0
-            rather than near the baseline; they can then be negative.
+        layer: Number of the layer whose embeddings are compared; 0 is the model's input. The
+            default is bert-score's best layer. Required for a model that bert-score does not know.
+        rescale_with_baseline: Rescale scores so that unrelated texts are near 0 instead of near the
+            baseline. Scores can then be negative.
         baseline_path: A baseline file of your own: CSV with the columns LAYER, P, R, F.
         language: Which of bert-score's baselines, such as `en` or `de`.
-        process: Whether the model runs in a child process; `auto`: wherever one can be started.
+        process: Run the model in a child process. `auto`: wherever a process can start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: A value cannot be used, there is no baseline for the model, or a process is
-            asked for and cannot be started here.
+        ConfigError: A value is invalid, the model has no baseline, or a required process cannot
+            start here.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class BertScorer(LocalModel[_TextPair, TokenScore]):
     async def score(self, candidate: str, reference: str) -> TokenScore:
         """Return precision, recall and F1 of a candidate against a reference, each at most 1.
 
-        A text without a token, such as a blank one, has nothing in common with any other: 0.
+        A text without tokens, such as a blank text, scores 0.
 
         Raises:
             JudgeError: The model cannot be loaded, failed on this pair, or is closed.
@@ -90,12 +89,12 @@ def _load(
     from bert_score.utils import model2layers
 
     if layer is None and source not in model2layers:
-        raise JudgeError(f"{source}: bert-score knows no best layer for this model; set the layer")
+        raise JudgeError(f"{source}: bert-score has no best layer for this model; set `layer`")
     scorer = BERTScorer(
         source, layer, lang="en", rescale_with_baseline=bool(baseline), baseline_path=baseline
     )
     if baseline:
-        _ = scorer.baseline_vals  # read now, as a file without this layer is no fault of a text
+        _ = scorer.baseline_vals  # read now, so that a file without this layer fails at start-up
     # Many tokenizers, DeBERTa's among them, state a limit of 1e30 tokens, which transformers 5
     # does not take (https://github.com/Tiiiger/bert_score/issues/205).
     tokenizer, network = scorer._tokenizer, scorer._model

@@ -1,4 +1,4 @@
-"""Calibration of a judge's probabilities by labels of people, and the judge's worth by them."""
+"""Calibrate a judge's probabilities with human labels, and measure its agreement with them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _STEPS: Final = 50
 _BINS: Final = 10
 _EDGE: Final = 1e-4
 _RIDGE: Final = 0.1
-"""Weight of the prior that the probabilities are right as they are: few labels move them little."""
+"""Weight of the prior that probabilities need no change: a few labels move them little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Map from a judge's probability to a calibrated one (Platt 1999, on the log odds).
+    """Maps a judge's probability to a calibrated one (Platt 1999, on the log odds).
 
-    A claim counts as supported from the probability `cut` on.
+    A claim counts as supported if its probability is at least `cut`.
     """
 
     slope: float = 1.0
@@ -43,9 +43,9 @@ class Calibration:
         return _sigmoid(self.slope * _log_odds(probability) + self.intercept)
 
     def judged(self, support: Support) -> Support:
-        """Return a verdict with its calibrated probability, judged by the cut.
+        """Return a verdict with its calibrated probability, decided by the cut.
 
-        A contradiction stays, and what has no probability stays as it is.
+        Contradictions and verdicts without a probability stay unchanged.
         """
         if support.probability is None:
             return support
@@ -77,7 +77,7 @@ class Calibration:
         """Read a calibration file.
 
         Raises:
-            ConfigError: It cannot be read, or is no calibration file.
+            ConfigError: The file cannot be read or is not a calibration file.
         """
         try:
             values = json.loads(path.read_text("utf-8"))
@@ -93,10 +93,11 @@ class Calibration:
 class Agreement:
     """Agreement of probabilities with labels.
 
-    `auroc` is the chance that a positive has a higher probability than a negative, ties half, and
-    `low` to `high` its 95 % interval (Hanley and McNeil 1982). `cut` has the highest balanced
-    accuracy, for which `kappa` (Cohen) is, too. `error` is the expected calibration error in ten
-    bins of equal size, and `curve` mean probability, share of positives and number of each bin.
+    `auroc` is the chance that a positive has a higher probability than a negative; ties count half.
+    `low` to `high` is its 95 % interval (Hanley and McNeil 1982). `cut` has the highest balanced
+    accuracy, and `kappa` (Cohen) applies to that cut. `error` is the expected calibration error in
+    ten bins of equal size. `curve` has the mean probability, the share of positives and the size of
+    each bin.
     """
 
     labels: int
@@ -112,7 +113,7 @@ class Agreement:
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
-    """Return the agreement of probabilities with labels, at least one of each class.
+    """Return the agreement of probabilities with labels. Each class needs a label.
 
     Raises:
         ValueError: A class has no label, or the numbers differ.
@@ -169,7 +170,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
         # Far from the optimum a full step can overshoot.
         part = min(1.0, 1.0 / max(math.hypot(*steps), _EDGE))
         slope, intercept = slope - part * steps[0], intercept - part * steps[1]
-    # A judge whose order is wrong is refused by its AUROC, not turned around.
+    # A judge that ranks the wrong way is rejected by its AUROC, not inverted.
     raw = Calibration(slope=max(slope, 0.01), intercept=intercept)
     cut = agreement([raw.apply(p) for p in probabilities], labels).cut
     return replace(raw, cut=cut, labels=len(labels))
@@ -178,7 +179,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
 def cross_fitted(
     probabilities: Sequence[float], labels: Sequence[bool], groups: Sequence[int]
 ) -> tuple[list[float], list[bool]]:
-    """Return calibrated probabilities and verdicts, each by a fit that has not seen its group."""
+    """Return calibrated probabilities and verdicts, each fitted without its own group."""
     calibrated, verdicts = list(probabilities), [p >= 0.5 for p in probabilities]
     for fold in range(_FOLDS):
         seen = [i for i, group in enumerate(groups) if group % _FOLDS != fold]
@@ -193,7 +194,7 @@ def cross_fitted(
 
 
 def calibration_error(probabilities: Sequence[float], labels: Sequence[bool]) -> float:
-    """Return the expected calibration error: mean distance of probability and share, by bin."""
+    """Return the expected calibration error: mean distance of probability and share, per bin."""
     curve = _curve(probabilities, labels)
     return math.fsum(abs(mean - share) * n for mean, share, n in curve) / len(labels)
 

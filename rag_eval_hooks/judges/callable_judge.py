@@ -1,4 +1,4 @@
-"""Judge over any function that asks a language model."""
+"""Judge over any function that calls a language model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WANTS = "a function of one argument, the messages, that returns the reply's tex
 
 
 class CallableChat(ChatAdapter):
-    """One function as a model, asked in text mode."""
+    """A function as a model, used in text mode."""
 
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
@@ -64,17 +64,16 @@ class CallableJudge(LLMJudge):
 
     Args:
         function: Takes the messages (a system and a user text, each with `role` and `content`)
-            as its only argument and gives the reply's text. An async one runs in the
-            evaluator's loop, any other in a thread. Whatever it raises makes the findings
-            `judge_failed`; its text is not passed on.
-        name: What the scores are said to come from: `callable:` and this. By default the
-            function's name.
+            as its only argument and returns the reply's text. An async function runs in the
+            evaluator's loop, a synchronous one in a thread. If it raises, the findings are
+            `judge_failed`; the text of the exception is not used.
+        name: Scores name the judge `callable:<name>`. By default the function's name.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`; a memo
             keeps replies by `name`.
 
     Raises:
-        ConfigError: The function does not take one argument, a value cannot be used, or there
-            is a memo and no name.
+        ConfigError: The function does not take exactly one argument, a value is invalid, or a memo
+            has no `name`.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class CallableJudge(LLMJudge):
         if not _takes_messages(function):
             raise ConfigError("judge", default, _WANTS)
         if options.get("memo") is not None and not name:
-            raise ConfigError("name", name, "a name of the function's model: a memo goes by it")
+            raise ConfigError("name", name, "a name: a memo stores replies by it")
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(CallableChat(function, f"callable:{name or default}", limits), **keywords)

@@ -1,4 +1,4 @@
-"""Cascade of two judges: the second judges what the first cannot tell."""
+"""Cascade of two judges: the second judges what the first leaves unsure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 _logger = logging.getLogger("rag_eval_hooks")
 
 Positions: TypeAlias = dict[Finding, list[int]]
-"""Positions of the items of each finding that go to the second judge; none for all of it."""
+"""Items of each finding that go to the second judge, by position. Empty: the whole finding."""
 
 
 class Cascade:
     """Asks a cheap judge first, and an LLM only where the first is unsure.
 
-    Every verdict that the first judge is unsure about, or that carries a warning, goes to the
-    second judge, as does a random part of the sure ones: compared with the second's, these show
-    what the first is worth. The second judge also makes what the first cannot or failed to make.
-    A second judge that fails costs only what it was asked for. A verdict says who gave it (`judge`)
-    and with which probability it was sent on (`sent_on`); weigh by its inverse to estimate the
-    agreement of the two.
+    Unsure verdicts and verdicts with a warning go to the second judge. So does a random fraction of
+    the sure verdicts, to measure how often the two judges agree. The second judge also makes the
+    findings that the first cannot make. If the second judge fails, only these items lack a verdict.
+    Each verdict names its judge (`judge`) and the probability of being sent on (`sent_on`). Weight
+    by its inverse to estimate the agreement.
 
     Example:
         ```python
@@ -42,12 +41,12 @@ class Cascade:
 
     Args:
         first: A judge, or its name as in the setting `judge`: fast and cheap.
-        second: A judge, or its name: the one whose word counts.
-        floor: Probability with which any other verdict is sent on, in [0, 1]. Chosen by a hash of
-            question and item: the same sample has the same verdicts everywhere.
+        second: A judge, or its name. Its verdicts win.
+        floor: Probability in [0, 1] of sending a sure verdict on. A hash of question and item
+            decides, so that the same sample always gets the same verdicts.
 
     Raises:
-        ConfigError: `floor` is no probability.
+        ConfigError: `floor` is outside [0, 1].
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -57,7 +56,7 @@ class Cascade:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
         self.first, self.second = first, second
         self.second_name = second if isinstance(second, str) else None
-        """Name of the second judge as in the setting `judge`; None for a judge object."""
+        """The second judge's name in the setting `judge`; None for a judge object."""
         self.name = " > ".join(one if isinstance(one, str) else one.name for one in (first, second))
         self.version = "+".join(
             one if isinstance(one, str) else one.version for one in (first, second)
@@ -72,7 +71,7 @@ class Cascade:
         return Cascade(metered(first), metered(second), floor=self._floor)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return findings of the first judge, and of the second what that lacks or cannot tell."""
+        """Return findings of the first judge, completed by the second."""
         judges = _made(self.first), _made(self.second)
         first = await _tried(judges[0], sample, wanted, known)
         sent = self._sent(sample.question, wanted, first, known)
@@ -153,7 +152,7 @@ def _lacks(finding: Any) -> bool:
         return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
     if isinstance(finding, Verdict):
         return not finding.sure
-    # The verdicts on claims and entities are sent on one by one, chunks as a whole.
+    # Verdicts on claims and entities are sent on one by one, verdicts on chunks together.
     return isinstance(finding, tuple) and any(
         not isinstance(one, Support | Verdict) and not getattr(one, "sure", True) for one in finding
     )
@@ -175,12 +174,11 @@ async def _tried(
 
 
 def _draw(question: str, kind: Finding, item: str) -> float:
-    """Return a number in [0, 1) that depends on its arguments alone."""
     text = json.dumps([question, kind, item]).encode("ascii")
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest()) / 2**56
 
 
 def _made(judge: str | Judge) -> Judge:
     if isinstance(judge, str):
-        raise RuntimeError(f"the cascade's judge {judge!r} was not made yet: give it to RagEval")
+        raise RuntimeError(f"judge {judge!r} does not exist yet: use RagEval(judge=...)")
     return judge

@@ -30,7 +30,7 @@ _FILTERED: Final = frozenset(
 
 
 class Chat(Protocol):
-    """One language model behind some transport, named by kind and model."""
+    """A language model behind some transport, named by kind and model."""
 
     @property
     def name(self) -> str: ...
@@ -39,8 +39,8 @@ class Chat(Protocol):
         """Return the text of the model's reply.
 
         Raises:
-            ReplyError: The reply cannot be read, and asking again may help.
-            JudgeError: The model cannot be reached, is late, or does not accept the request.
+            ReplyError: The reply cannot be read; a retry may help.
+            JudgeError: The model is unreachable, timed out, or rejected the request.
         """
         ...
 
@@ -48,7 +48,7 @@ class Chat(Protocol):
 
 
 class OutputMode(Enum):
-    """Ways to ask for the shape of a reply, best first."""
+    """Ways to request structured output, best first."""
 
     JSON_SCHEMA = "json_schema"
     TOOL = "tool"
@@ -58,13 +58,13 @@ class OutputMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """Features of requests that a model takes."""
+    """Request features that a model accepts."""
 
     mode: int = 0
     temperature: bool = True
 
     def without(self, refused: RequestRefusedError, modes: int) -> _Dialect | None:
-        """Return the dialect without the feature that was refused, None if it was no feature."""
+        """Return the dialect without the rejected feature, or None if no feature was rejected."""
         complaint = refused.complaint
         if self.temperature and "temperature" in complaint and refused.status != 404:
             return replace(self, temperature=False)
@@ -76,8 +76,8 @@ class _Dialect:
 class ChatAdapter(ABC):
     """One model behind a client.
 
-    The output modes are tried from first to last; the first that the model takes is remembered,
-    as is a refusal of the temperature.
+    The adapter tries output modes in order and remembers the first that the model accepts. It also
+    remembers that a model rejects the temperature.
     """
 
     host: str | None = None
@@ -92,7 +92,8 @@ class ChatAdapter(ABC):
         scope: str = "",
     ) -> None:
         self.name = caller.name
-        # Tells models of one name apart in a memo. It may hold a key, and is shown nowhere.
+        # Distinguishes models of the same name in a memo. It may contain a key, so it is never
+        # shown.
         self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
         self.threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         self.timeout = limits.timeout
@@ -113,7 +114,7 @@ class ChatAdapter(ABC):
             except RequestRefusedError as refused:
                 reduced = dialect.without(refused, len(self._modes))
                 if reduced is None:
-                    # The complaint may hold content and ends here.
+                    # The provider's message may quote content, so it is dropped.
                     raise JudgeError(str(refused)) from None
                 dialect = reduced
             except ReplyError:
@@ -127,15 +128,15 @@ class ChatAdapter(ABC):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Send one request, telling the meter, and return the text of the reply.
+        """Send one request through the meter, and return the text of the reply.
 
         Raises:
             ReplyError: The reply cannot be read.
-            ModeMissingError: The client knows no such mode, so that nothing was sent.
+            ModeMissingError: The client lacks this output mode; nothing was sent.
         """
 
     async def aclose(self) -> None:
-        """Release what the adapter holds; the client of a user's is left alone."""
+        """Release the adapter's resources. A client passed in by the user stays open."""
         self.threads.close()
 
     async def _asked(self, prompt: Prompt, dialect: _Dialect) -> str:
@@ -151,16 +152,16 @@ class ChatAdapter(ABC):
         return await self._calls.make(request, (prompt.system, prompt.user))
 
     def _learn(self, dialect: _Dialect) -> None:
-        # Calls that learn at the same time do not add up.
+        # Concurrent calls may learn the same.
         known = self._dialect
         mode = max(known.mode, dialect.mode)
         self._dialect = _Dialect(mode, known.temperature and dialect.temperature)
 
 
 def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
-    """Refuse a reply that a filter ended, or one cut off that the client has parsed.
+    """Reject a reply that a filter ended, or a cut reply that the client has parsed.
 
-    The reader takes the complete items of a text that was cut off. Parsing hides where the cut is.
+    The reader keeps the complete items of a cut text. Parsing hides where the text was cut.
     """
     word = str(reason).lower()
     if word in _FILTERED:
@@ -172,9 +173,9 @@ def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
 
 
 def only_text(content: object, calls: Sequence[object] = ()) -> str:
-    """Return the one text of a reply that has a content, tool calls, or both."""
+    """Return the single text of a reply from its content, its tool calls, or both."""
     if len(calls) > 1:
-        raise ReplyError("it calls the tool more than once")
+        raise ReplyError("it called the tool more than once")
     text = calls[0] if calls else content
     if not isinstance(text, str) or not text.strip():
         raise ReplyError("it was empty")

@@ -1,4 +1,4 @@
-"""Judges, embedders and token scorers that settings name."""
+"""Make the judges, embedders and token scorers that settings name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
 def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
-    """Make the judge that `config.judge` names; options are those of a judge with an endpoint.
+    """Make the judge that `config.judge` names. `options` apply to judges with an endpoint.
 
     Raises:
-        ConfigError: The name is unknown, or a hosted judge has no key.
+        ConfigError: The name is unknown, or a hosted judge lacks a key.
         ImportError: The judge's extra is not installed; the text names the pip command.
     """
     name, model = JUDGES.parts(config.judge)
@@ -42,10 +42,10 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
 def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     """Make the embedder that `config.embedder` names, or None.
 
-    `auto` is the judge's own: that of OpenAI, or a model that is on this machine already.
+    `auto` is OpenAI's embedder for an OpenAI judge, or a model that is already on this machine.
 
     Raises:
-        ConfigError: The name is unknown, or a hosted embedder has no key.
+        ConfigError: The name is unknown, or a hosted embedder lacks a key.
         ImportError: The embedder's extra is not installed.
     """
     name, model = EMBEDDERS.parts(config.embedder)

@@ -1,4 +1,4 @@
-"""Vectors by text: kept in memory, checked where they come in."""
+"""Vectors by text: cached in memory, validated on arrival."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Vector: TypeAlias = "array[float]"
 
 
 class VectorCache:
-    """Vectors by a hash of their text; missing ones are made."""
+    """Vectors by a hash of their text. Missing vectors are made."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -37,7 +37,7 @@ class VectorCache:
         """Return one vector per text, in order.
 
         Raises:
-            JudgeError: The vectors have different lengths; or as `make` does.
+            JudgeError: The vectors have different lengths, or `make` failed.
         """
         distinct = list(dict.fromkeys(texts))
         found = {text: vector for text in distinct if (vector := self._recall(text)) is not None}
@@ -52,8 +52,8 @@ class VectorCache:
     def clear(self) -> None:
         self._vectors.clear()
 
-    # Two threads may use the cache at once. Each step is atomic, and a vector that is missed
-    # for a moment is only made again, so there is no lock that a fork could leave locked.
+    # Two threads may use the cache at once. Each step is atomic, and a missed vector is made again.
+    # So there is no lock that a fork could leave locked.
     def _recall(self, text: str) -> Vector | None:
         key = _hash(text)
         vector = self._vectors.pop(key, None)
@@ -68,18 +68,18 @@ class VectorCache:
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-    """Return one usable vector per text from any embedder, and the tokens that it reports.
+    """Return one usable vector per text from any embedder, and the reported tokens.
 
     Raises:
-        JudgeError: The embedder failed, or gave too few vectors, vectors of several lengths, or
-            numbers that are not finite: their cosine would be no likeness.
+        JudgeError: The embedder failed or returned too few vectors, vectors of different lengths,
+            or numbers that are not finite.
     """
     with in_call_context(tally=(tally := Tally())):
         vectors = await embedder.embed(texts)
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:
-        raise JudgeError(f"{embedder.name} gave {len(vectors)} vectors for {len(texts)} texts")
+        raise JudgeError(f"{embedder.name} returned {len(vectors)} vectors for {len(texts)} texts")
     if not all(map(math.isfinite, chain.from_iterable(vectors))):
-        raise JudgeError(f"{embedder.name} gave a vector with a number that is not finite")
+        raise JudgeError(f"{embedder.name} returned a vector with a number that is not finite")
     return vectors, tally.usage
 
 

@@ -1,4 +1,4 @@
-"""OpenAI-compatible endpoints, by OpenAI's own client."""
+"""OpenAI-compatible endpoints, called with OpenAI's own client."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ except ImportError as missing:
 
 _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
-"""Placeholder: the client insists on a key, and endpoints without keys ignore it."""
+"""Placeholder: the client requires a key, and endpoints without keys ignore it."""
 _LONGEST_PAUSE: Final = 60.0
-"""Seconds that the client waits at most between two tries."""
+"""Longest pause of the client between two tries, in seconds."""
 _FIRST_FAILURE: Final = 300
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions(CallLimits):
-    """Address and credentials of an endpoint, and the limits of calls. Its repr shows no secret.
+    """Address, credentials and call limits of an endpoint. The repr shows no secret.
 
     Attributes:
         base_url: Address of the endpoint; OpenAI's own by default.
-        api_key: Key; may be left out for another `base_url` than OpenAI's.
+        api_key: Key. Optional for a `base_url` other than OpenAI's.
         headers: Extra headers, such as a gateway's own key.
 
     Raises:
-        ConfigError: `base_url` is no URL, a key is missing or cannot stand in a header, or a
-            limit is out of range.
+        ConfigError: `base_url` is not a URL, a key is missing or invalid in a header, or a limit is
+            out of range.
     """
 
     base_url: str | None = None
@@ -75,11 +75,11 @@ class _ConnectionFailedError(DescribedError, ConnectionError):
 
 
 class _UnreadableError(DescribedError, ValueError):
-    """The reply is no JSON, or longer than any reply should be."""
+    """The reply is not JSON, or too long."""
 
 
 class _StoppedError(openai.OpenAIError):
-    """Carries an error of ours through the client, which passes on errors of its own."""
+    """Carries our error through the client, which would wrap it."""
 
 
 _post: ContextVar[tuple[bytes, Meter] | None] = ContextVar("rag_eval_hooks_post", default=None)
@@ -87,31 +87,31 @@ _post: ContextVar[tuple[bytes, Meter] | None] = ContextVar("rag_eval_hooks_post"
 
 
 class Endpoint:
-    """JSON documents by POST to one endpoint, with the retries of OpenAI's own client."""
+    """Posts JSON documents to one endpoint, with the retries of OpenAI's own client."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
         address = urlsplit(options.base_url or _OPENAI)
         self.host = f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
-        # A reply that trickles in never lets the client's own timeout end it.
+        # The client's timeout never ends a reply that trickles in.
         self._longest = (options.timeout + _LONGEST_PAUSE) * (options.retries + 1)
-        # Connections cannot move between event loops: each loop has its own client.
+        # Connections cannot move between event loops, so each loop has its own client.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
             WeakKeyDictionary()
         )
 
     async def post(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
-        """Send a JSON document to a path behind the base URL, and return the JSON of the reply.
+        """Post a JSON document to a path below the base URL, and return the reply's JSON.
 
         Raises:
             openai.APIStatusError: The status is 400 or above.
-            ValueError: The reply is no JSON, or longer than 4 MB when decoded.
+            ValueError: The reply is not JSON, or longer than 4 MB when decoded.
         """
         client = self._client()
         token = _post.set((json.dumps(document, ensure_ascii=False).encode(), meter))
         try:
             async with asyncio.timeout(self._longest):
-                # The typed methods spend more on checking the schema than on the call.
+                # The typed methods spend more time on the schema than on the call.
                 with own_requests.quiet():
                     return await client.post(path, body={}, cast_to=object)
         except _StoppedError as error:
@@ -124,7 +124,7 @@ class Endpoint:
             _post.reset(token)
 
     async def aclose(self) -> None:
-        """Close the running loop's connections; a later call opens new ones."""
+        """Close the running loop's connections. A later call opens new ones."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -144,7 +144,7 @@ class Endpoint:
             timeout=options.timeout,
             max_retries=options.retries,
             http_client=openai.DefaultAsyncHttpxClient(
-                # A redirect would carry prompts and headers to another origin.
+                # A redirect would send prompts and headers to another origin.
                 follow_redirects=False,
                 event_hooks={"request": [_before_try], "response": [_limit_reply]},
             ),

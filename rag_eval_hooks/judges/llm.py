@@ -1,4 +1,4 @@
-"""Judge over any language model: one question for each finding, read strictly, asked again."""
+"""Judge over any language model: one question per finding, strict parsing, retries."""
 
 from __future__ import annotations
 
@@ -57,30 +57,29 @@ class ModelOptions(CallKeywords, total=False):
 
 
 class LLMJudge:
-    """Makes findings by asking a language model.
+    """Makes findings with a language model.
 
-    Each finding has calls of its own, which show only what the finding's definition allows. So a
-    verdict does not depend on what else is asked about the sample. All calls about a sample's
-    contexts begin with the same schema, system text and contexts, which a provider's prompt cache
-    serves from the second call on.
+    Each finding has separate calls, which show only the texts that its definition allows. So a
+    verdict does not depend on the other findings. All calls about a sample's contexts start with
+    the same schema, system text and contexts, so that a provider's prompt cache serves them from
+    the second call on.
 
-    A reply is read item by item. Items that do not fit are asked for again, with the fault;
-    an item that never fits has no verdict. Nothing is guessed. No call is about more than ten
-    claims. Contexts longer than `verify_tokens` are verified in parts, and a claim is unsure if
-    chunks of several parts state it only together. Grades are about the contexts as a whole and
-    are never split.
+    A reply is read item by item. The judge asks again for invalid items and names the problem. An
+    item that stays invalid has no verdict; nothing is guessed. A call covers at most ten claims.
+    Contexts longer than `verify_tokens` are verified in parts; a claim that only chunks of several
+    parts state together is unsure. Grades always see all contexts.
 
     Args:
         chat: The model.
-        attempts: Times that one item may be asked for in all.
-        stagger: Whether the first call about a sample's contexts goes ahead and the others wait
-            for its reply, for at most five seconds, so that the prompt cache can serve them.
+        attempts: Maximum number of requests for one item.
+        stagger: Send the first call about a sample's contexts ahead. The others wait at most five
+            seconds for its reply, so that the prompt cache can serve them.
         verify_tokens: Tokens of contexts in one verification, at three bytes of UTF-8 a token.
         memo: Keeps valid replies and serves them again, or None.
         prices: Puts costs on the usage, or None. A reply from the memo costs nothing.
 
     Raises:
-        ConfigError: An option has a value that cannot be used.
+        ConfigError: An option has an invalid value.
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -110,11 +109,11 @@ class LLMJudge:
 
     @property
     def output_mode(self) -> OutputMode | None:
-        """Way in which the shape of replies is asked for; None for a chat of a user's."""
+        """How the model is asked for structured output; None for a chat of the user."""
         return getattr(self._chat, "output_mode", None)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings; one whose text the sample lacks is absent as `missing_input`."""
+        """Make findings. A finding whose text the sample lacks is absent as `missing_input`."""
         lacking = Field.lacking(sample)
         possible = {k for k in wanted & SPECS.keys() if not SPECS[k].needs & lacking}
         findings = Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE)
@@ -142,11 +141,10 @@ class LLMJudge:
         return await self.ask_all([(ask, part) for part in parts])
 
     async def ask_all(self, calls: Iterable[Request]) -> Answers:
-        """Make all calls about one finding at the same time, and return their answers together.
+        """Make all calls about one finding in parallel, and merge their replies.
 
-        An item is asked for again if its content was not valid. A content with a flaw is asked for
-        once more, and then kept. After a reply that was cut off, the rest is
-        asked for in halves.
+        Invalid items are asked for again. A flawed item is asked for once more, then kept. After a
+        cut reply, the remaining items are asked for in halves.
         """
         answers = Answers()
         await gathered(self._ask(ask, keys, self._attempts, answers) for ask, keys in calls)
@@ -177,7 +175,7 @@ class LLMJudge:
                 break
 
     async def _turn(self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]) -> Reading:
-        """Ask once and read the reply, which the memo keeps if nothing is wrong with it."""
+        """Ask once and parse the reply. The memo keeps a reply without problems."""
         if not is_in_time():
             raise JudgeTimeout(OUT_OF_TIME)
         prompt = ask.prompt(keys, problems).sealed(self._secret)
@@ -201,10 +199,10 @@ class LLMJudge:
 
 
 def _findings_of(ask: Ask, answers: Answers) -> Findings:
-    """Return the finding with its content or the cause of its absence.
+    """Return the finding with its content, or the cause of its absence.
 
-    Where only some items of many have a content, the others are unsure: a metric decides whether
-    the rest is enough.
+    If only some items have content, the others are unsure. A metric decides whether the content is
+    enough.
     """
     kind, asked = ask.kind, ask.items()
     missing = sum(key not in answers.values for key in asked)
@@ -237,9 +235,9 @@ def _check_count(field: str, value: object) -> None:
 
 
 class MeteredJudge:
-    """Judge of a user's, within the budget and observed; the judge itself is not changed.
+    """A user's judge, within the budget and observed. The judge itself is not changed.
 
-    A call of `make` counts as one call, as the calls inside are not visible. Tokens come from the
+    A call of `make` counts as one call, because its inner calls are invisible. Tokens come from the
     usage that the findings report.
     """
 
@@ -248,7 +246,7 @@ class MeteredJudge:
         self.name = judge.name
         self.annotator_kind = judge.annotator_kind
         self.version = judge.version
-        # What a judge may have beside the protocol, such as a model to load before a sample's time.
+        # Optional methods, such as `warm_up`.
         for name in ("host", "screening", "warm_up"):
             if hasattr(judge, name):
                 setattr(self, name, getattr(judge, name))
@@ -271,7 +269,7 @@ class MeteredJudge:
 
 
 def metered(judge: Judge) -> Judge:
-    """Wrap a judge over a language model whose requests are not visible, and no other."""
+    """Wrap a judge over a language model whose requests are invisible. Return others unchanged."""
     counts = (
         isinstance(judge, LLMJudge | MeteredJudge) or judge.annotator_kind is not AnnotatorKind.LLM
     )

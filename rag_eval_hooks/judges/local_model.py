@@ -1,4 +1,4 @@
-"""Local model that runs off the event loop: in a child process, or in a thread."""
+"""Run a local model off the event loop, in a child process or a thread."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rag_eval_hooks.threads import DaemonExecutor, at_fork
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
 InProcess: TypeAlias = Literal["auto"] | bool
-"""Run a model in a child process: `auto` wherever one can be started, else in a thread."""
+"""Run a model in a child process. `auto`: where a process can start, else in a thread."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 
 _CLOSE_TIMEOUT: Final = 1.0
-"""Seconds that closing waits for the batch in hand."""
+"""Seconds that closing waits for the running batch."""
 
 
 def short_name(source: str) -> str:
@@ -33,10 +33,10 @@ def short_name(source: str) -> str:
 
 
 class LocalModel(Generic[I, R]):
-    """Loads a model on first use, once, and runs one batch at a time.
+    """Loads a model once, on first use, and runs one batch at a time.
 
-    Items that come while a batch runs go through the model together, equal ones once. A failure to
-    load is remembered: each later call fails at once with the same message.
+    Items that arrive while a batch runs form the next batch, without duplicates. If loading fails,
+    every later call fails at once with the same message.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LocalModel(Generic[I, R]):
             return await asyncio.wrap_future(future)
 
     async def run_all(self, items: Sequence[I]) -> list[R]:
-        """Return one result per item, in order; the first error of an item is raised."""
+        """Return one result per item, in order, or raise the first error of an item."""
         results = await self.run(items) if items else []
         for result in results:
             if isinstance(result, JudgeError):
@@ -82,7 +82,7 @@ class LocalModel(Generic[I, R]):
         """Load the model, or wait until it is loaded.
 
         Raises:
-            JudgeError: It cannot be loaded.
+            JudgeError: The model cannot be loaded.
         """
         if not self._is_warm:
             await self.run([])
@@ -117,7 +117,7 @@ class LocalModel(Generic[I, R]):
         try:
             results = dict(zip(distinct, self._run(distinct), strict=True)) if taken else {}
         except BaseException as error:  # noqa: BLE001 - handed to the callers
-            # A SystemExit of a library would end the loop of who waits.
+            # A library's SystemExit would stop the caller's loop.
             name = type(error).__name__
             ended = JudgeError(f"{self._source}: {name} in the model")
             for _, future in taken:
@@ -147,5 +147,5 @@ def _wants_process(process: InProcess) -> bool:
     if process == "auto":
         _logger.warning("local models run in a thread of this process: %s", hindrance)
         return False
-    wants = f"'auto' or false, as no child process can be started here: {hindrance}"
+    wants = f"'auto' or false, because no child process can start here: {hindrance}"
     raise ConfigError("process", process, wants)

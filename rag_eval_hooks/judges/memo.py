@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 _FILE: Final = "replies.sqlite"
 _BUSY_S: Final = 0.5
-"""Seconds to wait for another process that holds the file before the judge is asked again."""
+"""Seconds to wait for another process that holds the file. Then the judge is asked."""
 _PATIENCE_S: Final = 2.0
-"""Seconds that a disk that hangs may delay a judgment."""
+"""Longest delay of a judgment by a hanging disk, in seconds."""
 _MOST_FAILURES: Final = 5
-"""Failures in a row after which the disk is no longer used."""
+"""Consecutive failures after which the disk is no longer used."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS replies_1 (id INTEGER PRIMARY KEY, key BLOB UNIQUE, text TEXT)"
 )
@@ -37,17 +37,17 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 
 
 class Memo:
-    """Replies by model and prompt, in memory and, if a folder is given, on disk.
+    """Replies by model and prompt, in memory and optionally on disk.
 
-    One memo may serve several judges, and one folder several processes. Replies hold claims of
-    the samples: the folder needs the same protection as the samples. A disk that is corrupt,
-    locked, full or hangs never reaches the judge: each failure is counted, the first of its kind
-    is logged, and after five in a row the disk is no longer used.
+    Several judges may share a memo, and several processes a folder. Replies contain claims of the
+    samples, so protect the folder like the samples. A corrupt, locked, full or hanging disk never
+    fails the judge. Each failure is counted and the first of its kind is logged. After five
+    consecutive failures the disk is no longer used.
 
     Args:
-        path: Folder for replies that outlive the process; created if it does not exist.
-        size: Replies kept in memory; the least recently used leave first.
-        disk_size: Replies kept on disk; the ones stored first leave first.
+        path: Folder for replies on disk; created if missing.
+        size: Replies kept in memory; the least recently used are evicted first.
+        disk_size: Replies kept on disk; the oldest are evicted first.
 
     Raises:
         ConfigError: A size is below 1, or the path is a file.
@@ -65,7 +65,7 @@ class Memo:
                 raise ConfigError(name, value, "a whole number, 1 or more")
         self._size = size
         self._disk_size = disk_size
-        # Each step on it is atomic, so there is no lock that a fork could leave locked.
+        # Each step is atomic, so there is no lock that a fork could leave locked.
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._counts: Counter[str] = Counter()
         self._incidents = Incidents()
@@ -74,7 +74,7 @@ class Memo:
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
-        """Return the text in memory or on disk, or None; a disk that fails has none."""
+        """Return a stored text from memory or disk, or None. A failing disk returns None."""
         text, place = self._texts.pop(key, None), "memory"
         if text is None:
             row = await self._in_time(lambda db: db.execute(_GET, (key,)).fetchone())
@@ -85,7 +85,7 @@ class Memo:
         return text
 
     def keep(self, key: bytes, text: str) -> None:
-        """Keep a text in memory, and soon on disk."""
+        """Store a text in memory, and on disk in the background."""
 
         def put(db: sqlite3.Connection) -> None:
             db.execute(_PUT, (key, text))
@@ -141,7 +141,7 @@ class Memo:
 
 
 def memo_key(model: str, scope: str, prompt: Prompt) -> bytes:
-    """Return the key of a reply: a hash of the model and all that it is asked."""
+    """Return the key of a reply: a hash of the model and its complete request."""
     asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.example)
     whole = json.dumps([model, scope, *asked])
     return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
@@ -149,7 +149,7 @@ def memo_key(model: str, scope: str, prompt: Prompt) -> bytes:
 
 def _file_in(folder: Path) -> SqliteFile:
     try:
-        # In this order: another process may create the folder between the two looks.
+        # In this order, because another process may create the folder in between.
         usable = not folder.exists() or folder.is_dir()
     except OSError:
         usable = False

@@ -1,4 +1,4 @@
-"""Loading and running a local model, and the loop of the child process that does so."""
+"""Load and run a local model, and the loop of the child process that does so."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ R = TypeVar("R")
 Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]
 """A loaded model: one result per item, in order."""
 Load: TypeAlias = Callable[[], Run[I, R]]
-"""Load a model. For a child process it must be picklable; libraries are imported inside it."""
+"""Load a model. A child process needs a picklable function that imports its libraries inside."""
 
 _NICE: Final = 10
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class ModelLoadError(JudgeError):
-    """A model cannot be loaded, and will not be on a later try either."""
+    """A model cannot be loaded, and a retry will not help."""
 
 
 def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
@@ -39,20 +39,20 @@ def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
 
 
 def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | JudgeError]:
-    """Return one result per item; of a batch that fails, each item is tried alone."""
+    """Return one result per item. After a failed batch, each item runs alone."""
     try:
         return list(model(items)) if items else []
     except Exception as error:  # noqa: BLE001 - the same
         if len(items) > 1:
             return [result for item in items for result in run_model(source, model, [item])]
-        # The library's message may quote the texts.
+        # The library's message may quote content.
         return [JudgeError(f"{source}: {type(error).__name__} in the model")]
 
 
 def serve(connection: Connection) -> None:
-    """Load a model and answer batches until the other end is gone. Runs in the child."""
+    """Load a model and process batches until the parent closes the socket. Runs in the child."""
     _end_with_parent()
-    # They go to the whole process group and mean the application, which finishes its samples.
+    # Ctrl-C signals the whole process group, but the application still finishes its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     _lower_priority()
@@ -69,16 +69,16 @@ def serve(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process with its parent; elsewhere the end of the socket does."""
+    """Ask the Linux kernel to end this process with its parent. Elsewhere the socket's end does."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _lower_priority() -> None:
-    # Before the model is loaded: that takes seconds, and later threads inherit it.
+    # Before loading, which takes seconds, because later threads inherit the priority.
     os.nice(_NICE)
     if sys.platform == "linux":
-        # Not every sandbox lets a process choose its scheduler.
+        # Some sandboxes forbid changing the scheduler.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -1,8 +1,8 @@
-"""Child process that holds one local model: a batch of texts in, results out.
+"""Child process that runs one local model: a batch of texts in, results out.
 
-The child is started by `python -c` over a socket pair. `multiprocessing` would import the
-application's main module again, so a script without a guard would run twice, and daemonic workers
-(Celery, multiprocessing pools) may not start children with it.
+The child is started by `python -c` with a socket pair. `multiprocessing` would import the
+application's main module, so that a script without a guard would run twice. It also forbids
+children of daemonic workers (Celery, multiprocessing pools).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ R = TypeVar("R")
 _logger = logging.getLogger("rag_eval_hooks")
 
 _LOAD_TIMEOUT: Final = 600.0
-"""Seconds for the interpreter to start and the model to load, which may include a download."""
+"""Seconds to start the interpreter and load the model, which may include a download."""
 _MOST_ENDS: Final = 5
-"""Ends of the process within `_ENDS_WITHIN` seconds after which batches fail at once."""
+"""Exits within `_ENDS_WITHIN` seconds after which batches fail at once."""
 _ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys
@@ -57,13 +57,13 @@ os._exit(0)
 
 
 class _ProcessEndedError(JudgeError):
-    """The process ended before it replied."""
+    """The process exited before it replied."""
 
 
 def obstacle() -> str | None:
-    """Return why no child process can be started here, or None."""
+    """Return why no child process can start here, or None."""
     if os.name != "posix":
-        return "it needs a POSIX system"
+        return "child processes need a POSIX system"
     if getattr(sys, "frozen", False) or _interpreter() is None:
         return "the application is frozen or embeds Python: there is no interpreter to start"
     return None
@@ -86,10 +86,10 @@ class _Child(NamedTuple):
 
 
 class ModelProcess(Generic[I, R]):
-    """One model in a child process that is started lazily and restarted after a crash.
+    """A model in a child process that starts lazily and restarts after a crash.
 
-    `run` blocks and belongs to one thread. The child ends with this process: it reads the end of
-    its socket and, on Linux, is killed by the kernel.
+    `run` blocks; only one thread may call it. The child exits with this process: its socket closes
+    and, on Linux, the kernel kills it.
     """
 
     def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:
@@ -106,35 +106,35 @@ class ModelProcess(Generic[I, R]):
         at_fork(in_child=self._forget)
 
     def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result per item; an item that ends the process gets an error of its own.
+        """Return one result per item. An item that crashes the process gets an error.
 
         Raises:
             ModelLoadError: The model cannot be loaded.
-            JudgeUnavailable: The process ended too often and is not restarted yet.
+            JudgeUnavailable: The process crashed too often and is not restarted yet.
         """
         try:
             return self._request(items)
         except _ProcessEndedError:
-            # Any of the items may have ended it, or none: one by one they show which.
+            # Any item, or none, may have crashed the process. Running each alone shows which.
             return [self._run_alone(item) for item in items]
 
     def close(self) -> None:
-        """End the child at once. Safe in any thread."""
+        """Kill the child at once. Safe in any thread."""
         self._closed = True
         if (child := self._child) is not None:
             child.process.kill()
 
     def reap(self) -> None:
-        """Wait for the end of a closed child, in the thread of `run`."""
+        """Wait for a closed child to exit, in the thread of `run`."""
         if self._child is not None:
             self._end(self._child)
 
     def _forget(self) -> None:
         """Drop what a forked child inherits: the model process belongs to its parent."""
         if (child := self._child) is not None:
-            # An open copy would hide the parent's end from the model process.
+            # An open copy would hide the parent's exit from the model process.
             child.connection.close()
-            # Not a child of this process, so never to be waited for.
+            # Not a child of this process, so it cannot be waited for.
             child.process.returncode = 0
             child.finalizer.detach()
         self._child = None
@@ -153,7 +153,7 @@ class ModelProcess(Generic[I, R]):
         return found
 
     def _exchange(self, child: _Child, message: object, timeout: float) -> Any:
-        """Return the reply to a message, or raise `_ProcessEndedError`: the process is gone."""
+        """Return the reply to a message, or raise `_ProcessEndedError`."""
         try:
             child.connection.send(message)
             if child.connection.poll(timeout):
@@ -165,7 +165,7 @@ class ModelProcess(Generic[I, R]):
 
     def _start(self) -> _Child:
         if len(self._ends) == _MOST_ENDS and time.monotonic() - self._ends[0] < _ENDS_WITHIN:
-            raise JudgeUnavailable(f"{self._source}: the model process keeps ending")
+            raise JudgeUnavailable(f"{self._source}: the model process keeps crashing")
         ours, theirs = socket.socketpair()
         try:
             process = self._launch(theirs)
@@ -197,9 +197,9 @@ class ModelProcess(Generic[I, R]):
         )
 
     def _end(self, child: _Child, how: str | None = None) -> str:
-        """Kill the child where it still runs, and return how it ended."""
+        """Kill the child if it still runs, and return how it exited."""
         if how is None:
-            # From the last byte on its socket to its end it may take a moment.
+            # The child may exit shortly after its socket closes.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.process.wait(1.0)
         child.process.kill()
@@ -223,6 +223,6 @@ class ModelProcess(Generic[I, R]):
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    # In a thread: an idle-priority process may take a while to end. None starts at exit.
+    # In a thread, because an idle-priority process may exit slowly. At exit no thread can start.
     with contextlib.suppress(RuntimeError):
         threading.Thread(target=process.wait, name="rag-eval-hooks-reaper", daemon=True).start()

@@ -26,7 +26,7 @@ class OpenAIJudge(LLMJudge):
             keywords of `LLMJudge`.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OpenAIJudge(LLMJudge):
 
 
 class OpenAIChat(ChatAdapter):
-    """One model behind `/chat/completions`."""
+    """A model behind `/chat/completions`."""
 
     def __init__(
         self, model: str, options: ClientOptions, *, temperature: float | None = 0.0
@@ -86,7 +86,7 @@ def _text(reply: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: The reply has no text. Of a cut reply, the reader takes the complete part.
+        ReplyError: The reply has no text. The reader takes the complete part of a cut reply.
     """
     try:
         choice = reply["choices"][0]
@@ -99,17 +99,17 @@ def _text(reply: Any) -> str:
     if isinstance(content, list):
         content = "".join(map(_written, content))
     if reason == "length" and not (content or calls):
-        raise ReplyError("the token limit was reached before it began")
+        raise ReplyError("the token limit was reached before any text")
     return only_text(content, calls)
 
 
 def _written(part: Any) -> str:
-    """Return the text of one part of a content; thoughts have none."""
+    """Return the text of one part of a content; thinking parts have none."""
     text = field(part, "text") if field(part, "type") == "text" else None
     return text if isinstance(text, str) else ""
 
 
 def _without_choice(reply: object) -> str:
     if field(reply, "error"):
-        return "it was an error of the endpoint"
-    return "it was empty" if isinstance(reply, dict) else "it was no chat completion"
+        return "the endpoint returned an error"
+    return "it was empty" if isinstance(reply, dict) else "it was not a chat completion"

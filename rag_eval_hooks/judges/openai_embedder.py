@@ -16,7 +16,7 @@ from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeyw
 from rag_eval_hooks.judges.prices import Prices
 
 _BATCH = 128
-"""Texts in one request: within every known endpoint's limits for texts of a sample's size."""
+"""Texts per request, within the limits of every known endpoint."""
 
 
 class OpenAIEmbedder:
@@ -24,12 +24,12 @@ class OpenAIEmbedder:
 
     Args:
         model: The endpoint's name for the model.
-        cache_size: Vectors kept, the least recently used leave first.
+        cache_size: Vectors kept; the least recently used are evicted first.
         prices: Puts costs on the usage.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class OpenAIEmbedder:
         """Return one vector per text, in order, all of one length.
 
         Raises:
-            JudgeError: There was no reply in time, or not one finite vector per text in it.
+            JudgeError: The request timed out, or the reply lacks one finite vector per text.
         """
         return await self._cache.embed(texts, self._made)
 
@@ -69,7 +69,7 @@ class OpenAIEmbedder:
         return vectors
 
     async def _batch(self, texts: Sequence[str]) -> list[Vector]:
-        # Endpoints refuse empty texts, and no request can carry lone surrogates.
+        # Endpoints reject empty texts, and requests cannot contain lone surrogates.
         sent = [encodable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
 

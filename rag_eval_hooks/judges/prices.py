@@ -1,4 +1,4 @@
-"""Prices of tokens: from the user's table, then from the list of the package `genai-prices`."""
+"""Token prices: from the user's table, then from the package `genai-prices`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 _PER: Final = 1_000_000
 _CALL: Final = 1_000
-"""Tokens of the call whose prices are looked up: long prompts have other prices at some makers."""
+"""Tokens of the call whose price is looked up. Some providers price long prompts differently."""
 _OPENAI: Final = "https://api.openai.com/v1"
 _LISTED: Final = frozenset({"openai", "azure"})
 """Judges and embedders whose endpoint is known from the settings."""
@@ -34,7 +34,7 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Prices of prompts and replies, in the table's currency for a million tokens."""
+    """Prices of a million prompt and reply tokens, in the table's currency."""
 
     input: _Amount
     output: _Amount
@@ -54,16 +54,14 @@ class Prices:
     """Prices by model.
 
     Args:
-        table: Its `currency` (any text, USD by default), and `models`: from a pattern to `input`
-            and `output`, the prices of a million tokens. A pattern is a model's name, in which
-            `*`, `?` and `[...]` may stand for other characters. The exact name wins, then the
-            first pattern that fits.
-        base_url: Endpoint of the models. Where its provider is in the list of `genai-prices`, and
-            that package is installed, models that the table leaves out have the price listed there,
-            if the table is in USD. None: only the table counts.
+        table: `currency` (any text, USD by default) and `models`, which maps a pattern to `input`
+            and `output`, the prices of a million tokens. A pattern is a model's name with the
+            wildcards `*`, `?` and `[...]`. The exact name wins, then the first match.
+        base_url: Endpoint of the models. If `genai-prices` is installed and lists its provider,
+            models missing in a USD table get the listed price. None: use only the table.
 
     Raises:
-        ConfigError: An entry of the table is not valid; names it.
+        ConfigError: An entry of the table is invalid.
     """
 
     def __init__(
@@ -81,14 +79,14 @@ class Prices:
         self._base_url = base_url if valid.currency == "USD" else None
         self._list: Any = None
         if self._base_url is not None:
-            # At the start: this reads files, which must not happen in an event loop.
+            # At start-up, because reading files would block an event loop.
             with suppress(ImportError):
                 self._list = importlib.import_module("genai_prices")
         self._priced: dict[str, Price | None] = {}
 
     @classmethod
     def read(cls, path: str | PathLike[str], *, base_url: str | None = None) -> Prices:
-        """Read the table in a TOML file; `ConfigError` says what is wrong with it."""
+        """Read a TOML file of prices, or raise `ConfigError`."""
         try:
             table = tomllib.loads(Path(path).read_text("utf-8"))
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -101,14 +99,13 @@ class Prices:
             price = self._priced[model] = self._in_table(model) or self._in_list(model)
             if price is None and (self._models or self._base_url):
                 level = logging.WARNING if self._models else logging.INFO
-                _logger.log(level, "no price of %s is known: its calls have no cost", model)
+                _logger.log(level, "no price is known for %s; its calls have no cost", model)
         return self._priced[model]
 
     def priced(self, usage: Usage, model: str) -> Usage:
         """Return the usage with its cost.
 
-        There is no cost if the model has no price, or calls were made and the endpoint counted
-        no tokens: an unknown cost is not 0.
+        The cost is None, not 0, if the model has no price or the endpoint reported no tokens.
         """
         price = self.of(model)
         if price is None or (usage.calls and not usage.input_tokens):
@@ -136,7 +133,7 @@ class Prices:
 
 
 def prices_of(config: RagEvalConfig) -> Prices:
-    """Return the prices by the settings; `ConfigError` names `judge_prices`."""
+    """Return the configured prices; `ConfigError` names `judge_prices`."""
     kinds = {setting.partition(":")[0] for setting in (config.judge, config.embedder)}
     base_url = (config.judge_base_url or _OPENAI) if kinds & _LISTED else None
     if config.judge_prices is None:

@@ -19,19 +19,19 @@ _BATCH: Final = 512  # texts per call: the library sorts them by length, so that
 
 
 class SentenceEmbedder(LocalModel[str, Vector]):
-    """Embeds with a sentence-transformers model, in a child process or a thread of its own.
+    """Embeds texts with a sentence-transformers model, in a child process or a separate thread.
 
-    The model is loaded on first use, once. A failure to load is remembered: each later call
-    fails at once. Texts of concurrent callers go through the model together.
+    The model loads once, on first use. If loading fails, every later call fails at once. Texts of
+    concurrent callers are batched.
 
     Args:
         model: A name on the model hub, or the path of a folder with a saved model.
-        cache_size: Number of vectors kept; the least recently used leave first.
-        process: Whether the model runs in a child process; `auto`: wherever one can be started.
+        cache_size: Vectors kept; the least recently used are evicted first.
+        process: Run the model in a child process. `auto`: wherever a process can start.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
-        ConfigError: A process is asked for and cannot be started here.
+        ConfigError: A required process cannot start here.
     """
 
     def __init__(

@@ -133,13 +133,16 @@ async def test_a_content_in_parts_is_read() -> None:
     [
         (_message(content=None, refusal="I cannot help."), "it was a refusal"),
         (_message(content=None, finish_reason="content_filter"), "cut off by a filter"),
-        (_message(content="", finish_reason="length"), "token limit was reached before it began"),
+        (_message(content="", finish_reason="length"), "token limit was reached before any text"),
         (_message(content=[{"type": "image_url"}]), "it was empty"),
         (_message(content="I cannot judge this."), "it holds no JSON object"),
         (_message(content='{"answer_support": ['), "it was cut off"),
         (lambda made: {**made, "choices": []}, "it was empty"),
-        (lambda _made: {"error": {"message": "down", "code": 502}}, "an error of the endpoint"),
-        (lambda _made: "data: {}", "no chat completion"),
+        (
+            lambda _made: {"error": {"message": "down", "code": 502}},
+            "returned an error",
+        ),
+        (lambda _made: "data: {}", "not a chat completion"),
     ],
 )
 async def test_what_was_wrong_with_the_replies_is_told(

@@ -29,12 +29,12 @@ _Periods: TypeAlias = list[tuple[str, int]]
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
-"""Tokens that a reply is expected to have before there was any."""
+"""Tokens expected in a reply before any reply arrived."""
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
-"""Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
+"""Seconds to wait for other processes. Each holds the file for a fraction of a millisecond."""
 _KEPT_S: Final = 7 * 86_400
-"""Seconds for which periods are kept, for whoever wants to look."""
+"""Seconds for which finished periods stay in the file."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
@@ -49,7 +49,7 @@ _FORGET: Final = "DELETE FROM rag_eval_budget WHERE start < ?"
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Amount of calls, tokens of prompts and replies together, and money."""
+    """Number of calls, tokens of prompts and replies together, and money."""
 
     calls: float = 0.0
     tokens: float = 0.0
@@ -66,19 +66,18 @@ class Spend:
 class Budget:
     """Admits calls while the budget of the hour and of the day (UTC) lasts. Thread-safe.
 
-    A sample reserves the calls that it is expected to need before its first one, so that a budget
-    that runs out leaves whole samples unscored. Each call takes its estimate from there, or
-    reserves more: one call, the tokens of its prompt, the mean tokens of the replies so far, and
-    their price. With the reply the true amount takes its place. So there are never more calls than
-    the limit, and tokens and money exceed it at most by what the calls in flight take beyond their
-    estimates. A call without a reply in time, or whose reply counts no tokens, is charged the
-    estimate, as is a call of a process that was killed. Embedding requests are calls, too, with a
-    price of their own.
+    A sample reserves its expected calls before the first call, so that an exhausted budget leaves
+    whole samples unscored. Each call draws its estimate from this reservation, or reserves more:
+    one call, the tokens of its prompt, the mean tokens of earlier replies, and their price. The
+    reply replaces the estimate by the true amount. So calls never exceed the limit. Tokens and
+    money exceed it at most by the error of the estimates for calls in flight. A call that times
+    out, reports no tokens, or belongs to a killed process is charged its estimate. Embedding
+    requests count as calls, with a separate price.
 
-    Limits are named `<unit>_per_<period>`, and `rate` is the calls sent in a second by this
-    process. Processes share the SQLite file at `path`, each with its own limits. A thread of its
-    own uses the file: a hanging file never blocks the event loop. While the file fails, no call
-    is admitted.
+    Limits are named `<unit>_per_<period>`; `rate` limits the calls per second of this process.
+    Processes share the SQLite file at `path`, each with its own limits. A separate thread uses the
+    file, so that a hanging disk never blocks the event loop. While the file fails, no call is
+    admitted.
     """
 
     def __init__(
@@ -112,10 +111,10 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample for the block, and return the unused rest.
+        """Reserve the calls of one sample for the block, and release the unused rest.
 
         Raises:
-            BudgetError: The budget does not suffice for the sample: nothing must be sent.
+            BudgetError: The budget does not cover the sample; send nothing.
         """
         if not calls or not self._limits:
             yield
@@ -129,10 +128,10 @@ class Budget:
             hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Reserve one call and wait for its turn, where calls per second are limited.
+        """Reserve one call, and wait for a slot if calls per second are limited.
 
         Raises:
-            BudgetError: The budget is spent: the call must not be sent.
+            BudgetError: The budget is spent; do not send the call.
         """
         estimate, held = self._estimate(input_tokens, embedding=embedding), Spend()
         if not embedding and (hold := HOLD.get()) is not None:
@@ -144,7 +143,7 @@ class Budget:
         return reservation
 
     def spent(self) -> Mapping[str, Spend]:
-        """Return the amounts spent in this hour and day, calls in flight at their estimate.
+        """Return the amounts spent in this hour and day. Calls in flight count by their estimate.
 
         Raises:
             OSError: The file cannot be used.
@@ -162,7 +161,7 @@ class Budget:
             self._file.close()
 
     def spend(self, input_tokens: float, output_tokens: float, *, embedding: bool) -> Spend:
-        """Return the amount of one call, whose reply is counted for later estimates."""
+        """Return the amount of one call; its reply improves later estimates."""
         if not embedding:
             with self._lock:
                 self._replies += 1
@@ -171,7 +170,7 @@ class Budget:
         return Spend(1.0, input_tokens + output_tokens, cost)
 
     def add(self, periods: _Periods, amount: Spend) -> None:
-        """Add an amount, which may be negative; a failure of the file is counted."""
+        """Add an amount, which may be negative. A failure of the file is counted."""
 
         def write() -> None:
             try:
@@ -209,13 +208,13 @@ class Budget:
                 full = await asyncio.wrap_future(self._worker.submit(self._full, periods, amount))
         except OSError as error:
             self._incidents.report("budget", error)
-            raise BudgetError("the budget's file cannot be used") from None
+            raise BudgetError("the budget file is unavailable") from None
         if full is not None:
             raise BudgetError(f"the budget of this {full} is spent")
         return Reservation(self, periods, amount, embedding)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        """Add an amount to every period in one step, or name the one whose limit it would pass."""
+        """Add an amount to every period in one step, or return the period that lacks room."""
         with self._transaction() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)
@@ -243,7 +242,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or for one call in flight; end it at most once."""
+    """Amount reserved for a sample or for one call in flight. Close it at most once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
@@ -251,7 +250,7 @@ class Reservation:
     embedding: bool = False
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Replace the estimate by the true amount; without any tokens, keep it."""
+        """Replace the estimate by the true amount. Without tokens, keep the estimate."""
         if input_tokens or output_tokens:
             self.replace(self.budget.spend(input_tokens, output_tokens, embedding=self.embedding))
 
@@ -274,17 +273,17 @@ def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
 
 
 HOLD: Final[ContextVar[Reservation | None]] = ContextVar("rag_eval_hooks_hold", default=None)
-"""Amount that the sample has reserved and its calls have not taken yet."""
+"""Amount that the sample reserved and its calls have not used yet."""
 
 
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    """Make the budget that the settings describe, or None.
+    """Return the configured budget, or None.
 
     Raises:
-        ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
-            folder does not exist.
+        ConfigError: A cost limit lacks a price for the judge or the embedder, or the file's folder
+            does not exist.
     """
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:
@@ -312,6 +311,6 @@ def budget_of(
 def _price(config: RagEvalConfig, model: str) -> Price:
     price = prices_of(config).of(model)
     if price is None:
-        wants = f"a cost only with a price of {model}: by judge_prices, or the extra openai"
+        wants = f"a price of {model} for a cost limit; set judge_prices or install the extra openai"
         raise ConfigError("budget", config.budget_limits, wants)
     return price

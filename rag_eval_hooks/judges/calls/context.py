@@ -1,4 +1,4 @@
-"""Calls to models: each within its limits, and in the context of its evaluation."""
+"""Call models within their limits and in the context of an evaluation."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ OUT_OF_TIME: Final = "the sample's time ran out"
 
 @dataclass(slots=True)
 class Tally:
-    """Usage of all calls in a context, readable after the calls were cancelled."""
+    """Usage of all calls in a context. It stays readable after the calls were cancelled."""
 
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Everything that a call to a model needs to know about its evaluation."""
+    """Settings and observers of the evaluation that a call belongs to."""
 
     observer: Any = None
-    """Records calls (`called`) and gates (`passes`); raises nothing, never waits."""
+    """Records calls (`called`) and gates (`passes`). It never raises or blocks."""
     log: CallLog | None = None
     budget: Budget | None = None
     deadline: float | None = None
@@ -69,7 +69,7 @@ def call_context() -> CallContext:
 
 @contextmanager
 def in_call_context(**changes: Any) -> Iterator[CallContext]:
-    """Change fields of the context for the block and for tasks started in it."""
+    """Change fields of the context inside the block and in tasks started there."""
     changed = replace(_context.get(), **changes)
     token = _context.set(changed)
     try:
@@ -79,13 +79,13 @@ def in_call_context(**changes: Any) -> Iterator[CallContext]:
 
 
 def is_in_time() -> bool:
-    """Return whether the deadline has not passed."""
+    """Return whether the deadline is still ahead."""
     deadline = _context.get().deadline
     return deadline is None or asyncio.get_running_loop().time() < deadline
 
 
 async def isolated(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a context without the application's run configurations and callbacks."""
+    """Run a coroutine without the application's run configurations and callbacks."""
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
     fresh.run(_context.set, _context.get())
@@ -94,7 +94,7 @@ async def isolated(call: Coroutine[Any, Any, T]) -> T:
 
 
 class Meter:
-    """One call in progress: admitted by the budget, counted as usage, and recorded."""
+    """One call in progress: checked against the budget, counted as usage, and recorded."""
 
     def __init__(self, caller: Caller, texts: Sequence[str]) -> None:
         self.record = Call(caller, start=time.time_ns())
@@ -102,7 +102,7 @@ class Meter:
         self._reserved: Reservation | None = None
 
     async def send(self) -> None:
-        """Count one try, right before it is sent; raise `BudgetError` if it must not be."""
+        """Count one try just before it is sent. Raise `BudgetError` if it must not be sent."""
         self._reserved = None
         embedding = self.record.caller.operation is Operation.EMBEDDINGS
         if (budget := call_context().budget) is not None:
@@ -111,7 +111,7 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the block as one try, as `send` does. One that times out may have used tokens."""
+        """Count the block as one try, as `send` does. A try that times out may have used tokens."""
         await self.send()
         try:
             async with asyncio.timeout(timeout):
@@ -122,7 +122,7 @@ class Meter:
             raise
 
     def fail(self) -> None:
-        """Note that a try was answered without a result: it took no tokens."""
+        """Note that a try was answered without a result, so that it used no tokens."""
         if self._reserved is not None:
             self._reserved.fail()
             self._reserved = None
@@ -136,7 +136,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Count a reply as its endpoint reports it; values of a wrong type count as unknown."""
+        """Count the reported usage of a reply. Values of a wrong type count as unknown."""
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
             used = prices.priced(used, self.record.caller.name)
@@ -166,7 +166,7 @@ def observed_call(
             call.error = str(status_of(error) or type(error).__name__)
         raise
     finally:
-        # A duration by the wall clock would be wrong if the clock is set meanwhile.
+        # The wall clock may be adjusted during the call.
         call.end = call.start + time.monotonic_ns() - began
         if outcome is not None:
             call.outcome = outcome
@@ -192,7 +192,7 @@ def _count(tokens: object) -> float:
 
 
 _UNRELATED: Final = frozenset({401, 403, 408, 429})
-"""Statuses that do not depend on what the request holds."""
+"""Statuses that do not depend on the content of a request."""
 
 
 class ModelCalls:
@@ -207,12 +207,12 @@ class ModelCalls:
     async def make(
         self, request: Callable[[Meter], Coroutine[Any, Any, T]], texts: Sequence[str] = ()
     ) -> T:
-        """Make one call; `request` tells the meter when it sends and what the reply took.
+        """Make one call. `request` reports to the meter each try and the usage of the reply.
 
         Raises:
-            ReplyError: The reply cannot be used.
-            JudgeError: There was none, with the reason in one line without content;
-                `RequestRefusedError` where another way of asking may succeed.
+            ReplyError: The reply is unusable.
+            JudgeError: No reply arrived; one line without content says why. `RequestRefusedError`:
+                another output mode may succeed.
         """
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:
@@ -224,7 +224,7 @@ class ModelCalls:
         except (JudgeError, ReplyError):
             raise
         except Exception as error:  # noqa: BLE001 - a client of a user's raises anything
-            # The error of a client may repeat a part of the request: it is not passed on.
+            # A client's error may quote the request, so it is not chained.
             raise self._translated(error) from None
 
     def _translated(self, error: Exception) -> JudgeError | ReplyError:

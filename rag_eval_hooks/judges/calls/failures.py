@@ -1,4 +1,4 @@
-"""Meaning of the exceptions of any provider's client: about the call, and about the judge."""
+"""Map the exceptions of any provider's client to outcomes of the call and the judge."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
 _LONGEST_WAIT: Final = 60.0
-"""Seconds. A server that asks for a longer pause gets this one."""
+"""Seconds. Longer pauses that a server asks for are cut to this."""
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: "the key was not accepted; set api_key",
     403: "the key has no access; check the key and the model",
     404: "no such model or path; check the model and base_url",
     429: "rate limit or quota; lower the concurrency or the sample rate",
-    _NO_CREDIT: "the account's quota is used up; look at its billing",
+    _NO_CREDIT: "the account's quota is used up; check its billing",
 }
 _TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")
 _STATUS: Final = ("status_code", "status", "code", "http_status", "HTTPStatusCode")
@@ -36,11 +36,11 @@ _ABOUT_THE_REQUEST: Final = (
 
 
 class DescribedError(Exception):
-    """Error whose text is one line of ours without content, which may be shown."""
+    """Error whose text is our own line without content, which is safe to show."""
 
 
 class RequestRefusedError(JudgeError):
-    """A request failed for a reason that another way of asking may avoid."""
+    """The provider rejected a request; another output mode may succeed."""
 
     def __init__(self, line: str, status: int | None, complaint: str) -> None:
         super().__init__(line)
@@ -49,14 +49,14 @@ class RequestRefusedError(JudgeError):
 
 
 class ModeMissingError(RequestRefusedError):
-    """A client knows no such way of asking, so that nothing was sent."""
+    """The client lacks this output mode, so nothing was sent."""
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(f"{name}: {type(error).__name__}", None, "structured output")
 
 
 def cause_of(error: JudgeError) -> Cause:
-    """Return the cause that findings get when their call ended with this error."""
+    """Return the cause for findings whose call ended with this error."""
     if isinstance(error, BudgetError):
         return Cause.OVER_BUDGET
     if isinstance(error, JudgeUnavailable):
@@ -65,7 +65,7 @@ def cause_of(error: JudgeError) -> Cause:
 
 
 def absence_of(error: JudgeError) -> NotScored:
-    """Return what findings get: what the error says, or class and place of a user's own."""
+    """Return the reason for missing findings: our text, or class and place of a user's error."""
     if is_ours(error):
         return NotScored(cause_of(error), str(error))
     place = place_in_application(error)
@@ -74,7 +74,7 @@ def absence_of(error: JudgeError) -> NotScored:
 
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
-    """Return the outcome of a call that raised, or None for a call that was never sent."""
+    """Return the outcome of a call that raised, or None if the call was never sent."""
     if isinstance(error, BudgetError | JudgeUnavailable | ModeMissingError):
         return None
     if isinstance(error, ReplyError):
@@ -92,9 +92,9 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 
 
 def answers(error: BaseException) -> bool | None:
-    """Return whether a judge answers, by the exception that ended a call; None if it is open.
+    """Return whether the judge is up after this exception; None if that is unknown.
 
-    A judge answers, too, that refused this request or wants fewer.
+    A judge that rejects this request, or asks for fewer requests, is up.
     """
     outcome = outcome_of(error)
     if outcome is None or outcome is CallOutcome.CANCELLED:
@@ -107,8 +107,8 @@ def answers(error: BaseException) -> bool | None:
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status that an exception carries, or None.
 
-    Clients keep it as `status_code` or `code`, on the response that they keep, or on the exception
-    that theirs was raised from.
+    Clients store it as `status_code` or `code`, on the response, or on the cause of their
+    exception.
     """
     for holder in _holders(error):
         for name in _STATUS:
@@ -119,25 +119,25 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_time_out(error: BaseException) -> bool:
-    """Return whether a call got no reply in time, by the names that all known clients use."""
+    """Return whether a call timed out, by the exception names of all known clients."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """Return whether a client raised because the reply hit the token limit or a content filter."""
+    """Return whether a client raised because of the token limit or a content filter."""
     return type(error).__name__.endswith("FinishReasonError")
 
 
 def describe(error: BaseException) -> str:
     """Describe an exception in one line without content: status, code, advice, or its type.
 
-    The text of a client's exception is not used: it may repeat a part of the request, or a key.
+    The text of a client's exception is not used: it may quote the request or a key.
     """
     if isinstance(error, DescribedError):
         return str(error)
     status, code = status_of(error), getattr(error, "code", None)
     if status is None:
-        # The line of a judge that is a function of the application; a client's tells nothing.
+        # Show the line of the application's judge function. A line inside a client says nothing.
         place = place_in_application(error)
         is_own = place and "-packages" not in place
         return f"{type(error).__name__} at {place}" if is_own else type(error).__name__
@@ -147,7 +147,7 @@ def describe(error: BaseException) -> str:
 
 
 def requested_pause(error: BaseException) -> float:
-    """Return the seconds that an overloaded server asks for, at most a minute; 0 for none."""
+    """Return the pause in seconds that an overloaded server asks for, at most 60; 0 for none."""
     if status_of(error) not in _OVERLOADED:
         return 0.0
     for holder in _holders(error):
@@ -159,7 +159,7 @@ def requested_pause(error: BaseException) -> float:
 
 
 def _seconds(header: object) -> float:
-    """Return the seconds that a `Retry-After` header holds (RFC 9110, section 10.2.3)."""
+    """Parse a `Retry-After` header (RFC 9110, section 10.2.3)."""
     if not isinstance(header, str):
         return 0.0
     try:

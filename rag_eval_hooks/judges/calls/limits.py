@@ -1,4 +1,4 @@
-"""Limits on the calls to one model: how many at once, and none while it is down."""
+"""Limits on calls to one model: a concurrency gate and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 _logger = logging.getLogger("rag_eval_hooks")
 
 MAX_FAILURES = 20
-"""Failures in a row after which no call is made for a while. Above the default concurrency: one
-bad moment of all calls in flight does not open the breaker."""
+"""Consecutive failures that open the breaker. Above the default concurrency, so that one bad moment
+of all calls in flight does not open it."""
 FIRST_PAUSE = 10.0
-"""Seconds of that while; doubles up to six times as long."""
+"""Seconds of the first pause. Later pauses double, up to six times as long."""
 _LONGEST_PAUSE: Final = 6
-_UNAVAILABLE: Final = "the judge failed too often in a row; it is asked again after a pause"
+_UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Seconds for one try of a call, further tries that the client makes, and calls at once.
+    """Timeout of one try in seconds, retries of the client, and concurrent calls.
 
     Raises:
         ConfigError: A limit is out of range.
@@ -46,13 +46,13 @@ class CallLimits:
 
     @classmethod
     def taken_from(cls, keywords: dict[str, Any]) -> Self:
-        """Make limits of the keywords that are fields, and remove these; None is the default."""
+        """Take the keywords that are fields out of a mapping, and make limits of them."""
         given = {f.name: keywords.pop(f.name, None) for f in fields(cls)}
         return cls(**{name: value for name, value in given.items() if value is not None})
 
 
 class CallKeywords(TypedDict, total=False):
-    """Fields of `CallLimits` as keywords of a judge whose client retries by itself."""
+    """Fields of `CallLimits` as keywords of a judge whose client retries itself."""
 
     timeout: float
     concurrency: int
@@ -64,13 +64,13 @@ class BreakerState(StrEnum):
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
-    """One call is let through as a probe."""
+    """One probe call may pass."""
 
 
 class Breaker:
-    """Circuit breaker: opens after failures in a row, then lets one probe through at a time.
+    """Circuit breaker: opens after consecutive failures, then admits one probe at a time.
 
-    Any reply closes it, even the reply to a call that was sent before it opened.
+    Any reply closes the breaker, even the reply to a call sent before it opened.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,14 +88,14 @@ class Breaker:
         return BreakerState.HALF_OPEN if due else BreakerState.OPEN
 
     def probe(self) -> bool:
-        """Claim the one call that may go through an open breaker now; False for none."""
+        """Claim the probe call of an open breaker; False if another call has it."""
         if self._probing or self.state is not BreakerState.HALF_OPEN:
             return False
         self._probing = True
         return True
 
     def ended(self, *, answered: bool | None, probe: bool) -> None:
-        """Learn from the end of a call; `answered` is None if it says nothing about the judge."""
+        """Update the breaker after a call. `answered` is None if the call proves nothing."""
         if probe:
             self._probing = False
         if answered:
@@ -118,10 +118,10 @@ class Breaker:
 
 
 class Gate:
-    """Limit of concurrent calls with a circuit breaker, for one event loop.
+    """Concurrency limit with a circuit breaker, for one event loop.
 
-    A pause that the server asks for by Retry-After holds for all calls. While the breaker is open,
-    calls fail at once. Any thread may read the attributes.
+    A Retry-After pause applies to all calls. While the breaker is open, calls fail at once. Any
+    thread may read the attributes.
     """
 
     def __init__(self, limits: CallLimits) -> None:
@@ -134,7 +134,7 @@ class Gate:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot, and learn from how the call in the block ends.
+        """Wait for a slot, and update the breaker when the block finishes.
 
         Raises:
             JudgeUnavailable: The breaker is open, or opened while the call waited.

@@ -1,4 +1,4 @@
-"""Comparison of a claim with a sentence: the same words in order, the same values and limits."""
+"""Compare a claim with a sentence: same words in order, same values and limits."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from rag_eval_hooks.judges.heuristic.sentence import (
 from rag_eval_hooks.text.folding import is_content
 from rag_eval_hooks.text.measures import Measure, agree
 
-_LONGEST: Final = 160  # items of a sentence; a longer one is no sentence
-_MOVED: Final = 3  # words of a long claim for each one that may stand elsewhere
-_FEW: Final = 2  # words that may stand for others by exchange
+_LONGEST: Final = 160  # items of a sentence; longer texts are not sentences
+_MOVED: Final = 3  # words of a long claim per word that may be elsewhere
+_FEW: Final = 2  # words that may be exchanged
 _LIGHT: Final = frozenset(("was", "were", "had", "did", "will", "would", "who", "during"))
 _Items: TypeAlias = Sequence[Item]
 _Path: TypeAlias = Sequence[int]
 
 
 class Alignment(NamedTuple):
-    """A claim's words in a sentence: pairs of values that differ, and whether one denies them."""
+    """A claim's words found in a sentence: pairs of values that differ, and any negation."""
 
     others: Sequence[tuple[Measure, Measure]]
     denied: bool
 
 
 def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
-    """Return how a sentence has all words of a claim in order, or None."""
+    """Return how a sentence contains all words of a claim in order, or None."""
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if max(len(claimed), len(stated)) > _LONGEST:
         return None
@@ -56,7 +56,7 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
     ]
     clause = _clause(stated, path, BREAKS)
     denied = (DENIAL in claimed) != any(item == DENIAL for _, item in clause)
-    # Only a denial among or right before the words denies them: "bread that is not sliced keeps".
+    # A negation applies only among or right before the words: "bread that is not sliced keeps".
     strict = all(
         at in path or item in BREAKS or is_small(item)
         for at, item in clause
@@ -66,16 +66,16 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
 
 
 def anchors(claim: Sentence, code: str) -> Sequence[str]:
-    """Return words that a sentence must hold before `align` finds a claim in it."""
+    """Return words that a sentence must contain before `align` can match a claim."""
     needed = _needed(claim.items(code), (), code)
     return [VALUE if isinstance(item, Measure) else item for item in needed]
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
-    """Return whether a sentence has most of a long claim, and all that could refute it.
+    """Return whether a sentence has most of a long claim, and everything that could refute it.
 
-    Its values, names and limiting words must be there, as many denials, and nearly all words that
-    both have in the same order.
+    The sentence needs the claim's values, names and limiting words, as many negations, and nearly
+    all shared words in the same order.
     """
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
@@ -95,16 +95,16 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
     placed = {one.a + at for one in match.get_matching_blocks() for at in range(one.size)}
     moved = [said[at] for at, token in enumerate(wanted) if at not in placed and token in held]
     if not lacking and 0 < len(moved) <= _FEW:
-        return False  # the same words, and one or two elsewhere: they may be exchanged
+        return False  # same words, but one or two elsewhere: maybe exchanged
     return len(moved) <= len(wanted) // _MOVED and not any(
         isinstance(item, Measure) or item in claim.named for item in moved
     )
 
 
 def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
-    """Return whether one or two words stand in the place of one or two others.
+    """Return whether one or two words replace one or two other words.
 
-    Sentences that differ in this way only, "approved" for "rejected", mostly differ in meaning.
+    Sentences that differ only in this way ("approved" for "rejected") mostly differ in meaning.
     """
     for kind, start, end, first, last in match.get_opcodes():
         words = [item for item in stated[first:last] if item not in BREAKS and not is_small(item)]
@@ -128,7 +128,7 @@ def _needed(claimed: _Items, stated: _Items, code: str) -> _Items:
 
 
 def _tokens(said: _Items, stated: _Items) -> tuple[Sequence[str], Sequence[str]]:
-    """Return both as words, where values that agree are one word, and others their kind."""
+    """Return both as words. Values that agree become one word, other values their kind."""
     held = [_kind(item) if isinstance(item, Measure) else item for item in stated]
     wanted = []
     for item in said:
@@ -159,7 +159,7 @@ def is_year(measure: Measure) -> bool:
 
 
 def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
-    """Return the places of all words in order that are closest together, or none."""
+    """Return the closest positions of all words in order, or None."""
     best: _Path = ()
     if not wanted or not set(wanted) <= set(held):
         return best
@@ -175,7 +175,7 @@ def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
 
 
 def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int]) -> bool:
-    """Return whether the same small words stand before the others: "by 20 %" is not "to 20 %"."""
+    """Return whether the same small words precede the others: "by 20 %" is not "to 20 %"."""
     beside = [
         (before, stated[place - 1])
         for before, item in pairwise(claimed)
@@ -185,7 +185,7 @@ def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int])
 
 
 def _is_close(stated: _Items, path: _Path, most: int) -> bool:
-    """Return whether few words stand among those of a path, and no other statement does."""
+    """Return whether few words interrupt a path, and no other statement does."""
     skipped = 0
     for before, at in pairwise(path):
         gap = stated[before + 1 : at]
@@ -197,7 +197,7 @@ def _is_close(stated: _Items, path: _Path, most: int) -> bool:
 
 
 def _is_limited(stated: _Items, path: _Path, words: Lexicon) -> bool:
-    """Return whether a word limits the clauses of a path that the path lacks."""
+    """Return whether a word outside a path limits its clauses."""
     limiting, behind = words.limiting | words.weak, words.behind | words.weak
     return any(
         at not in path and item in (limiting if at < path[-1] else behind)

@@ -12,16 +12,16 @@ from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 PATTERNS: Final = compiled(toml_of("claims.toml", __package__))
 _HEADING, _OPENING, _CITATION = map(PATTERNS.__getitem__, ("heading", "opening", "citation"))
 _JOINTS = frozenset(";；,")  # noqa: RUF001 - the second is Chinese
-_MIN_CLAUSE = 3  # content words; a shorter clause does not stand for itself
+_MIN_CLAUSE = 3  # content words; a shorter clause is not a claim
 
 
 def claims(text: str) -> tuple[str, ...]:
     """Return distinct statements of a text, one per sentence or clause, in order.
 
-    Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences on what the
-    passages fail to say are no claims. List markers, citations ("[2]", "(Passage 1)") and
-    openings such as "Based on the passages," are cut off. If the heading rule alone would
-    leave nothing of a text, the text is kept whole: "Cornish heath" is one claim.
+    Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
+    information are not claims. List markers, citations ("[2]", "(Passage 1)") and openings such as
+    "Based on the passages," are removed. If the heading rule alone would remove the whole text, the
+    text is one claim: "Cornish heath".
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)
@@ -49,7 +49,7 @@ def _bare(sentence: str) -> str:
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Return the clauses; a very short clause stays with its predecessor."""
+    """Return the clauses. A very short clause stays with its predecessor."""
     if _JOINTS.isdisjoint(sentence):
         return [sentence.strip()]
     cuts = [0, *(cut for match in PATTERNS["clause"].finditer(sentence) for cut in match.span())]

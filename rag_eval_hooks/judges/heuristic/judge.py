@@ -1,4 +1,4 @@
-"""Judge that needs nothing but the package itself."""
+"""A judge that needs only this package."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from rag_eval_hooks.text.key_terms import entities
 
 VERSION: Final = "heuristic.9"
 _NOT_MADE: Final = NotScored(
-    Cause.MISSING_INPUT, "the heuristic judge generates no questions and rates by no rubric"
+    Cause.MISSING_INPUT, "the heuristic judge cannot generate questions or rate by rubrics"
 )
 _SUPPORT: Final = {
     Finding.ANSWER_SUPPORT: "answer_claims",
@@ -47,11 +47,11 @@ _TOO_MANY: Final = NotScored(
     Cause.MISSING_INPUT, f"the text has more than {_MOST_ITEMS} claims or entities"
 )
 _USEFUL: Final = 0.15  # least relevance of a useful chunk
-_PAUSE_EVERY: Final = 8  # claims: a long answer must hold up neither the loop nor the GIL
+_PAUSE_EVERY: Final = 8  # claims: a long answer must not block the loop or the GIL
 
 
 class _Case:
-    """The texts of one sample, each taken apart once."""
+    """Texts of one sample, each parsed once."""
 
     def __init__(self, sample: Sample, known: Findings) -> None:
         self.question = collapse_runs(sample.question)
@@ -95,7 +95,7 @@ class _Case:
 
     def _rated(self, score: float, chunk: Passage, wanted: frozenset[str]) -> ChunkRelevance:
         held = ", ".join(sorted(wanted & chunk.index.keys()))
-        reason = f"holds: {held}" if held else "holds no term of the question"
+        reason = f"holds: {held}" if held else "contains no term of the question"
         return ChunkRelevance(score >= _USEFUL, min(100.0 * score, 100.0), reason)
 
     def agreement(self, name: str, other: Passage) -> tuple[Verdict, ...]:
@@ -118,7 +118,7 @@ def _bounded(items: Sequence[str]) -> tuple[str, ...] | NotScored:
 
 def _classification(case: _Case) -> Verdict | NotScored:
     if not any(map(str.isalnum, case.reference)):
-        return NotScored(Cause.UNDEFINED, "the reference holds no letter or digit")
+        return NotScored(Cause.UNDEFINED, "the reference contains no letter or digit")
     if max(len(claims(case.answer)), len(claims(case.reference))) > _MOST_ITEMS:
         return _TOO_MANY
     return classification(case.question, case.answer, case.reference)
@@ -140,25 +140,24 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 
 
 class HeuristicJudge:
-    """Findings by rules and a small logistic model over words; deterministic, no download.
+    """Findings by rules and a small logistic model over words. Deterministic, no download.
 
-    It speaks only where it can be right: a claim is supported where one sentence states it in its
-    own words, and refuted where a value or a name speaks against it. It is unsure about all
-    others. Each verdict has a probability of support. Figures by data set stand in
-    docs/accuracy.md; scores are marked as `screening`.
+    A claim is supported if one sentence states it in nearly the same words, and refuted if a value
+    or a name contradicts it. The judge is unsure about all other claims. Each verdict has a
+    probability of support. Scores are marked as `screening`; docs/accuracy.md has figures by data
+    set.
 
     Args:
-        entailer: Judges all claims that rules did not refute, by a model on this machine.
-        calibration: A file that `rag-eval-hooks calibrate` wrote from labels of your own for this
-            judge: probabilities of support become calibrated ones, and its cut decides in place
-            of unsure.
+        entailer: A model on this machine that judges every claim that rules did not refute.
+        calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
+            It calibrates the probabilities of support, and its cut decides unsure claims.
 
     Raises:
-        ConfigError: The file is no calibration, or one of another judge or version.
+        ConfigError: The file is not a calibration, or belongs to another judge or version.
     """
 
     makes: Final = frozenset({*_MADE, *_SUPPORT})
-    """Findings that it makes; all others are absent as `missing_input`."""
+    """Findings that this judge makes. All others are absent as `missing_input`."""
     annotator_kind = AnnotatorKind.CODE
 
     def __init__(
@@ -174,16 +173,16 @@ class HeuristicJudge:
 
     @property
     def name(self) -> str:
-        """`heuristic`, with the name of the entailment model behind a plus sign."""
+        """`heuristic`, followed by the name of the entailment model after a plus sign."""
         return "heuristic" if self._entailer is None else f"heuristic+{self._entailer.name}"
 
     @property
     def screening(self) -> bool:
-        """Whether its scores are good for finding bad answers only: unless it was calibrated."""
+        """Whether the scores only help to find bad answers. False after calibration."""
         return self._calibration is None
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return findings by rules; generated questions and rubric ratings are never made.
+        """Return findings by rules, never generated questions or rubric ratings.
 
         Raises:
             JudgeError: The entailment model failed.
@@ -213,7 +212,7 @@ class HeuristicJudge:
         read_ = Calibration.read(path)
         made_for = f"{read_.judge} {read_.version}".strip()
         if made_for not in ("", f"{self.name} {VERSION}"):
-            wants = f"a calibration of {self.name} {VERSION}, not of {made_for}"
+            wants = f"a calibration for {self.name} {VERSION}, not for {made_for}"
             raise ConfigError("calibration", str(path), wants)
         return read_
 
@@ -221,7 +220,7 @@ class HeuristicJudge:
         """Load the entailment model.
 
         Raises:
-            JudgeError: It cannot be loaded.
+            JudgeError: The model cannot be loaded.
         """
         if self._entailer is not None:
             await self._entailer.warm_up()

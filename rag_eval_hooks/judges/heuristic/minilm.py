@@ -1,4 +1,4 @@
-"""Entailment by MiniLM with the package's adapter, in numpy."""
+"""Entailment by MiniLM with the packaged adapter, in numpy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Judged: TypeAlias = tuple[float, float, float]
-"""Probabilities that a text entails a claim, says nothing about it, or contradicts it."""
+"""Probabilities that a text entails a claim, is neutral, or contradicts it."""
 _Weights: TypeAlias = Mapping[str, Any]
 
 _LAYERS: Final = 6
@@ -29,7 +29,7 @@ _LINEAR: Final = {
 
 
 def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judged]]:
-    """Load base weights and adapter, and return the function that judges text and claim.
+    """Load base weights and adapter, and return a function that judges text and claim.
 
     Raises:
         ImportError: The extra `entailment` is not installed.
@@ -54,7 +54,7 @@ def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judg
 
 
 def _merged(base: _Weights, adapter: _Weights) -> dict[str, Any]:
-    """Return the weights of the encoder with the low-rank updates added, and of the head."""
+    """Return the encoder's weights with the low-rank updates added, and the head's weights."""
     import numpy as np
 
     weights = {name: array for name, array in base.items() if name.startswith("embeddings.")}

@@ -1,4 +1,4 @@
-"""Chunks as sentences, in which claims are looked up, and the sentence that covers a claim best."""
+"""Chunks split into sentences, and the sentence that covers a claim best."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _K1, _B = 1.2, 0.75  # usual constants of BM25
 
 
 class Passage:
-    """A text as the sentences in which claims are looked up, without tags of sources."""
+    """A text split into sentences, without source tags."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -61,7 +61,7 @@ class Passage:
         return "\n".join(one.text.casefold() for one in self.sentences)
 
     def candidates(self, words: Sequence[str], code: str) -> Sequence[Sentence]:
-        """Return the sentences with the rarest of some items, `VALUE` being that of all values."""
+        """Return the sentences that contain the rarest of some items. `VALUE` matches any value."""
         if code not in self._by_item:
             self._by_item[code] = defaultdict(list)
             for at, sentence in enumerate(self.sentences):
@@ -80,7 +80,7 @@ class Passage:
 
 
 class Chunks(tuple[Passage, ...]):
-    """All chunks of a sample, with what claims are compared with in all of them at once."""
+    """All chunks of a sample, with their shared words and values."""
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -92,7 +92,7 @@ class Chunks(tuple[Passage, ...]):
         return list({(one.text, one.unit, one.dates): one for one in every}.values())
 
     def bm25(self, wanted: Iterable[str]) -> Sequence[float]:
-        """Return the part of the greatest possible BM25 score that each chunk reaches, 0 to 1."""
+        """Return each chunk's BM25 score as a fraction of the greatest possible score, 0 to 1."""
         weight = {}
         for term in dict.fromkeys(wanted):
             holding = sum(term in passage.index for passage in self)
@@ -108,7 +108,7 @@ class Chunks(tuple[Passage, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence of a chunk that covers a claim best, None if it shares no term with any."""
+    """The sentence of a chunk that covers a claim best, or None if they share no term."""
 
     score: float
     sentence: Sentence | None
@@ -119,7 +119,7 @@ class Closest(NamedTuple):
 
 
 def closest(wanted: Collection[str], passage: Passage) -> Closest:
-    """Return the sentence that holds most of some distinct terms, and the share that it holds."""
+    """Return the sentence with most of some distinct terms, and the fraction it contains."""
     held = Counter(at for term in wanted for at in passage.index.get(term, ()))
     if not held:
         return Closest(0.0, None)

@@ -22,10 +22,10 @@ from rag_eval_hooks.text.key_terms import Searched
 from rag_eval_hooks.text.measures import agree
 from rag_eval_hooks.text.refusals import refusal
 
-_AGREED: Final = 0.55  # of a claim's terms: least part that answer and reference share
-_BARE: Final = 6  # terms; a text of no more is an answer in itself, not a description
+_AGREED: Final = 0.55  # least fraction of a claim's terms that answer and reference share
+_BARE: Final = 6  # terms; a text this short is a bare answer
 _STEPS: Final = 4  # of direct relevance above 0
-_LONGEST: Final = 6  # words of a reference that is an answer in itself
+_LONGEST: Final = 6  # words of a reference that is a bare answer
 _MOST_ALIASES: Final = 200
 _NAMED: Final = 3  # words between a family name and its first initial
 _DENIALS: Final = frozenset[str]().union(*(lexicon.denials for lexicon in LEXICONS.values()))
@@ -39,14 +39,14 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 def agrees(claim: Sentence, text: Passage, question: frozenset[str]) -> Verdict:
     """Return whether a text that answers the same question states a claim.
 
-    Terms that the question holds are neutral. A text that is just the bare answer ("Cornish
-    heath") states every claim that contains it.
+    Terms of the question are neutral. A bare answer ("Cornish heath") states every claim that
+    contains it.
     """
     if not text.sentences:
         return Verdict(False, "the other text is empty")
     novel = _novel(claim, question)
     if not novel:
-        return Verdict(False, "the claim holds no content word")
+        return Verdict(False, "the claim contains no content word")
     if denied := _denied(claim, text, question):
         return Verdict(False, f"the negation differs at {denied}")
     if _contains_bare(claim, text, question):
@@ -71,7 +71,7 @@ def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
 
 
 def _denied(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
-    """Return the words of a claim that deny a statement of the text, or the reverse, if any."""
+    """Return the words of a claim that negate a statement of the text, or the reverse."""
     other = closest(_novel(claim, question), text).sentence
     for one, two in ((claim, other), (other, claim)):
         if one and two:
@@ -105,7 +105,7 @@ def _differs(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
 
 
 class _Answer(NamedTuple):
-    """An answer that is compared with each alias, taken apart once."""
+    """An answer that is compared with each alias, parsed once."""
 
     passage: Passage
     claims: Sequence[Sentence]
@@ -122,13 +122,13 @@ class _Answer(NamedTuple):
 
 
 def classification(question: str, answer: str, reference: str) -> Verdict:
-    """Return whether the answer states all that the reference does and denies none of it.
+    """Return whether the answer states everything in the reference and denies nothing.
 
-    Of a reference that lists aliases, "USA / United States", one is enough.
+    If the reference lists aliases ("USA / United States"), one is enough.
     """
     asked, listed = frozenset(terms(question)), aliases(reference)
     answer = _SUPERSCRIPT.sub("", answer)
-    if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is no word with a footnote
+    if not any(map(_FOOTNOTE.search, listed)):  # "Python3" is not a word with a footnote
         answer = _FOOTNOTE.sub("", answer)
     said = _Answer.of(answer)
     found = [_states(asked, said, alias) for alias in listed]
@@ -136,7 +136,7 @@ def classification(question: str, answer: str, reference: str) -> Verdict:
 
 
 def aliases(reference: str) -> Sequence[str]:
-    """Return the short answers that a reference lists, "USA / United States", or it alone."""
+    """Return the short answers in a reference such as "USA / United States", else all of it."""
     parts = [part.strip() for part in reference.replace("|", "/").split("/") if part.strip()]
     short = all(len(part.split()) <= _LONGEST and part[-1] not in ".!?" for part in parts)
     lists = short and 0 < len(parts) <= _MOST_ALIASES and all(len(part) > 1 for part in parts)
@@ -144,7 +144,7 @@ def aliases(reference: str) -> Sequence[str]:
 
 
 def reference_claims(reference: str) -> Sequence[str]:
-    """Return the claims of a reference; without one, the reference."""
+    """Return the claims of a reference, or the whole reference if it has none."""
     return claims(reference) or (reference,)
 
 
@@ -164,22 +164,22 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
 
 
 def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
-    """Return a verdict on a short reference that an answer gives word for word, or abbreviates."""
+    """Return a verdict on a short reference that an answer repeats or abbreviates."""
     reference = _ASIDE.sub("", reference).strip(" .") or reference
     if len(reference.split()) > _LONGEST:
         return None
     words = tokens(reference)
-    # One without content words, such as "The Who", has to stand at the end.
+    # A name without content words, such as "The Who", must end the answer.
     ends = answer.tokens[-len(words) :] == words
     if words and (answer.searched.holds_words(words) if any(map(is_content, words)) else ends):
         return Verdict(True, f"it says {reference!r}")
     if _names_person(_WORD.findall(reference), answer.words):
-        return Verdict(True, f"the name {reference!r} stands there in another form")
+        return Verdict(True, f"the name {reference!r} appears in another form")
     return None
 
 
 def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
-    """Return whether words have a family name behind an initial or short form of the given one."""
+    """Return whether words have a family name after an initial or short form of the given name."""
     if not 1 < len(name) <= _LONGEST or not all(part[0].isupper() for part in name):
         return False
     first, last = fold(name[0]), fold(name[-1])
@@ -192,10 +192,10 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def direct_relevance(question: str, answer: str) -> float:
-    """Return the degree to which an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
+    """Return how directly an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
 
-    The share of the question's content words that the answer holds, to the nearest step. An answer
-    that states nothing is at 0; a short one, which need not repeat the question, at 0.5 or above.
+    The fraction of the question's content words in the answer, rounded to the nearest step. An
+    answer that states nothing gets 0. A short answer gets at least 0.5.
     """
     if indistinct(answer):
         return 0.0
@@ -209,7 +209,7 @@ def direct_relevance(question: str, answer: str) -> float:
 def indistinct(text: str) -> bool:
     """Return whether a text states nothing: it is blank, asks, refuses, or only hedges.
 
-    A hedged sentence counts as stating something when it names a name or a number.
+    A hedged sentence states something if it contains a name or a number.
     """
     found = claims(text)
     return not found or refusal(text) is not None or all(map(_states_nothing, found))

@@ -23,12 +23,12 @@ from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.patterns import toml_of
 
 Item: TypeAlias = "str | Measure"
-"""A word, a value, `!` for a word that denies, or a break: `,`, `;`, or `&` for "and"."""
+"""A word, a value, `!` for a negation, or a break: `,`, `;`, or `&` for "and"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words of one language that a claim and a sentence may differ in, or must not."""
+    """Words of one language in which a claim and a sentence may or must not differ."""
 
     joints: frozenset[str] = frozenset()
     denials: frozenset[str] = frozenset()
@@ -43,20 +43,20 @@ LEXICONS: Final = {
     code: Lexicon(**{kind: word_set(words) for kind, words in lists.items()})
     for code, lists in toml_of("words.toml", __package__).items()
 }
-"""By code of the language, the empty one for all others."""
+"""By language code. Languages without an entry have an empty lexicon."""
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
 VALUE: Final = "#"
-"""Stands for every value among words."""
+"""Matches any value."""
 BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
 _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
 PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")
-"""What redaction leaves of a value: `<EMAIL_1>`."""
+"""Placeholder that redaction writes for a value: `<EMAIL_1>`."""
 _LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
-_BARE: Final = 3  # words; in an answer as short as this a capital means a name
+_BARE: Final = 3  # words; in an answer this short a capital letter means a name
 
 
 def terms(text: str) -> list[str]:
@@ -77,7 +77,7 @@ def is_small(item: Item) -> bool:
 
 
 class Sentence:
-    """One sentence or claim, taken apart once."""
+    """One sentence or claim, parsed once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -100,7 +100,7 @@ class Sentence:
 
     @cached_property
     def names(self) -> dict[str, frozenset[str]]:
-        """For each name, address and placeholder as written its terms."""
+        """Terms of each name, address and placeholder, by its text."""
         found = [*self._capitalized(), *_ADDRESS.findall(self.text)]
         found += PLACEHOLDER.findall(self.text)
         return {name: frozenset(terms(name)) & self.terms for name in found}
@@ -110,7 +110,7 @@ class Sentence:
         return frozenset[str]().union(*self.names.values())
 
     def items(self, code: str) -> Sequence[Item]:
-        """Return its words, breaks and values in order, without the free words of a language."""
+        """Return words, breaks and values in order, without the language's optional words."""
         if code not in self._items:
             at, found = 0, list[Item]()
             for measure in self.measures:

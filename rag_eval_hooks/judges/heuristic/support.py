@@ -1,4 +1,4 @@
-"""Verdicts on claims by rules that speak only where they can be right, and a probability."""
+"""Verdicts on claims by precise rules, and a probability of support."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FEATURES: Final = (
     "coverage", "pairs", "lacks_terms", "lacks_pairs", "lacks_values", "lacks_names", "length",
     "stated",
 )  # fmt: skip
-"""What the probability of support is made of: shares in [0, 1], and counts of what is lacking."""
+"""Inputs of the probability of support: fractions in [0, 1] and counts of missing items."""
 _MODEL: Final = json.loads(
     files("rag_eval_hooks.judges.heuristic").joinpath("weights", "support.json").read_text("utf-8")
 )
-_FEWEST: Final = 2  # content words of a claim that a sentence may state
-_LONG: Final = 7  # content words; shorter claims differ by one word too easily
+_FEWEST: Final = 2  # content words of a claim that one sentence may state
+_LONG: Final = 7  # content words; in shorter claims one word changes too much
 _SURE, _COVERED = 0.85, 0.4  # least probability and coverage of a long claim that is supported
-_MOST_COMPARED: Final = 400  # sentences; more with the same word are no text
+_MOST_COMPARED: Final = 400  # sentences; a text rarely has more with the same word
 _MOST_SAID, _MOST_STATED = 20, 500  # quantities of a claim, and of all chunks
 _REFUTED: Final = 0.1  # greatest probability of a contradicted claim
-_SMALL: Final = 12  # up to here a number may count what a text lists
+_SMALL: Final = 12  # up to this number, a value may count list items
 _PARTS: Final = word_set(
     "half quarter third halb halbe halben halbes halfte viertel drittel moitie demi tiers quart "
     "mitad medio media tercio cuarto"
@@ -40,7 +40,7 @@ _SCALES: Final = frozenset(("fahrenheit", "celsius", "kelvin"))
 
 
 class Reading(NamedTuple):
-    """A claim beside all chunks."""
+    """A claim compared with all chunks."""
 
     claim: Sentence
     support: Support
@@ -63,12 +63,12 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> Reading:
 
 
 class _Lacking(NamedTuple):
-    """What a claim says and no chunk does."""
+    """Parts of a claim that no chunk states."""
 
     differing: Sequence[Measure]
-    """Quantities with which none of the chunks' agrees."""
+    """Quantities that agree with no quantity in the chunks."""
     values: Sequence[Measure]
-    """Those of them whose number stands in no chunk with any unit, nor in the question."""
+    """Differing quantities whose number is in no chunk with any unit, nor in the question."""
     names: Sequence[str]
     terms: int
 
@@ -95,7 +95,7 @@ class _Lacking(NamedTuple):
 
 def _has_name(chunk: Passage, phrase: str, parts: frozenset[str]) -> bool:
     if PLACEHOLDER.fullmatch(phrase) or ("@" in phrase and "://" not in phrase):
-        # Addresses share words, such as the host's, and placeholders share their kind.
+        # Addresses share words such as the host, and placeholders share their kind.
         return phrase.casefold() in chunk.casefolded
     return any(map(chunk.has_form, parts))
 
@@ -106,7 +106,7 @@ def _ruling(claim: Sentence, chunks: Chunks, lacking: _Lacking) -> Support:
         reason = "the claim is in another language than the chunks"
         return Support(nowhere, reason=reason, verdict=ClaimVerdict.UNSURE)
     if sum(isinstance(item, Measure) or is_content(item) for item in claim.items(code)) < _FEWEST:
-        reason = "the claim holds fewer than two content words"
+        reason = "the claim contains fewer than two content words"
         return Support(nowhere, reason=reason, verdict=ClaimVerdict.UNSURE)
     aligned = _aligned(claim, chunks, code)
     stating = {at: one.text for at, one, found in reversed(aligned) if found == ([], False)}
@@ -118,7 +118,7 @@ def _ruling(claim: Sentence, chunks: Chunks, lacking: _Lacking) -> Support:
             return Support(nowhere, reason=reason, verdict=verdict, quote=quote)
     if reason := _missing(chunks, lacking):
         return Support(nowhere, reason=reason, verdict=ClaimVerdict.NOT_STATED)
-    reason = "no sentence states it in its words, and no value or name refutes it"
+    reason = "no sentence states it in similar words, and no value or name refutes it"
     return Support(nowhere, reason=reason, verdict=ClaimVerdict.UNSURE)
 
 
@@ -169,7 +169,7 @@ def _language(claim: Sentence, chunks: Chunks) -> str | None:
 def _missing(chunks: Chunks, lacking: _Lacking) -> str:
     has_parts = any(not _PARTS.isdisjoint(chunk.words) for chunk in chunks)  # "half an hour"
     for said in () if has_parts else lacking.values:
-        # From two values or more a claim may have worked out another, but hardly a year.
+        # A claim may be computed from two or more values, but hardly a year.
         near = sum(one.unit in (said.unit, "") for one in chunks.measures)
         if said.number > _SMALL and not said.bound and (near <= 1 or is_year(said)):
             return f"the number {said.text} is in no chunk"
