@@ -18,6 +18,7 @@ from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Cause, NotScored, Outcomes
 
 __all__ = [
+    "BROKER_DOWN",
     "BUDGET",
     "PARTIAL",
     "Attributes",
@@ -31,6 +32,8 @@ __all__ = [
 
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
+BROKER_DOWN: Final = "broker"
+"""Reason of samples that the broker of a fleet did not accept."""
 BUDGET: Final = "budget"
 """Reason of metrics that the budget refused, and of samples that it left without a score."""
 PARTIAL: Final = "partial"

@@ -7,15 +7,15 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final
 
 from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.request import Ending
-from rag_eval_hooks.runtime.shipping import BROKER_DOWN, Measurement
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.request import BROKER_DOWN, Ending
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.threads import DaemonExecutor
 from rag_eval_hooks_celery.app import QUEUE, TASK, Fleet, visibility_timeout
 from rag_eval_hooks_celery.wire import Shipped, result_from_text
@@ -50,7 +50,7 @@ class Publisher:
         self._sender = DaemonExecutor("rag-eval-hooks-ship")
         self._failures = 0
         self._retry_at = 0.0
-        self._waiting: dict[str, Future[Measurement | Ending]] = {}
+        self._waiting: dict[str, Future[dict[str, Any] | Ending]] = {}
         self._awaited = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -61,17 +61,18 @@ class Publisher:
         return time.monotonic() < self._retry_at
 
     async def evaluate(
-        self, sample: Sample, decision: Decision, accepted: float
-    ) -> Measurement | Ending:
+        self, blank: Evaluation, decision: Decision, accepted: float
+    ) -> Evaluation | Ending:
         """Send a sample and wait for its result, for as long as that takes.
 
         A sample without a result is sent again after the visibility timeout. Its task id is the
         same in every process, so a result that is there already is found.
 
         Returns:
-            The result, or the end of a sample without one: `dropped` as `broker` if the broker
-            did not accept it.
+            The evaluation with its outcomes, or the end of a sample without one: `dropped` as
+            `broker` if the broker did not accept it.
         """
+        sample = blank.sample
         shipped = Shipped(sample=sample, decision=decision, accepted=accepted, mark=self._mark)
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
         urgent = decision.because.startswith("tail:")
@@ -85,9 +86,10 @@ class Publisher:
                 self._awaited.set()
                 try:
                     async with asyncio.timeout(self._resend_after):
-                        return await asyncio.shield(asyncio.wrap_future(result))
+                        found = await asyncio.shield(asyncio.wrap_future(result))
                 except TimeoutError:
                     continue
+                return found if isinstance(found, Ending) else replace(blank, **found)
         finally:
             self._waiting.pop(task_id, None)
 

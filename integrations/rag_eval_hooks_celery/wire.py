@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rag_eval_hooks.decision import Decision, Rates, Share
 from rag_eval_hooks.request import Column, Ending
-from rag_eval_hooks.runtime.shipping import Measurement
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
@@ -88,8 +87,8 @@ def result_to_text(ending: Ending) -> str:
     return json.dumps(plain, default=str, separators=(",", ":"))
 
 
-def result_from_text(text: str) -> Measurement | Ending:
-    """Return the result of a message, or the end of a sample that has none.
+def result_from_text(text: str) -> dict[str, Any] | Ending:
+    """Return the fields of an evaluation that a message fills, or the end of a sample without.
 
     Raises:
         Exception: The message has another shape.
@@ -97,8 +96,5 @@ def result_from_text(text: str) -> Measurement | Ending:
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))
-    return Measurement(
-        outcomes={name: outcome_from_dict(one) for name, one in data["outcomes"].items()},
-        start=int(data["start"]),
-        end=int(data["end"]),
-    )
+    outcomes = {name: outcome_from_dict(one) for name, one in data["outcomes"].items()}
+    return {"outcomes": outcomes, "start": int(data["start"]), "end": int(data["end"])}

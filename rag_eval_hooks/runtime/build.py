@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from opentelemetry import _logs, trace
 from opentelemetry import metrics as metrics_api
@@ -20,6 +20,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.delivery import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox_file import check_spool
@@ -48,20 +49,43 @@ from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.question_checks import parse_checks
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
+from rag_eval_hooks.request import Ending
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.runtime.shipping import RemoteFleet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
-__all__ = ["MetricSpec", "Models", "Parts", "parts_of", "settings_of"]
+__all__ = ["MetricSpec", "Models", "Parts", "RemoteEvaluator", "parts_of", "settings_of"]
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
 T = TypeVar("T")
 _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
+
+
+class RemoteEvaluator(Protocol):
+    """Evaluates the samples of one process on other machines."""
+
+    @property
+    def is_down(self) -> bool:
+        """True while no sample can be sent."""
+        ...
+
+    async def evaluate(
+        self, blank: Evaluation, decision: Decision, accepted: float
+    ) -> Evaluation | Ending:
+        """Fill an evaluation with a worker's outcomes, or return the end of a sample without."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
+"""Returns the evaluator of this process, whose samples bear a mark of redaction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,13 +64,8 @@ class FeedbackDesk(Observer):
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
         self._parts = pipeline.parts
-        self._assembler = pipeline.assembler
-        self._outbox = pipeline.outbox
-        self._delivery = pipeline.delivery
-        self._books = pipeline.books
-        self._worker = pipeline.worker
-        self._processor = pipeline.processor
         self._handler = Handler(self._process, self._end)
         self._memory = Memory()
         self._lock = threading.Lock()
@@ -80,7 +75,7 @@ class FeedbackDesk(Observer):
         # Times at which feedback was passed on in the last minute.
         self._passed_on: deque[float] = deque()
         self._look_at = 0.0
-        self._outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
+        self._pipeline.outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
         """Queue a feedback behind the request's own evaluation, and count it. Never blocks.
@@ -91,18 +86,18 @@ class FeedbackDesk(Observer):
         try:
             feedback = Feedback(
                 score=given["score"],
-                label=self._assembler.label(given["label"]),
-                reference=self._assembler.reference(given["reference"]),
+                label=self._pipeline.assembler.label(given["label"]),
+                reference=self._pipeline.assembler.reference(given["reference"]),
             )
             key = id_of(name)
             joined = self._join(key, feedback, refusal)
         except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
-            self._books.note("feedback", "invalid")
+            self._pipeline.books.note("feedback", "invalid")
             self._parts.incidents.report("feedback", error)
             return False
         if joined is None:
             outcome = refusal or self._pass_on(key, feedback)
-            self._books.note("feedback", outcome)
+            self._pipeline.books.note("feedback", outcome)
             if outcome == "shutdown":
                 self._parts.incidents.count("feedback after shutdown", detail=place_of_caller())
             elif outcome in ("alone", "unknown"):
@@ -121,12 +116,12 @@ class FeedbackDesk(Observer):
         item = _Item(feedback, request)
         reason: str | None = "cancelled"
         try:
-            self._books.begin_feedback(item)
+            self._pipeline.books.begin_feedback(item)
             reason = refusal or self._queue(item)
         finally:
             if reason is not None:
-                self._books.end_feedback(item)
-            self._books.note("feedback", reason or "joined")
+                self._pipeline.books.end_feedback(item)
+            self._pipeline.books.note("feedback", reason or "joined")
         return reason is None
 
     def _queue(self, item: _Item) -> str | None:
@@ -139,7 +134,9 @@ class FeedbackDesk(Observer):
                 self._waiting += 1
                 waiting.append(item)
                 return None
-        return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
+        return self._pipeline.worker.reserve(item.size) or self._pipeline.worker.put(
+            self._handler, item, item.size
+        )
 
     # Feedback on requests of other processes
 
@@ -150,12 +147,12 @@ class FeedbackDesk(Observer):
         now = time.monotonic()
         while self._passed_on and self._passed_on[0] < now - _PATIENCE_S:
             self._passed_on.popleft()
-        if not self._outbox.is_durable or len(self._passed_on) >= _MOST_WAITING:
-            self._delivery.put_feedback(_named(feedback, name))
+        if not self._pipeline.outbox.is_durable or len(self._passed_on) >= _MOST_WAITING:
+            self._pipeline.delivery.put_feedback(_named(feedback, name))
             return "alone"
         self._passed_on.append(now)
         text = json.dumps({"name": name, "feedback": asdict(feedback)})
-        self._outbox.put(Job(FEEDBACK, encode=lambda: text), for_any=True)
+        self._pipeline.outbox.put(Job(FEEDBACK, encode=lambda: text), for_any=True)
         return "passed_on"
 
     def _capacity(self) -> int:
@@ -171,16 +168,16 @@ class FeedbackDesk(Observer):
             name, feedback = stored["name"], Feedback(**stored["feedback"])
         except (ValueError, KeyError, TypeError) as error:
             self._parts.incidents.report("spool", error)
-            self._outbox.done(job)
+            self._pipeline.outbox.done(job)
             return True
         if (joined := self._join(name, feedback)) is None:
             if time.time() - job.accepted < _PATIENCE_S:
                 self._look_at = time.monotonic() + _PAUSE_S
                 return False
-            self._delivery.put_feedback(_named(feedback, name))
+            self._pipeline.delivery.put_feedback(_named(feedback, name))
         elif not joined:
             self._parts.incidents.count("feedback: lost")
-        self._outbox.done(job)
+        self._pipeline.outbox.done(job)
         return True
 
     # Moments of requests
@@ -220,7 +217,10 @@ class FeedbackDesk(Observer):
             items = self._pending.pop(request, [])
             self._waiting -= len(items)
         for item in items:
-            if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
+            if (
+                self._pipeline.worker.put(self._handler, item, item.size, reserved=False)
+                is not None
+            ):
                 self._end(item)
 
     # The worker's thread
@@ -236,7 +236,7 @@ class FeedbackDesk(Observer):
                     trace_id=item.request.trace_id,
                     span_id=item.request.span_id,
                 )
-                self._delivery.put_feedback(feedback)
+                self._pipeline.delivery.put_feedback(feedback)
                 item.is_delivered = True
                 if sample is not None:
                     await self._evaluate_asked(feedback, item.request, sample)
@@ -256,7 +256,7 @@ class FeedbackDesk(Observer):
         # Claimed before the first wait: another feedback must not ask for the same. A metric that
         # lacks a reference is not claimed, because a later feedback may bring one.
         request.evaluated |= fed
-        evaluation = await self._processor.evaluate_asked(request, *asked)
+        evaluation = await self._pipeline.processor.evaluate_asked(request, *asked)
         if evaluation is None:
             request.evaluated -= fed
         else:
@@ -270,7 +270,7 @@ class FeedbackDesk(Observer):
         """Count a feedback as lost if no sink was called with it, whatever ended it."""
         if not item.is_delivered:
             self._parts.incidents.count("feedback: lost")
-        self._books.end_feedback(item)
+        self._pipeline.books.end_feedback(item)
 
     def _sample(self, request: Request) -> Sample | None:
         """Return the request's sample, equal for each feedback; None if only ids are kept."""

@@ -124,7 +124,7 @@ class Pipeline:
         self._requests = Handler(self.processor.process, self.processor.end)
         self._desk = FeedbackDesk(self)
         # The books come last, because `flush` returns once they have settled everything.
-        self.observers.follow((parts.telemetry, self._desk, self.processor, self.books))
+        self.observers.all = (parts.telemetry, self._desk, self.processor, self.books)
         if self.is_closed:
             self.close()
             self.clock.stop()

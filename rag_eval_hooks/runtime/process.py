@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rag_eval_hooks.calls import CallLog
@@ -17,10 +18,9 @@ from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.outcome_view import OutcomeTable
-from rag_eval_hooks.request import Column, Ending, Observer, Request
+from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts
-from rag_eval_hooks.runtime.shipping import BROKER_DOWN, Measurement
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
@@ -45,18 +45,7 @@ class Observers:
     def __init__(self, incidents: Incidents) -> None:
         self._incidents = incidents
         self._settling = threading.Lock()
-        self.follow(())
-
-    def follow(self, observers: Sequence[Observer]) -> None:
-        """Take the observers, in order; a moment that one does not override is not called."""
-        self._moments: dict[str, list[Callable[..., None]]] = {
-            name: [
-                getattr(one, name)
-                for one in observers
-                if getattr(type(one), name) is not getattr(Observer, name)
-            ]
-            for name in ("accepted", "begun", "evaluated", "settled")
-        }
+        self.all: Sequence[Observer] = ()
 
     def accepted(self, request: Request) -> None:
         request.accepted = True
@@ -82,9 +71,9 @@ class Observers:
             raise
 
     def _call(self, moment: str, *arguments: object) -> None:
-        for call in self._moments[moment]:
+        for observer in self.all:
             try:
-                call(*arguments)
+                getattr(observer, moment)(*arguments)
             except Exception as error:  # noqa: BLE001 - a later observer must see the request
                 self._incidents.report("observer", error)
 
@@ -98,32 +87,27 @@ class Processor(Observer):
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.recovered = 0
+        self._pipeline = pipeline
         self._parts = pipeline.parts
-        self._observers = pipeline.observers
-        self._books = pipeline.books
-        self._outbox = pipeline.outbox
-        self._delivery = pipeline.delivery
-        self._remote = pipeline.remote
-        self._resume = pipeline.resume
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
         """Apply a final decision and the rate limit; return the end of a refused request."""
         request.decision = decision
-        self._books.note("decisions", decision.reason)
+        self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
             return Ending.sampled_out(decision)
         if self._limit.active:
             share = self._limit.admit()
             if share is None:
-                self._books.note("decisions", RATE_LIMIT)
+                self._pipeline.books.note("decisions", RATE_LIMIT)
                 return Ending.dropped(RATE_LIMIT)
             request.decision = decision.admitted(share)
         return None
 
     def accepted(self, request: Request) -> None:
         decision = request.decision
-        if not self._outbox.is_durable or request.by_feedback or decision is None:
+        if not self._pipeline.outbox.is_durable or request.by_feedback or decision is None:
             return
         if request.is_recovered:
             self.recovered += 1
@@ -134,15 +118,15 @@ class Processor(Observer):
             return sample_to_text(request.sample(), decision.probability, decision.reason, mark)
 
         request.entry = Job(EVALUATE, request, encode, request.accepted_at)
-        self._outbox.put(request.entry)
+        self._pipeline.outbox.put(request.entry)
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        self._delivery.put(request.entry.then)
+        self._pipeline.delivery.put(request.entry.then)
 
     def settled(self, request: Request, ending: Ending) -> None:
         entry = request.entry
         if entry is not None and not entry.is_over and not ending.is_left:
-            self._outbox.done(entry, ending.entry)
+            self._pipeline.outbox.done(entry, ending.entry)
 
     async def process(self, request: Request) -> None:
         """Evaluate and settle a request; an exception of ours fails this request alone."""
@@ -157,7 +141,7 @@ class Processor(Observer):
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self._parts.incidents.report("evaluation", error)
             ending = Ending.failed(Cause.METRIC_FAILED)
-        self._observers.settle(request, ending)
+        self._pipeline.observers.settle(request, ending)
 
     def end(self, request: Request) -> None:
         """Settle a request that was cancelled before its end."""
@@ -167,7 +151,7 @@ class Processor(Observer):
                 ending = Ending.dropped("spooled")
             elif request.is_shipped:
                 ending = Ending(Column.SHIPPED)
-            self._observers.settle(request, ending)
+            self._pipeline.observers.settle(request, ending)
 
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
@@ -182,9 +166,9 @@ class Processor(Observer):
         )
         refused = self.admit(request, decision)
         if refused is not None:
-            self._observers.settle(request, refused)
+            self._pipeline.observers.settle(request, refused)
             return None
-        self._observers.accepted(request)
+        self._pipeline.observers.accepted(request)
         try:
             await self.process(request)
         finally:
@@ -207,13 +191,13 @@ class Processor(Observer):
         request = Request.of(stored.sample)
         request.entry, request.accepted_at = job, job.accepted
         request.probability, request.reason = stored.probability or 0.0, stored.reason
-        return self._resume(request)
+        return self._pipeline.resume(request)
 
     def _refuse(self, job: Job, reason: str) -> bool:
         self.recovered += 1
         unread = Sample(question="")
         request = Request(key="", build=lambda: unread, entry=job)
-        self._observers.settle(request, Ending.dropped(reason))
+        self._pipeline.observers.settle(request, Ending.dropped(reason))
         return True
 
     async def _ending_of(self, request: Request) -> Ending:
@@ -223,10 +207,10 @@ class Processor(Observer):
             reason = "redaction_failed" if isinstance(error, RedactionError) else "capture_failed"
             self._parts.incidents.report(reason.partition("_")[0], error)
             return Ending.dropped(reason)
-        self._observers.begun(request)
-        if request.entry is not None and request.is_recovered and self._remote is None:
+        self._pipeline.observers.begun(request)
+        if request.entry is not None and request.is_recovered and self._pipeline.remote is None:
             # Its evaluation may end this process: the try counts before that.
-            await self._within_patience(self._outbox.begin(request.entry))
+            await self._within_patience(self._pipeline.outbox.begin(request.entry))
         assert request.decision is not None
         selection = self._parts.selection
         if not request.is_final and selection.is_open(request):
@@ -239,7 +223,7 @@ class Processor(Observer):
             return evaluation
         if not await self._keep(request, evaluation):
             return Ending.dropped("spooled")
-        self._observers.evaluated(request, evaluation)
+        self._pipeline.observers.evaluated(request, evaluation)
         return Ending.of(evaluation)
 
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
@@ -248,61 +232,57 @@ class Processor(Observer):
         False if another process has claimed the sample and publishes the results.
         """
         entry = request.entry = request.entry or Job(EVALUATE)
-        entry.then = self._delivery.jobs(evaluation, request.accepted_at)
-        if not self._outbox.is_durable:
+        entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
+        if not self._pipeline.outbox.is_durable:
             return True
         count = "" if request.by_feedback else Ending.of(evaluation).entry
-        return await self._within_patience(self._outbox.done(entry, count, entry.then))
+        return await self._within_patience(self._pipeline.outbox.done(entry, count, entry.then))
 
     async def _within_patience(self, written: Future[bool]) -> bool:
         """Return what a write returns; True at once while the disk hangs."""
-        if self._outbox.is_stalled:
+        if self._pipeline.outbox.is_stalled:
             return True
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await asyncio.wrap_future(written)
         except TimeoutError as error:
-            self._outbox.is_stalled = True
+            self._pipeline.outbox.is_stalled = True
             self._parts.incidents.report("spool", error)
             return True
 
     async def _evaluation_of(
         self, request: Request, sample: Sample, decision: Decision
     ) -> Evaluation | Ending:
-        if self._remote is None or request.by_feedback:
-            result: Measurement | Ending = await self._measure(sample, decision)
-        else:
-            request.is_shipped = True
-            result = await self._remote.evaluate(sample, decision, request.accepted_at)
-        if isinstance(result, Ending):
-            is_down = result.reason == BROKER_DOWN and request.entry is not None
-            is_safe = is_down and self._outbox.release(request.entry)
-            return Ending.dropped("spooled") if is_safe else result
-        if request.is_shipped:
+        remote = None if request.by_feedback else self._pipeline.remote
+        # Feedback asks for metrics that no draw chose.
+        blank = Evaluation(
+            sample=sample,
+            outcomes={},
+            probability=decision.probability or None,
+            reason=decision.reason,
+            start=time.time_ns(),
+            end=0,
+        )
+        if remote is None:
+            return self._parts.telemetry.judged(await self._filled(blank, decision))
+        request.is_shipped = True
+        result = await remote.evaluate(blank, decision, request.accepted_at)
+        if isinstance(result, Evaluation):
             # The worker has published it; the span that waits and the sinks here lack it.
             request.outcomes = result.outcomes
-        return self._parts.telemetry.judged(
-            Evaluation(
-                sample=sample,
-                outcomes=result.outcomes,
-                # Feedback asks for metrics that no draw chose.
-                probability=decision.probability or None,
-                reason=decision.reason,
-                start=result.start,
-                end=result.end,
-                log=result.log,
-            )
-        )
+            return self._parts.telemetry.judged(result)
+        is_down = result.reason == BROKER_DOWN and request.entry is not None
+        is_safe = is_down and self._pipeline.outbox.release(request.entry)
+        return Ending.dropped("spooled") if is_safe else result
 
-    async def _measure(self, sample: Sample, decision: Decision) -> Measurement:
+    async def _filled(self, blank: Evaluation, decision: Decision) -> Evaluation:
         """Evaluate a sample in this process by the metrics that a decision chose."""
-        start, began = time.time_ns(), time.monotonic_ns()
-        log = CallLog()
+        began, log = time.monotonic_ns(), CallLog()
         with self._parts.call_context(log):
-            outcomes = by_rates(await _score(self._parts, sample, decision.chosen), decision)
+            scored = await _score(self._parts, blank.sample, decision.chosen)
         # The wall clock may be set meanwhile; the duration must stay true.
-        end = start + time.monotonic_ns() - began
-        return Measurement(outcomes=outcomes, start=start, end=end, log=log)
+        end = blank.start + time.monotonic_ns() - began
+        return replace(blank, outcomes=by_rates(scored, decision), end=end, log=log)
 
 
 async def evaluate_inline(
