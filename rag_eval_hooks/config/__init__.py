@@ -1,4 +1,4 @@
-"""All settings, from arguments, variables and a file."""
+"""All settings, from arguments, environment variables and a file."""
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 

@@ -1,4 +1,4 @@
-"""Types of settings: each with its check and, in words, the values that it accepts."""
+"""Types of settings: each has its validation and a description of the accepted values."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Accepted values of a setting, in words for errors and the documentation."""
+    """Description of a setting's accepted values, for errors and the documentation."""
 
     text: str
 
 
 def _no_bool(value: object) -> object:
-    """Refuse `True` for a number, which pydantic takes as 1."""
+    """Reject `True` as a number; pydantic would accept it as 1."""
     if isinstance(value, bool):
         raise ValueError
     return value
@@ -56,7 +56,7 @@ def _one_item(value: object) -> object:
 
 
 def _none(value: object) -> object:
-    """Read `none` as None, which neither variables nor TOML can say."""
+    """Read `none` as None, because variables and TOML have no null."""
     return None if value == "none" else value
 
 
@@ -99,18 +99,18 @@ def setting(default: Any, description: str) -> Any:
 
 
 def expected_by(field: FieldInfo) -> str:
-    """Return the values that a setting accepts, in words."""
+    """Return a description of the values that a setting accepts."""
     words = [each.text for each in field.metadata if isinstance(each, Expected)]
     return words[-1] if words else "a value of another type"
 
 
 def is_mapping(field: FieldInfo) -> bool:
-    """Return whether a setting holds values by name."""
+    """Return whether a setting maps names to values."""
     return typing.get_origin(field.annotation) is dict or is_typeddict(field.annotation)
 
 
 def is_secret(field: FieldInfo, value: object) -> bool:
-    """Return whether a refused value may hold a secret. A plain URL does not."""
+    """Return whether a rejected value may contain a secret. A plain URL does not."""
     if SecretStr in types_in(field.annotation):
         return True
     is_plain = isinstance(value, str) and not set("@?;=&#").intersection(value)

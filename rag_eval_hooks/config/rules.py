@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# pydantic does not take the standard library's before Python 3.12.
+# pydantic rejects the standard library's before Python 3.12.
 from typing_extensions import TypedDict
 
 from rag_eval_hooks.config.fields import Count, Expected, Names, Number, Pattern, Rate
@@ -29,24 +29,24 @@ _ONE_CONDITION = (
 
 
 class RuleSettings(BaseModel):
-    """Rule that samples each request that meets all its conditions at the rule's rate.
+    """Samples each request that meets all conditions at the rule's rate.
 
-    Only the first rule that a request meets counts. A rule applies to requests that ended well,
-    unless it has `error`. Patterns are searched in the first 4000 characters.
+    Only the first matching rule counts. A rule without `error` applies only to requests that
+    succeeded. Patterns are searched in the first 4000 characters.
 
     Attributes:
         rate: Inclusion probability of the metrics, 0 to 1.
-        metrics: Suites or metric ids that the rate applies to; empty means all. Other metrics
-            keep the rate that they have without rules.
+        metrics: Suites or metric ids that the rate applies to; empty means all. Other metrics keep
+            their rate.
         name: Name in reasons, as `rule:<name>`; by default the rule's number, from 1.
         tags: Tags that the request must have, all of them.
         metadata: Required value of each key, or a list of accepted values.
         question: Regular expression, searched in the question.
-        answer: Regular expression, searched in the answer; never met without an answer.
-        error: `true`: the request ended with an exception; or a regular expression, searched in
-            the exception's class name. Such requests are evaluated without their answer.
-        latency_above: Least duration of the request, in seconds.
-        latency_below: Duration in seconds that the request must stay below.
+        answer: Regular expression, searched in the answer. Never matches a missing answer.
+        error: `true` matches every request that raised. A regular expression is searched in the
+            exception's class name. These requests are evaluated without their answer.
+        latency_above: Minimum duration of the request, in seconds.
+        latency_below: Exclusive upper bound of the duration, in seconds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -76,13 +76,14 @@ class TailSettings(BaseModel):
 
     Attributes:
         then: Suites or metric ids to evaluate.
-        rate: Their inclusion probability if the condition is met, 0 to 1; never lowers a rate.
+        rate: Inclusion probability of these metrics if the condition is met, 0 to 1. It never
+            lowers a rate.
         name: Name in reasons, as `tail:<name>`; by default the subject of the condition.
-        metric: Id of a metric that needs no network: the heuristic judge without a model measures
-            it for every request.
+        metric: Id of a metric without network access. The heuristic judge computes it for every
+            request.
         below: Exclusive upper bound of its value, in the metric's own scale.
         above: Exclusive lower bound of its value.
-        dont_know: The answer says that it does not know.
+        dont_know: The answer is a "don't know".
         thumbs_down: A feedback has a score below 0.5, or a label such as `thumbs_down`.
         feedback_below: A feedback has a score below this.
         feedback_label: Regular expression, searched in a feedback's label.

@@ -1,8 +1,7 @@
 """All settings: one frozen, validated object.
 
-Arguments win over `RAG_EVAL_*` variables, these over the file, and the file over a few variables
-that other software reads too (`OPENAI_API_KEY`, `OPENAI_BASE_URL`,
-`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`).
+Precedence: arguments, `RAG_EVAL_*` variables, the file, then variables that other software shares
+(`OPENAI_API_KEY`, `OPENAI_BASE_URL`, `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _Secret: TypeAlias = SecretStr | str
 
 
 class SettingKeywords(TypedDict, total=False):
-    """Keywords of `RagEval` that are neither arguments of their own nor objects."""
+    """Keywords of `RagEval` that set a plain setting."""
 
     config_file: str | os.PathLike[str] | None
     judge_base_url: str | None
@@ -98,7 +97,7 @@ class SettingKeywords(TypedDict, total=False):
 
 
 class ArgumentKeywords(SettingKeywords, total=False):
-    """Keywords of `RagEvalConfig`; `RagEval` takes objects for these too."""
+    """Keywords of `RagEvalConfig`. `RagEval` also accepts objects for them."""
 
     metrics: _Names
     judge: str
@@ -114,10 +113,10 @@ class RagEvalConfig(BaseSettings):
     """Every setting: from arguments, `RAG_EVAL_<NAME>` variables and a TOML file.
 
     Args:
-        config_file: Path of the file; by default that of `RAG_EVAL_CONFIG_FILE`, or none.
+        config_file: Path of the file. The default is `RAG_EVAL_CONFIG_FILE`, or no file.
 
     Raises:
-        ConfigError: A name is unknown, a value is not accepted, or the file cannot be read.
+        ConfigError: A name is unknown, a value is invalid, or the file cannot be read.
     """
 
     model_config = SettingsConfigDict(
@@ -131,26 +130,26 @@ class RagEvalConfig(BaseSettings):
     metrics: Annotated[Names, Expected("names of suites or metrics")] = setting(
         (),
         "Suites (`ragas`), metrics (`ragas.faithfulness`) or `all`; `-` before a name removes it. "
-        "By default those of `ragas` that a sample has the inputs for.",
+        "The default is every `ragas` metric whose inputs the sample has.",
     )
     judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
         "heuristic",
-        "`heuristic` (rules, no network), `nli:<model>` (the same with an entailment model on this "
+        "`heuristic` (rules, no network), `nli:<model>` (rules and an entailment model on this "
         "machine) or `openai:<model>`.",
     )
     judge_base_url: Url = setting(None, "Base URL of an OpenAI-compatible endpoint.")
     judge_api_key: Secret = setting(None, "Key of that endpoint; never printed.")
     judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
     judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
-    judge_concurrency: Count = setting(16, "Most samples and judge calls at once.")
+    judge_concurrency: Count = setting(16, "Maximum number of concurrent samples and judge calls.")
     judge_prices: Path = setting(
-        None, "TOML file with prices, over the list in the extra `openai`."
+        None, "TOML file with prices. They override the list in the extra `openai`."
     )
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = setting(
         "auto",
         "Model for embeddings. `sentence-transformers` is all-MiniLM-L6-v2. `auto` is the judge's "
-        "endpoint with `text-embedding-3-small` for an OpenAI judge, else MiniLM where the extra "
-        "`embeddings` and the model are on disk: nothing is downloaded unasked.",
+        "endpoint with `text-embedding-3-small` for an OpenAI judge, else MiniLM if the extra "
+        "`embeddings` and the model are on disk. It never downloads.",
     )
     token_scorer: Annotated[
         str, AfterValidator(TOKEN_SCORERS.check), Expected(TOKEN_SCORERS.wanted)
@@ -163,38 +162,39 @@ class RagEvalConfig(BaseSettings):
     )
     references: Path = setting(None, "Golden file, JSONL or CSV; see [feedback](feedback.md).")
     question_checks: Path = setting(None, "TOML file with checks by `question_id`.")
-    sample_rate: Rate = setting(1.0, "Share of requests to evaluate, consistent by trace id.")
+    sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate, decided by trace id.")
     metric_rates: Annotated[MetricRates, Expected("numbers from 0 to 1 by suite or metric id")] = (
-        setting({}, "Inclusion probability by suite or metric, over `sample_rate`.")
+        setting({}, "Inclusion probability by suite or metric; overrides `sample_rate`.")
     )
     rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = setting(
-        (), "Conditions on a request and a rate; the first that fits counts. In a variable, JSON."
+        (),
+        "Conditions on a request, each with a rate; the first match counts. In a variable, JSON.",
     )
     tail: Annotated[
         tuple[TailSettings, ...], Expected("tables, each with one condition and `then`")
-    ] = setting((), "Conditions on cheap results or feedback, and metrics to evaluate then.")
+    ] = setting((), "Conditions on cheap results or feedback, each with metrics to evaluate.")
     rate_limit: Annotated[
         RateLimits, Expected("whole numbers, 1 to 1000000, of 'second' and 'minute'")
-    ] = setting({}, "Samples evaluated in any `second` and any `minute`, by this process.")
+    ] = setting({}, "Maximum number of samples per `second` and `minute`, in this process.")
     budget: Annotated[Budgets, Expected(BUDGET)] = setting(
         {},
-        "Limits of judge and embedder by UTC hour or day. Calls above `calls_per_second` wait. "
-        "Processes that name one file as `path` share one budget.",
+        "Limits on judge and embedder by UTC hour or day. Calls above `calls_per_second` wait. "
+        "Processes with the same `path` share a budget.",
     )
     sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
     queue_size: Count = setting(1000, "Queued samples; further ones are dropped and counted.")
     exit_timeout: Seconds = setting(5.0, "Seconds to finish queued samples at exit.")
     max_text_chars: Count = setting(20_000, "Characters of each context, question and answer.")
     hold_timeout: Annotated[Number, Field(ge=0), Expected("seconds, 0 or more")] = setting(
-        10.0, "Seconds for which a RAG span is held for its scores; 0 holds none."
+        10.0, "Seconds to hold a RAG span for its scores; 0 disables holding."
     )
     spans: Annotated[
         Literal["auto", "all", "sampled", "root", "none"],
         Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
     ] = setting(
         "auto",
-        "Spans of requests: `auto` (none of ours where another instrumentor writes its own), "
-        "`all`, `sampled` (as `auto`, but none for requests that are sampled out when they "
+        "Spans of requests: `auto` (none where another instrumentor writes spans), "
+        "`all`, `sampled` (like `auto`, but none for requests sampled out at their "
         "start), `root` (the RAG span alone) or `none`.",
     )
     evaluation_span: Annotated[
@@ -202,7 +202,7 @@ class RagEvalConfig(BaseSettings):
     ] = setting(
         "late",
         "Span with all results: `late` (for scores that miss the RAG span), `child` (always), "
-        "`trace` (always, in a trace of its own) or `off`.",
+        "`trace` (always, in a separate trace) or `off`.",
     )
     trace_judge: Switch = setting(False, "Write spans of judge calls below the evaluation span.")
     capture_content: Switch = setting(
@@ -223,8 +223,8 @@ class RagEvalConfig(BaseSettings):
     )
     spool: Annotated[Path, Expected("a folder, or a path in a folder that exists")] = setting(
         None,
-        "Folder that stores samples and scores until they are delivered; processes of one machine "
-        "may share it. See [production](production.md).",
+        "Folder that stores samples and scores until delivery. Processes on one machine may share "
+        "it. See [production](production.md).",
     )
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE, Expected(REDACTIONS)] = setting(
         (),
@@ -237,7 +237,7 @@ class RagEvalConfig(BaseSettings):
         Expected("countries by two capital letters, such as 'DE'"),
     ] = setting((), "Countries whose phone numbers are removed without their `+` prefix, too.")
     redact_ids_key: Secret = setting(
-        None, "Key with which ids of users and sessions are hashed; never printed."
+        None, "Key that hashes ids of users and sessions; never printed."
     )
 
     def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
@@ -247,8 +247,8 @@ class RagEvalConfig(BaseSettings):
             super().__init__(**everything)
         except ValidationError as error:
             raise _config_error(type(self), error, everything, origins) from None
-        # Settings made of this object and further arguments look again whether they may use a key
-        # that another program shares: it belongs to one endpoint.
+        # Settings derived from this object check again whether a shared key belongs to their
+        # endpoint.
         self.model_fields_set.difference_update(
             name for name, origin in origins.items() if is_shared(origin)
         )
@@ -261,11 +261,11 @@ class RagEvalConfig(BaseSettings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take the values of `merged` alone: pydantic-settings merges tables of two sources."""
+        """Use only the values of `merged`: pydantic-settings would merge tables of two sources."""
         return (init_settings,)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Yield all settings. A sink's address may hold a key: the sink refuses it later."""
+        """Yield all settings. A sink's address may contain a key: the sink rejects it later."""
         for name, value in super().__repr_args__():
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 

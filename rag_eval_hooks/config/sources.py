@@ -1,4 +1,4 @@
-"""Settings from variables and a file. No other module reads either."""
+"""Settings from environment variables and a file. No other module reads them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Origins: TypeAlias = dict[str, str]
-"""Source of each setting that is not at its default, in words."""
+"""Source of each non-default setting, as text."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
@@ -43,10 +43,10 @@ _TABLES: Final = frozenset({"tool", "rag_eval", "rag_eval_hooks", "rag-eval-hook
 _OTHER_PREFIX: Final = re.compile(r"RAG_?EVALS?_(HOOKS?_)?(?<!RAG_EVAL_)")
 _FILE_VARIABLE: Final = "RAG_EVAL_CONFIG_FILE"
 _CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-# Kubernetes sets these in every pod, for a Service whose name begins with `rag-eval`.
+# Kubernetes sets these variables in every pod if a Service's name starts with `rag-eval`.
 _OF_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$")
-# Tracers add a `sitecustomize` that instruments every process by PYTHONPATH; the path of imports is
-# passed to the child separately.
+# Tracers instrument every process through a `sitecustomize` on PYTHONPATH. The child gets its
+# import path separately.
 _NOT_PASSED: Final = ("OTEL_", PREFIX, "PYTHONPATH", "PYTHONSTARTUP", "PYTHONINSPECT")
 _THREAD_VARIABLES: Final = (
     "OMP_NUM_THREADS",
@@ -61,7 +61,7 @@ _ENDPOINT_VARIABLES: Final = {
     "azure": ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"),
     "ollama": ("", ""),
 }
-"""Variables of endpoint and key that other software reads too, by the judge's provider."""
+"""Variables for endpoint and key that other software also reads, by the judge's provider."""
 
 
 class _Variables(EnvSettingsSource):
@@ -76,7 +76,7 @@ def merged(
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], Origins]:
-    """Return values by name, and their origins: shared variables < file < `RAG_EVAL_*` < explicit.
+    """Return values and origins by name: shared variables < file < `RAG_EVAL_*` < arguments.
 
     Raises:
         ConfigError: The file cannot be read, or a variable is not a setting.
@@ -97,9 +97,9 @@ def merged(
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """Return a setting's value from text: commas in lists, name=value in mappings, JSON in tables.
+    """Parse a setting's value: commas in lists, name=value in mappings, JSON in tables.
 
-    Text of another form is returned as it is, and refused with the setting's own words.
+    Other text is returned unchanged, and the setting's validation rejects it.
     """
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
     if is_mapping(field):
@@ -115,12 +115,12 @@ def from_text(field: FieldInfo, text: str) -> object:
 
 
 def is_shared(origin: str) -> bool:
-    """Return whether a value comes from a variable that other software reads too."""
+    """Return whether a value comes from a variable that other software also reads."""
     return origin.startswith("variable ") and not origin.startswith(f"variable {PREFIX}")
 
 
 def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return values by name from texts, as a command line has them."""
+    """Return values by name, parsed from the texts of a command line."""
     fields = settings.model_fields
     return {
         name: from_text(fields[name], text) if name in fields else text
@@ -131,7 +131,7 @@ def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[
 def unknown_setting(
     name: str, known: Iterable[str], *, prefix: str = "", source: str = ""
 ) -> ConfigError:
-    """Return the error for a name that is not a setting; `prefix` is that of a variable."""
+    """Return the error for an unknown setting; `prefix` is the variables' prefix."""
 
     def written(each: str) -> str:
         return f"{prefix}{each.upper()}" if prefix else each
@@ -163,15 +163,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return variable and value by setting, from variables that other software reads too.
+    """Return variable and value by setting, from variables that other software also reads.
 
     Args:
-        own: The settings of our own, which decide whether a shared key may be used.
+        own: Our settings; they decide whether a shared key may be used.
     """
     shared: dict[str, tuple[str, Any]] = {}
     provider = str(own.get("judge", "")).partition(":")[0]
     url, key = _ENDPOINT_VARIABLES.get(provider, _ENDPOINT_VARIABLES["openai"])
-    # A key goes to the endpoint that it was set for, and to no other one.
+    # A key is sent only to the endpoint that it was set for.
     if url and own.get("judge_base_url") in (None, os.environ.get(url)):
         for name, variable in (("judge_base_url", url), ("judge_api_key", key)):
             if value := os.environ.get(variable):
@@ -185,32 +185,32 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def traces_at(base: str) -> str:
-    """Return the URL at which a receiver takes spans, from its base URL or from that URL itself."""
+    """Return a receiver's URL for spans, given its base URL or that URL."""
     return base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
 
 
 def otlp_endpoint() -> str | None:
-    """Return the URL to which OpenTelemetry's own variables send spans, as its SDK reads them."""
+    """Return the URL to which OpenTelemetry's SDK sends spans, by its variables."""
     traces = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)
 
 
 def model_environment() -> dict[str, str]:
-    """Return the environment of a model's process, which neither traces nor starts other code."""
+    """Return the environment of a model process, without tracers and other start-up code."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }
     bounds = dict.fromkeys(_THREAD_VARIABLES, "1")
-    # oneDNN keeps code and memory for up to a thousand shapes of input, and texts have as many
-    # lengths: the process would grow for hours. A value set by the user wins.
+    # oneDNN caches code and memory for up to a thousand input shapes. Text lengths vary as much, so
+    # the process would grow for hours. A value set by the user wins.
     shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
     fixed = {"TOKENIZERS_PARALLELISM": "false", "OTEL_SDK_DISABLED": "true"}
     return {**shapes, **inherited, **bounds, **fixed}
 
 
 def may_be_file(path: Path) -> bool:
-    """Return whether a file is at a path, or can be created there, in a folder that exists."""
+    """Return whether a path is a file, or can become one in an existing folder."""
     try:
         return not path.is_dir() and path.parent.is_dir()
     except OSError:

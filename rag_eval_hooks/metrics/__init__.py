@@ -1,4 +1,4 @@
-"""All suites and how a user's choice of metrics is read."""
+"""All suites, and the parsing of a user's choice of metrics."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ METRICS_WANTED: Final = "names of suites or metrics, Metric objects or functions
 def choose(
     wanted: Iterable[str | Metric], available: Sequence[Metric] = ALL_METRICS
 ) -> tuple[Metric, ...]:
-    """Return the metrics that a user asks for, each once, in the order asked.
+    """Return the requested metrics without duplicates, in order.
 
-    `-` before a name takes away what another name brought, or without other names, the default.
+    `-` before a name removes metrics of the other names or, without other names, of the default.
 
     Raises:
-        ConfigError: A name is unknown, nothing is asked for, or two metrics share an id.
+        ConfigError: A name is unknown, no metric remains, or two metrics share an id.
     """
     chosen: dict[str, Metric] = {}
     refused: set[str] = set()
@@ -73,7 +73,7 @@ def choose(
 
 
 def chosen_by_default(available: Sequence[Metric]) -> tuple[Metric, ...]:
-    """Return the metrics where none are asked for: the suite `ragas`, and checks of questions.
+    """Return the default metrics: the suite `ragas` and the question checks.
 
     Without a reference, `context_precision` is `context_precision_without_reference`.
     """

@@ -1,8 +1,8 @@
 """`rag.citation_support`, 0 to 1: whether the cited passages support an answer's claims.
 
-Our own metric. A citation is a number in square brackets, or one after a word such as "source":
-`[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. It means the chunk of that number, counted
-from 1 in the order of the prompt, and belongs to the sentence that it stands in or after.
+Our own metric. A citation is a number in square brackets or after a word such as "source": `[2]`,
+`[1, 3]`, `(source 2)`, `according to document 2`. It names a chunk by its position in the prompt,
+from 1, and belongs to the sentence that contains or precedes it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _is_supported(support: Support, cited: frozenset[int]) -> bool:
 
 
 def _cited_by(claims: Sequence[str], answer: str) -> list[frozenset[int]]:
-    """Return the numbers of the chunks that each claim's sentence cites."""
+    """Return the chunk numbers that each claim's sentence cites."""
     cited = _sentences_with_citations(answer)
     if not any(numbers for _, numbers in cited):
         return [frozenset()] * len(claims)
@@ -69,7 +69,7 @@ def _sentences_with_citations(answer: str) -> list[tuple[str, frozenset[int]]]:
     found: list[tuple[str, frozenset[int]]] = []
     for piece in sentences(answer):
         rest = piece
-        # After its full stop, a citation begins the next piece.
+        # A citation after the full stop starts the next piece.
         if found and (leading := _LEADING.match(piece)) is not None:
             sentence, before = found[-1]
             found[-1] = sentence, before | _numbers(leading[0])
@@ -89,7 +89,7 @@ def _numbers(text: str) -> frozenset[int]:
 
 
 def _pairs(text: str) -> frozenset[str]:
-    """Return the pairs of neighboring letters and digits, in any script."""
+    """Return the pairs of adjacent letters and digits, in any script."""
     letters = "".join(char for char in fold(text) if char.isalnum())
     return frozenset(map("".join, pairwise(letters)))
 
@@ -107,6 +107,6 @@ CITATION_SUPPORT: Final = Metric(
     score=_citation_support,
     needs=frozenset({Field.CONTEXTS, Field.ANSWER}),
     findings=frozenset({Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}),
-    summary="Share of the claims with a citation that a cited passage supports.",
+    summary="Share of the cited claims that a cited passage supports.",
     source="rag-eval-hooks",
 )

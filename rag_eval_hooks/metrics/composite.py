@@ -15,11 +15,12 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavai
 def composite(
     parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale
 ) -> dict[str, Any]:
-    """Return `score`, `findings` and `reads` of the weighted mean of the parts that have a value.
+    """Return `score`, `findings` and `reads` of the weighted mean of the available parts.
 
-    A part that has no value, because the sample lacks an input, the formula has none or the judge
-    failed, is left out, as the sources do with NaN, and a warning says which. A part that the judge
-    is unsure about makes the mean undefined. A part that weighs nothing is never measured.
+    A part without a value is excluded, and a warning names it; the sources treat NaN the same way.
+    A part lacks a value if the sample lacks an input, the formula is undefined or the judge failed.
+    A part that the judge is unsure about makes the mean undefined. A part of weight 0 is never
+    computed.
     """
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 
@@ -65,7 +66,7 @@ def _mean(
         return NotScored(cause, detail, explanation=explanation)
     values = {name: one.value for name, one in scores.items()}
     mean = math.fsum(shares[name] * value for name, value in values.items())
-    # Rounding must not lead out of the parts' range.
+    # Rounding must not leave the parts' range.
     mean = min(max(values.values()), max(min(values.values()), mean))
     warnings = [f"without {name} ({one.cause.value})" for name, one in absent.items()]
     warnings += [warning for one in scores.values() for warning in one.warnings]

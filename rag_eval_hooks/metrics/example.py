@@ -1,4 +1,4 @@
-"""One small sample with the findings that a judge could make of it, from `example.toml`."""
+"""A small sample with findings that a judge could make, from `example.toml`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.sample import Sample
 
 
-@cache  # made on first use: it takes milliseconds of an import
+@cache  # made on first use, because it would add milliseconds to the import
 def example() -> tuple[Sample, Findings]:
-    """Return the sample and the findings that show metrics at work."""
+    """Return a sample and findings that show how metrics work."""
     text = files("rag_eval_hooks.metrics").joinpath("example.toml").read_text("utf-8")
     tables = tomllib.loads(text)
     findings = TypeAdapter(Findings).validate_python(tables["findings"])

@@ -1,4 +1,4 @@
-"""The arithmetic of all suites. Pure; None stands for no value."""
+"""Arithmetic of all suites. Pure; None means that there is no value."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def mean(values: Sequence[float]) -> float | None:
 def average_precision(relevant: Sequence[bool]) -> float | None:
     """Return the mean of precision@k over the ranks k of relevant items, best rank first.
 
-    It is 1.0 when all relevant items stand before all others, 1/3 when the only relevant one of
-    three is last, 0 when none is relevant, and None for no items.
+    1.0 if all relevant items come first, 1/3 if the only relevant item of three is last, 0 if no
+    item is relevant, and None for no items.
     """
     if not relevant:
         return None
@@ -29,13 +29,13 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Return the cosine of the angle between two vectors of one length, in [-1, 1].
+    """Return the cosine of two vectors of equal length, in [-1, 1].
 
-    It is None when a vector has no direction: all zeros, empty, or not all of its numbers finite.
+    None if a vector is empty, all zeros, or not finite.
     """
     pairs = list(zip(left, right, strict=True))
     norms = math.hypot(*left) * math.hypot(*right)
-    # A comparison with NaN is False: clamped, NaN would be 1.
+    # Comparisons with NaN are False, so clamping would return 1.
     if norms == 0 or not math.isfinite(norms):
         return None
     dot = math.fsum(a * b for a, b in pairs)

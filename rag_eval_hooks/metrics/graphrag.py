@@ -1,4 +1,4 @@
-"""The `graphrag` suite, 0 to 100: retrieval and answer, answer and reference, the answer's class.
+"""The `graphrag` suite, 0 to 100: retrieval, answer against reference, the answer's class.
 
 Source: GraphRAG Evaluation Metrics.
 """
@@ -32,7 +32,7 @@ DONT_KNOW: Final = "DON'T KNOW"
 
 _Formula: TypeAlias = Callable[[Sequence[bool]], float | None]
 _PERCENT: Final = Scale(0.0, 100.0)
-_RANK_AWARE: Final = "Rank-aware precision in percent: are the useful chunks the first ones."
+_RANK_AWARE: Final = "Rank-aware precision in percent: whether the useful chunks come first."
 _GRADES: Final = {"A": 80.0, "B": 60.0, "C": 40.0, "D": 20.0}
 _WEIGHTS: Final = {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2}
 
@@ -47,7 +47,7 @@ def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
 
 def _precision(_sample: Sample, findings: Findings, formula: _Formula) -> Outcome:
     value, details = useful_share(made(findings.relevance), formula)
-    # By the definition, retrieval that finds nothing has precision 0.
+    # By definition, an empty retrieval has precision 0.
     return _PERCENT.score(100 * (value or 0.0), **details)
 
 
@@ -71,9 +71,9 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Return whether there are no questions: none was generated, or no source makes or embeds them.
+    """Return whether no questions exist: none was generated, or no model makes or embeds them.
 
-    Questions that a judge failed to make are no reason to measure something else instead.
+    If the judge failed to make questions, the metric has no substitute.
     """
     questions = findings.questions
     if isinstance(questions, NotScored):
@@ -84,7 +84,7 @@ def _has_no_questions(findings: Findings) -> bool:
 def _factual_accuracy(_sample: Sample, findings: Findings) -> Outcome:
     found = made(findings.geval)
     parts = {name: within(getattr(found, name), _PERCENT) for name in _WEIGHTS}
-    # In tenths, so that whole ratings give an exact value at the grades' borders.
+    # In tenths, so that whole ratings are exact at the grade boundaries.
     value = sum(round(10 * weight) * parts[name] for name, weight in _WEIGHTS.items()) / 10
     label = next((letter for letter, least in _GRADES.items() if value >= least), "E")
     explanation = {"weights": _WEIGHTS, "reason": found.reason}
@@ -104,7 +104,7 @@ def _bert_score(sample: Sample, findings: Findings) -> Outcome:
         return _PERCENT.score(0.0, explanation={"blank": True})
     found = made(findings.token_score)
     parts = {name: 100 * getattr(found, name) for name in ("precision", "recall", "f1")}
-    # Rescaled with its baseline, a score can fall below 0.
+    # A score rescaled with its baseline can be negative.
     value = min(1.0, max(0.0, found.f1)) * 100
     warnings = ("an F1 below the baseline counts as 0",) if found.f1 < 0 else ()
     return _PERCENT.score(value, parts=parts, warnings=warnings, explanation={"blank": False})

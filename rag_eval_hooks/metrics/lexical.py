@@ -1,7 +1,7 @@
-"""The `lexical` suite: answer against reference by words and numbers, without judge or model.
+"""The `lexical` suite: answer against reference by words and numbers, without a judge or model.
 
-Scores are in [0, 1]. A blank reference states nothing to compare with: every metric that needs
-it is then undefined. A blank answer is an answer, and scores 0.
+Scores are in [0, 1]. With a blank reference, every metric that needs it is undefined. A blank
+answer scores 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rag_eval_hooks.text.measures import agree, measures
 from rag_eval_hooks.text.numbers import number_spans, numbers
 
 _FULL_MARKS = 3  # distinct indicators for a full citation score
-_MOST_NUMBERS = 300  # of a reference; each is compared with every quantity of the answer
+_MOST_NUMBERS = 300  # numbers of a reference; each is compared with every quantity of the answer
 
 _SOURCE_NAME = (
     r"(?:the |this |these |your |an? )?(?:\w+ )?(?:sources?|documents?|pages?|tables?|pdfs?"
@@ -39,7 +39,7 @@ _INDICATORS: dict[str, re.Pattern[str]] = {
         "according to": r"\baccording to\b",
         "based on": r"\bbased on\b",
         "from": rf"\bfrom {_SOURCE_NAME}",
-        # A list in JSON is no citation.
+        # A JSON list is not a citation.
         "[n]": r"(?<!:)(?<!: )\[\^?\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]",
         "(author year)": r"\([^()\d]{2,60}[,\s]\s?(?:1[5-9]|20)\d\d[a-z]?\)",
     }.items()
@@ -71,7 +71,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Return the share of expected items that the answer holds, some of them in another form."""
+    """Return the share of expected items in the answer, with a note on other forms."""
     searched = Searched.of(answer)
     held = [searched.holds(item) or item in also for item in expected]
     explanation = {
@@ -85,24 +85,24 @@ def _found(
 def _keyword_coverage(answer: str, reference: str) -> Outcome:
     expected = keywords(reference)
     if not expected:
-        return NotScored(Cause.UNDEFINED, "the reference holds no keyword")
+        return NotScored(Cause.UNDEFINED, "the reference contains no keyword")
     return _found(answer, expected)
 
 
 def _number_match(answer: str, reference: str) -> Outcome:
     stated = numbers(reference)
     if not stated:
-        return NotScored(Cause.UNDEFINED, "the reference holds no number")
+        return NotScored(Cause.UNDEFINED, "the reference contains no number")
     if len(stated) > _MOST_NUMBERS:
         return NotScored(
-            Cause.MISSING_INPUT, f"the reference holds more than {_MOST_NUMBERS} numbers"
+            Cause.MISSING_INPUT, f"the reference contains more than {_MOST_NUMBERS} numbers"
         )
     expected = list(dict.fromkeys(stated))
     return _found(answer, expected, _said_otherwise(answer, reference))
 
 
 def _said_otherwise(answer: str, reference: str) -> frozenset[Keyword]:
-    """Return the reference's numbers that the answer states in words, another unit or date form."""
+    """Return the reference's numbers that the answer states in words or in other units or dates."""
     said = measures(answer)
     stated = [
         one

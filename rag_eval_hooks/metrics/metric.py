@@ -1,4 +1,4 @@
-"""Metric: an id, the inputs it needs, and a pure function from findings to an outcome."""
+"""Metric: an id, its required inputs, and a pure function from findings to an outcome."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric. Give your own to `RagEval(metrics=[...])`.
+    """A metric. Pass your own to `RagEval(metrics=[...])`.
 
     Attributes:
         id: `<suite>.<metric>`.
-        score: Pure function of a sample and its findings. It is only called when the sample
-            has all of `needs`; it reads findings through `made`.
+        score: Pure function of a sample and its findings. Called only if the sample has all of
+            `needs`. It reads findings through `made`.
         needs: Fields without which the outcome is `missing_input`.
         findings: Findings that the function reads.
-        reads: Returns the findings that it reads of one sample, where these are not all.
-            Called with the findings known before a judge is asked, then with claims, entities,
-            questions and stance. It may raise `Unavailable`, as `made` does, where the finding that
-            decides is absent.
+        reads: Returns the findings that the function reads for one sample, if it does not read all.
+            Called before a judge is asked, then again with claims, entities, questions and stance.
+            May raise `Unavailable`, like `made`, if the deciding finding is absent.
         scale: Native range and direction.
         summary: One sentence on what the number means.
-        source: Where the definition stands.
+        source: Publication of the definition.
 
     Raises:
-        ConfigError: `needs` or `findings` names something else than fields or findings.
+        ConfigError: `needs` or `findings` has an unknown name.
     """
 
     id: str
@@ -48,7 +47,7 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse values that would fail later, in the evaluator."""
+        """Reject values that would fail later, in the evaluator."""
         object.__setattr__(self, "needs", _members("needs", Field, self.needs))
         object.__setattr__(self, "findings", _members("findings", Finding, self.findings))
 
@@ -58,32 +57,32 @@ class Metric:
         return self.id.partition(".")[0]
 
     def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:
-        """Return the findings that it reads of this sample, given the known ones."""
+        """Return the findings that the metric reads for this sample, given the known findings."""
         if self.reads is None:
             return self.findings
         try:
             return self.reads(sample, known)
         except Unavailable:
-            # The deciding finding is absent, and so will be the findings that depend on it.
+            # The deciding finding is absent, so its dependents will be absent.
             return self.reads(sample, Findings())
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
-        """Return the needed fields that the sample lacks, in alphabetical order."""
+        """Return the required fields that the sample lacks, in alphabetical order."""
         return tuple(sorted(self.needs & Field.lacking(sample)))
 
 
 def _never_asked(_sample: Sample, _findings: Findings) -> Outcome:
-    return NotScored(Cause.METRIC_FAILED, "it was never asked")
+    return NotScored(Cause.METRIC_FAILED, "it was never called")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedMetric(Metric):
-    """Metric whose outcome an async function makes. Give it to `RagEval(metrics=[...])`.
+    """Metric computed by an async function. Pass it to `RagEval(metrics=[...])`.
 
     Attributes:
-        ask: Called in the evaluator's loop with a sample that has all of `needs`. It must not
-            block the loop. Its exceptions are counted, and the outcome is `metric_failed`.
-        timeout: Seconds that it may take; longer, the outcome is `timeout`.
+        ask: Called in the evaluator's loop with a sample that has all of `needs`. Must not block
+            the loop. If it raises, the outcome is `metric_failed`.
+        timeout: Seconds after which the outcome is `timeout`.
         annotator: Name of the evaluator, for the score.
     """
 
@@ -110,7 +109,7 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 
 @lru_cache
 def _with_hint(field: str, keys: tuple[str, ...]) -> str:
-    """Return a lacking field, with the key of the metadata that may have been meant as it."""
+    """Return a missing field, with the metadata key that may be a misspelling of it."""
     near = nearest(field, keys)
     return f"{field} (but metadata {near!r}: a misspelt field?)" if near else field
 

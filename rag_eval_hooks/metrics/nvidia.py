@@ -1,4 +1,4 @@
-"""The `nvidia` suite, 0 to 1: ratings by two independent templates each, averaged.
+"""The `nvidia` suite, 0 to 1: each rating is the mean of two independent templates.
 
 Source: Nvidia Metrics.
 """
@@ -18,7 +18,7 @@ from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 def _metric(name: str, finding: Finding, steps: tuple[int, ...]) -> Metric:
     def score(_sample: Sample, findings: Findings) -> Outcome:
         ratings: Sequence[int | None] = made(getattr(findings, finding))
-        # A rating that is not one of the steps is invalid, and is not rounded to one.
+        # A rating between the steps is invalid, not rounded.
         valid = [one / max(steps) for one in ratings if one is not None and one in steps]
         if not valid:
             return NotScored(Cause.JUDGE_FAILED, "neither rating is valid")

@@ -1,4 +1,4 @@
-"""Options of the metric suites, and the detection of DON'T KNOW answers that one selects."""
+"""Options of the metric suites, and the detection of DON'T KNOW answers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ WHITEPAPER_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(SUITES["whitep
 """Weights of `whitepaper.weighted_score` (RAG Answer Evaluation Framework, summary table)."""
 PHRASES: Final[tuple[str, ...]] = tuple(SUITES["graphrag"]["dont_know"])
 """Definition of DON'T KNOW (GraphRAG Evaluation Metrics, section 11)."""
-_SHORT: Final = 10  # characters; below, one of these words is enough
+_SHORT: Final = 10  # characters; in a shorter answer, one of these words is enough
 _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 
 
 class DontKnow(StrEnum):
-    """Test that detects DON'T KNOW answers."""
+    """How to detect DON'T KNOW answers."""
 
     PHRASES = "phrases"
-    """The definition to the letter: a phrase anywhere in the answer."""
+    """The literal definition: a phrase anywhere in the answer."""
     REFUSAL = "refusal"
-    """The phrase must be what the answer says, not words in it."""
+    """The answer as a whole must say it, not only contain a phrase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class MetricOptions:
         graphrag_weights: Of `graphrag.ragas_score`, by part.
         graphrag_rank_aware: Whether `graphrag.ragas_context_precision` is rank-aware.
         whitepaper_weights: Of `whitepaper.weighted_score`, by part.
-        dont_know: How `graphrag.answer_class` tells DON'T KNOW.
+        dont_know: How `graphrag.answer_class` detects DON'T KNOW.
         question_checks: Checks of known questions, as `parse_checks` reads them.
 
     Raises:
-        ConfigError: A weight is of no known part, below 0 or not finite, or none is above 0; or
-            two checks are for one question.
+        ConfigError: A weight has an unknown part, is negative or not finite, no weight is positive,
+            or two checks share a question.
     """
 
     graphrag_weights: Mapping[str, float] = field(default_factory=lambda: GRAPHRAG_WEIGHTS)
@@ -56,7 +56,7 @@ class MetricOptions:
     question_checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse weights that make no mean, and checks that would share an id."""
+        """Reject weights without a mean, and checks that would share an id."""
         _refuse_weights("graphrag_weights", self.graphrag_weights, GRAPHRAG_WEIGHTS)
         _refuse_weights("whitepaper_weights", self.whitepaper_weights, WHITEPAPER_WEIGHTS)
         ids = [check.question_id for check in self.question_checks]
@@ -75,7 +75,7 @@ def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str,
 
 
 def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:
-    """Return the words of an answer that say it does not know, or None."""
+    """Return the words of an answer that say "don't know", or None."""
     if mode is DontKnow.REFUSAL:
         return refusal(answer)
     text = answer.lower().strip()

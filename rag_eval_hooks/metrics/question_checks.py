@@ -1,6 +1,6 @@
-"""Question checks: what the answer to one question must hold, by `question_id`, from a TOML file.
+"""Question checks: expected content of the answer to one question, by `question_id`.
 
-Three kinds: the items of a list, facts, a calculation. Source: Evaluation Metrics Documentation,
+A TOML file defines list, facts and calculation checks. Source: Evaluation Metrics Documentation,
 question-specific metrics.
 """
 
@@ -65,11 +65,11 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Evidence that an answer holds a fact: any one of these."""
+    """Evidence that an answer states a fact. Any item is enough."""
 
-    words: list[_Words] = []  # or phrases, found as whole words in any case
-    numbers: list[_Number] = []  # found however they are written; sign and percent sign count
-    signs: list[_Text] = []  # of arithmetic, found between two operands
+    words: list[_Words] = []  # words or phrases, matched as whole words in any case
+    numbers: list[_Number] = []  # matched in any notation; sign and percent sign count
+    signs: list[_Text] = []  # arithmetic signs between two operands
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
@@ -78,7 +78,7 @@ class Evidence(_Table):
         return self
 
     def stands_in(self, answer: str) -> bool:
-        """Return whether the answer holds any of it."""
+        """Return whether the answer contains any item."""
         searched = Searched.of(answer)
         keywords: list[Keyword] = [*self.words]
         keywords += [number for text in self.numbers for number in numbers(text)]
@@ -93,7 +93,7 @@ class _Check(_Table):
     question_id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
     def metric(self) -> Metric:
-        """Return the metric; on samples of any other question it is `missing_input`."""
+        """Return the metric. It is `missing_input` for samples of any other question."""
 
         def score(sample: Sample, _findings: Findings) -> Outcome:
             if sample.question_id != self.question_id:
@@ -113,11 +113,11 @@ class _Check(_Table):
 
 
 class ListCheck(_Check):
-    r"""Check of the items of the reference's list that the answer lists.
+    r"""Checks which items of the reference's list the answer lists.
 
-    Items are those of Markdown lists, each by its name: the text before a colon or dash. What one
-    of the patterns matches is an item too, wherever it stands; a list item that holds such a match
-    is known by it alone. An example of a pattern is `Rule C-\d+`; case does not matter.
+    An item is a Markdown list item, known by its text before a colon or dash. Every match of a
+    pattern, such as `Rule C-\d+`, is an item too; case does not matter. A list item that contains a
+    match is known by the match.
     """
 
     value = "rules_coverage"
@@ -145,7 +145,7 @@ class ListCheck(_Check):
 
     def _items(self, text: str) -> list[str]:
         """Return distinct list items and pattern matches of a text, folded, in order."""
-        # Asterisks of bullets look like emphasis.
+        # Asterisks of bullets resemble emphasis.
         text = re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
         found: list[str] = []
         for line in _EMPHASIS.sub("", text).translate(_HYPHENS).splitlines():
@@ -159,7 +159,7 @@ class ListCheck(_Check):
 
 
 class FactsCheck(_Check):
-    """Check of the facts that the answer holds, each with its evidence by name."""
+    """Checks which facts the answer states, each with its evidence by name."""
 
     value = "fact_score"
     summary = "Share of the expected facts in the answer to {}."
@@ -177,10 +177,10 @@ class _Correct(_Table):
 
 
 class CalculationCheck(_Check):
-    """Check of the result of a calculation, by the facts that a correct answer holds or lacks."""
+    """Checks the result of a calculation by facts that a correct answer states or lacks."""
 
     value = "is_correct"
-    summary = "Whether the answer to {} holds the right result."
+    summary = "Whether the answer to {} has the right result."
     kind: Literal["calculation"]
     facts: Annotated[dict[str, Evidence], Field(min_length=1)]
     correct: _Correct
@@ -209,13 +209,13 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
     `correct = {holds = [...], lacks = [...]}`.
 
     Raises:
-        ConfigError: The text is no TOML, or a key has no usable value; the error names the file
-            and the key.
+        ConfigError: The text is not TOML or a value is invalid. The error names the file and the
+            key.
     """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(file, "text that is no TOML", f"TOML; {error}") from None
+        raise ConfigError(file, "text that is not TOML", f"TOML; {error}") from None
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise ConfigError(f"{file}: {name}", table, "a table")
@@ -247,7 +247,7 @@ def _listed(line: str) -> list[str]:
 
 
 def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -> Outcome:
-    """Return the score of the one value, with it and the facts as parts and explanation."""
+    """Return the score of one value, explained by the value and the facts."""
     (number,) = value.values()
     fields = {**held, **value}
     parts = {name: float(one) for name, one in fields.items()}
@@ -255,9 +255,9 @@ def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return whether a sign of arithmetic stands between numbers, or alone between words.
+    """Return whether an arithmetic sign is between numbers, or alone between words.
 
-    Neither the x of a word nor the asterisk of a Markdown bullet or of bold text computes.
+    An x inside a word and Markdown asterisks do not count.
     """
     sign = re.escape(sign)
     between_numbers = rf"[0-9)%]\s?{sign}\s?[-+$\u20ac\u00a3(]*[0-9]"

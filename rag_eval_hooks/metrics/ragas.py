@@ -32,7 +32,7 @@ _ERROR_RATE: Final = Scale(0.0, 1.0, higher_is_better=False)
 _ORIGINS: Final = ("relevant", "irrelevant", "unsupported")
 _UNSURE: Final = "unsure"
 _NO_PURPOSE: Final = NotScored(
-    Cause.UNDEFINED, "the answer is a refusal: nothing says what a chunk would be useful for"
+    Cause.UNDEFINED, "the answer is a refusal, so the usefulness of a chunk is unknown"
 )
 
 
@@ -133,8 +133,8 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
     """Return the origin of a wrong claim, or None if the reference supports the claim.
 
-    A claim that only several chunks support together came from relevant ones as soon as any
-    chunk is relevant: the judge does not say which of them it drew on.
+    A claim that several chunks support together counts as relevant if any chunk is relevant,
+    because the judge does not name its sources.
     """
     if agreement.sure and agreement.holds:
         return None

@@ -1,6 +1,6 @@
 """The `retrieval` suite, 0 to 1: ids of retrieved chunks against ids known to be relevant.
 
-Without judge or model, where a sample has `reference_ids` and its chunks have ids. Sources:
+Needs `reference_ids` and chunks with ids, but no judge or model. Sources:
 Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), chapter 8; Jarvelin
 and Kekalainen (2002) for nDCG, with a gain of 1 for a relevant chunk.
 """
@@ -17,7 +17,7 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
 _Measure = Callable[[Sequence[bool], int], float]
-"""Value of relevance by rank, the best first, and the number of relevant chunks there are."""
+"""Value of relevance flags in rank order and the number of relevant chunks."""
 
 
 def _hit_rate(hits: Sequence[bool], _relevant: int) -> float:
@@ -42,7 +42,7 @@ _MEASURES: dict[str, tuple[_Measure, str]] = {
     "hit_rate": (_hit_rate, "Whether a relevant chunk was retrieved."),
     "recall": (_recall, "Share of the relevant chunks that were retrieved."),
     "mrr": (_mrr, "1 divided by the rank of the first relevant chunk; 0 without one."),
-    "ndcg": (_ndcg, "Gain of the relevant chunks, less the later they come, of the best possible."),
+    "ndcg": (_ndcg, "Discounted gain of the relevant chunks, as a share of the best possible."),
 }
 
 
@@ -54,11 +54,11 @@ def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     ```
 
     Args:
-        k: Chunks that count, the first ones; all that the answering model saw by default. With a
-            number, the ids end in it: `retrieval.recall_at_5`.
+        k: Number of leading chunks to count. The default is all chunks that the model saw. A number
+            becomes part of the id: `retrieval.recall_at_5`.
 
     Raises:
-        ConfigError: `k` is no positive number.
+        ConfigError: `k` is not a positive number.
     """
     if k is not None and (not isinstance(k, int) or k < 1):
         raise ConfigError("k", k, "a whole number, 1 or more, or None")
@@ -83,10 +83,10 @@ def _scored(measure: _Measure, k: int | None) -> Callable[[Sample, Findings], Ou
             return NotScored(Cause.UNDEFINED, "no chunk is known to be relevant")
         if None in retrieved:
             return NotScored(Cause.MISSING_INPUT, "a chunk has no id")
-        # A chunk that several searches found counts where it first stands.
+        # A chunk from several searches counts at its first position.
         ranked = list(dict.fromkeys(retrieved))[:k]
         if "contexts" in sample.truncated and len(ranked) < (k or math.inf):
-            return NotScored(Cause.UNDEFINED, "limits left chunks out")
+            return NotScored(Cause.UNDEFINED, "limits removed chunks")
         hits = [one in relevant for one in ranked]
         return UNIT.score(
             measure([*hits, *[False] * ((k or 0) - len(hits))], len(relevant)),

@@ -1,4 +1,4 @@
-"""Shares of verdicts that the judge is sure about, and the rows of explanations."""
+"""Shares of the verdicts that the judge is sure about, and rows of explanations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
 _DETAILS: Final = {
-    CUT: "limits cut the texts, and what is left does not state {}",
+    CUT: "limits cut the texts, and the rest does not state {}",
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge cannot tell for {}",
 }
-"""Sentence for the reason of a verdict that is not sure."""
+"""Sentence for the reason of an unsure verdict."""
 
 
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
@@ -49,9 +49,9 @@ def supported_share(
 ) -> Outcome:
     """Return the share of supported claims among the claims that the judge is sure about.
 
-    The parts are the shares of the sure claims that are `contradicted` and `not_stated`, of all
-    claims that are `unsure`, and with `raw` the share itself; `top` is their scale. `empty` is the
-    value where the text makes no claim, `by` begins the explanation.
+    Parts: `contradicted` and `not_stated` as shares of the sure claims, `unsure` as a share of all
+    claims, and `raw`, the result itself. `top` is their scale. `empty` is the value of a text
+    without claims. `by` starts the explanation.
     """
     claims, support = claims_of(findings, whose)
     explanation = {**(by or {}), "claims": claim_rows(claims, support)}
@@ -90,10 +90,10 @@ def useful_share(
 
 
 def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
-    """Return the verdicts that the judge is sure about; none for no verdicts.
+    """Return the verdicts that the judge is sure about, or none for no verdicts.
 
     Raises:
-        Unavailable: Less than two thirds are sure: `undefined`, and undecided.
+        Unavailable: Fewer than two thirds are sure: `undefined`, and undecided.
     """
     reasons = [one.reason for one in verdicts if not one.sure]
     require_sure([one.sure for one in verdicts], reasons, explanation)
@@ -106,7 +106,7 @@ def require_sure(
     """Require that at least two thirds of some items are sure.
 
     Raises:
-        Unavailable: They are not: `undefined`, and undecided.
+        Unavailable: Fewer are sure: `undefined`, and undecided.
     """
     if 3 * sum(sure) < 2 * len(sure):
         counted = f"{len(sure) - sum(sure)} of {len(sure)}"
@@ -117,18 +117,18 @@ def require_sure(
 
 
 def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
-    """Return the warning about items that are not sure, or none."""
+    """Return a warning about unsure items, if any."""
     left = len(sure) - sum(sure)
     return (f"{left} of {len(sure)} are unsure and not counted",) if left else ()
 
 
 def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
-    """Return the warnings about verdicts that are not sure, and those of single verdicts."""
+    """Return warnings about unsure verdicts, and the warnings of single verdicts."""
     return (*not_counted([one.sure for one in verdicts]), *flaws(verdicts))
 
 
 def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
-    """Return the warnings of single verdicts, each once with their number."""
+    """Return the distinct warnings of single verdicts, each with its count."""
     warned = [text for one in verdicts if (text := getattr(one, "warning", ""))]
     counted = (f"{text} ({warned.count(text)} of {len(verdicts)})" for text in warned)
     return tuple(dict.fromkeys(counted))
@@ -173,7 +173,7 @@ def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str,
 
 
 def within(value: float, scale: Scale) -> float:
-    """Return a judge's rating, which is never moved onto its scale: `Unavailable` outside."""
+    """Return a judge's rating, or raise `Unavailable` if it is outside its scale."""
     if not scale.low <= value <= scale.high:
         raise Unavailable(_OUTSIDE)
     return float(value)

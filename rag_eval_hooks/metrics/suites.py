@@ -1,4 +1,4 @@
-"""Rows of `suites.toml`: what each metric of the five suites needs, reads and means."""
+"""Rows of `suites.toml`: inputs, findings and meaning of each metric of the five suites."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def metric(
     reads: Callable[[Sample, Findings], frozenset[Finding]] | None = None,
     findings: frozenset[Finding] = frozenset(),
 ) -> Metric:
-    """Return one metric of a suite from its functions and its row."""
+    """Return a metric of a suite from its functions and its row."""
     table = SUITES[suite]
     row = table["metrics"][name]
     low, high = table["scale"]

@@ -1,7 +1,7 @@
 """The `whitepaper` suite, 1 to 5: correctness, faithfulness, precision, recall, relevance.
 
-A share in [0, 1] is put on the scale as 1 + 4 x share. A text is indistinct when it neither
-states nor denies anything checkable; such texts are compared otherwise than by claims.
+A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it neither states nor denies
+anything checkable; the judge compares such texts as a whole.
 
 Source: RAG Answer Evaluation Framework.
 """
@@ -34,7 +34,7 @@ _UNVERIFIED: Final = _FIVE.score(5.0, parts={"raw": 1.0}, warnings=("No context 
 _NOTHING_TO_COMPARE: Final = NotScored(
     Cause.MISSING_INPUT, "the answer is indistinct, and the sample has no reference"
 )
-_TOGETHER: Final = "claims that only several chunks support together count for no chunk"
+_TOGETHER: Final = "a claim that several chunks support only together counts for no chunk"
 
 _Kinds: TypeAlias = frozenset[Finding]
 _STANCE: Final[_Kinds] = frozenset({Finding.STANCE})
@@ -89,7 +89,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return the text whose claims count: the reference's where the answer is indistinct."""
+    """Return the text whose claims count: the reference if the answer is indistinct."""
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"

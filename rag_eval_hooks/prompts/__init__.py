@@ -1,4 +1,4 @@
-"""Prompts of an LLM judge, and the reading of its replies. Pure and versioned."""
+"""Prompts of an LLM judge, and the parsing of its replies. Pure and versioned."""
 
 from rag_eval_hooks.prompts.ask import TEMPLATES, Ask, Reading
 from rag_eval_hooks.prompts.prompt import Prompt, ReplyError

@@ -1,4 +1,4 @@
-"""One finding as a question to a language model: items, prompt, reading, content."""
+"""A finding as a question to a language model: items, prompt, parsing, content."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ TEMPLATES: Final = ("1", "2")
 _WHOLE: Final = "whole"
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
-"""All prompts with contexts share one schema: a provider may put it before the system text."""
+"""All prompts with contexts share one schema: a provider may place the schema before the system
+text."""
 _Group: TypeAlias = dict[str, Any]
-"""The content of each item, or the `ReplyError` that leaves the item open."""
+"""The content of each item, or the `ReplyError` that leaves an item open."""
 
 
 class Reading(NamedTuple):
-    """Contents of one reply by item, its problems without content, and whether it was cut off."""
+    """A parsed reply: contents by item, problems without content, and whether it was cut."""
 
     values: Mapping[str, Any]
     problems: tuple[str, ...] = ()
@@ -60,14 +61,13 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One finding of one sample as a question; any part of it can be asked for.
+    """One finding of one sample as a question. A prompt may ask for any subset of its items.
 
-    Items have keys: numbers of sentences and chunks, counted from 1; `a1`... for answer claims,
-    `r1`... for reference claims, `e1`... for entities; the names of texts. A list or a rating is
-    one item, as half of it has no meaning. A grade has an item for each of its two templates, and a
-    prompt is for one of them. Of the contexts only the chunks with the numbers `shown` may be in
-    the prompt. It is `partial` if other prompts show the rest: then the judge also says which
-    chunks state a part of a claim.
+    Items have keys: numbers of sentences and chunks from 1; `a1`... for answer claims, `r1`... for
+    reference claims, `e1`... for entities; the names of texts. A list or a rating is one item,
+    because half of it has no meaning. A grade has one item per template, and a prompt uses one
+    template. The prompt contains only the chunks numbered in `shown`. If other prompts show the
+    rest, it is `partial`: the judge also says which chunks state part of a claim.
     """
 
     kind: Finding
@@ -78,7 +78,7 @@ class Ask:
 
     @property
     def spec(self) -> Spec:
-        """The finding's row."""
+        """The row of the finding."""
         return SPECS[self.kind]
 
     @property
@@ -87,7 +87,7 @@ class Ask:
         return Field.CONTEXTS in self.spec.shows
 
     def items(self) -> Mapping[str, str]:
-        """Return the items that a judge has to be asked for: their texts by key."""
+        """Return the items that need a judge: their texts by key."""
         spec = self.spec
         match spec.unit:
             case Unit.WHOLE:
@@ -106,11 +106,11 @@ class Ask:
         return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
 
     def prompt(self, keys: Sequence[str], problems: Sequence[str] = ()) -> Prompt:
-        """Make the prompt for some keys of `items()`, with the problems of the last reply."""
+        """Build the prompt for some keys of `items()`, with the problems of the last reply."""
         kind, spec = self.kind, self.spec
         contexts = ""
         if self.has_contexts:
-            # It stands first and is equal in every prompt with contexts.
+            # The shared part comes first in every prompt with contexts.
             contexts = data_block({"question": self.sample.question, "chunks": self._chunks()})
         document = self._document(keys)
         lines = [contexts] if contexts else []
@@ -130,13 +130,13 @@ class Ask:
         return Prompt(system, user, name, model, example, len(contexts), PROMPTS_VERSION)
 
     def read(self, keys: Sequence[str], reply: str) -> Reading:
-        """Read the contents that fit, by item; a valid one is taken, nothing is guessed.
+        """Return the valid contents by item. Nothing is guessed.
 
-        The last object of a reply counts. Where an earlier one, such as a draft or a quoted text,
-        says something else about an item, the item stays open.
+        The last object of a reply counts. If an earlier object, such as a draft or a quote, differs
+        in an item, the item stays open.
 
         Raises:
-            ReplyError: The reply holds no JSON object.
+            ReplyError: The reply contains no JSON object.
         """
         objects, cut = reply_json(reply, self.kind.value)
         drafts = [one for one in objects if self.kind in one] or objects[-1:]
@@ -150,12 +150,12 @@ class Ask:
         return Reading(values, ("it was cut off",) if cut else listed, cut)
 
     def content(self, values: Mapping[str, Any]) -> Any:
-        """Make the finding from the contents of its items; an item without one is unsure."""
+        """Build the finding from the contents of its items. An item without content is unsure."""
         spec = self.spec
         if spec.unit is Unit.TEMPLATE:
             return tuple(map(values.get, TEMPLATES))
         if spec.unit is Unit.TEXT:
-            # A blank text is indistinct, an absent one is not, and neither is asked about.
+            # A blank text is indistinct and an absent text is not; both need no call.
             names = (Field.ANSWER, spec.text)
             return Stance(*(bool(values.get(n, self._text(n) is not None)) for n in names))
         if spec.unit is Unit.SENTENCE:
@@ -167,10 +167,10 @@ class Ask:
         return tuple(values.get(key, unread) for key in self.items())
 
     def _group(self, group: Any, keys: Sequence[str]) -> _Group:
-        """Read the finding's part of a reply.
+        """Parse the finding's part of a reply.
 
-        An element that does not fit or is missing leaves only its own item open. An id that stands
-        twice or was not asked for spoils the whole group: others may have been renumbered too.
+        An invalid or missing element leaves only its own item open. A duplicate or unknown id
+        invalidates the whole group, because the model may have renumbered all elements.
         """
         view = self._view()
         try:
@@ -269,6 +269,6 @@ def _reply_model(kinds: tuple[Finding, ...]) -> type[BaseModel]:
     return create_model("Reply", __base__=ReplyElement, **fields)
 
 
-@lru_cache(maxsize=64)  # items, prompt and contents are all made by sentence
+@lru_cache(maxsize=64)  # items, prompt and contents all go by sentence
 def _sentences_of(text: str) -> Mapping[str, str]:
     return numbered("", sentences(text)) if text.strip() else {}

@@ -1,4 +1,4 @@
-"""Models of a reply's elements: their JSON schema is asked for, and they read the reply."""
+"""Models of a reply's elements. They define the JSON schema and parse the reply."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"
 _QUESTION_COUNT: Final = 3
 _MOST_ITEMS: Final = 500
-"""No sample within the content limits has more; a longer list is a runaway reply."""
+"""No sample within the content limits has more. A longer list is a runaway reply."""
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
 _ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
 _MARKS: Final = re.compile(r"[*_`\"'|>#]+")
 
 
 class SpoiledGroupError(ReplyError):
-    """An element that puts its whole group in doubt: the model may have renumbered them all."""
+    """An element that invalidates its whole group: the model may have renumbered all."""
 
 
 def number_of(value: Any) -> Any:
-    """Return 4 for "4" and 4.0; anything that is no number unchanged."""
+    """Return 4 for "4" and 4.0, and other values unchanged."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _step(value: Any) -> Any:
-    # True equals 1, and is no rating.
+    # True equals 1 but is not a rating.
     return None if isinstance(value, bool) else number_of(value)
 
 
@@ -100,7 +100,7 @@ CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_step)]
 
 @dataclass(frozen=True)
 class View:
-    """The texts that a prompt showed and a verdict may quote: by chunk, or the one other as 1."""
+    """Texts that a prompt showed and a verdict may quote, by chunk number; a lone text is 1."""
 
     texts: Mapping[int, str]
     chunks: int = 0
@@ -111,7 +111,7 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of the texts that hold a part of the quote; none if a part is missing.
+        """Return the numbers of texts that contain a part of the quote. Empty if a part is missing.
 
         Case, accents, white space, quotation marks and Markdown make no difference.
         """
@@ -125,17 +125,17 @@ def _plain(text: str) -> str:
 
 
 def _closed(schema: dict[str, Any]) -> None:
-    """Require every key and allow no other, as strict structured output does."""
+    """Require every key and allow no other key, like strict structured output."""
     schema |= {"required": list(schema["properties"]), "additionalProperties": False}
 
 
 class ReplyElement(BaseModel):
-    """Base of the elements. An unknown key is refused: the reply may be of another call."""
+    """Base of the elements. Unknown keys are rejected: the reply may belong to another call."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, json_schema_extra=_closed)
 
     def content(self, view: View) -> Any:
-        """Return what the element says of its item.
+        """Return the element's content for its item.
 
         Raises:
             ReplyError: The element contradicts itself.
@@ -144,7 +144,7 @@ class ReplyElement(BaseModel):
 
     @staticmethod
     def unread(_chunks: int) -> Any:
-        """Return the content of an item whose element could not be read, given all chunks."""
+        """Return the content of an item whose element could not be parsed, given all chunks."""
         return Verdict(False, UNREAD, sure=False)
 
 
@@ -174,7 +174,7 @@ class _NumberedText(ReplyElement):
 
 
 class EntityList(ReplyElement):
-    """List whose numbers and count prove that nothing is missing."""
+    """List with numbers and a count, which prove that no entity is missing."""
 
     items: Annotated[list[_NumberedText], Field(max_length=_MOST_ITEMS)]
     count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
@@ -199,7 +199,7 @@ class QuestionList(EntityList):
 
 
 class AgreementElement(ReplyElement):
-    """Verdict on one claim by another text: the quote first, then the reason, then the word."""
+    """Verdict on a claim by another text. Quote first, then reason, then verdict."""
 
     id: str
     quote: OptionalText = ""
@@ -341,7 +341,7 @@ def parse(model: Any, value: Any) -> Any:
     """Validate a value by a model or an annotated type.
 
     Raises:
-        ReplyError: It does not fit; says which fields, without their contents.
+        ReplyError: The value is invalid. The text names the fields, not their contents.
     """
     try:
         return _adapter(model).validate_python(value, strict=True)

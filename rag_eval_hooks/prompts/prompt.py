@@ -1,4 +1,4 @@
-"""A prompt: sealed data, the reply's shape, and what an unusable reply is."""
+"""A prompt: sealed data, the reply's shape, and the error for an unusable reply."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from rag_eval_hooks.encodable import encodable
 
 _DELIMITER: Final = re.compile(r"<(/?)data ([0-9a-f]{12})>")
-# What looks like a delimiter, and characters that a reader of the text does not see or that turn
-# its order around: in JSON each may stand as an escape, and means the same.
+# Text that resembles a delimiter, and invisible or order-changing characters. JSON can escape each
+# without changing its meaning.
 _FOREIGN: Final = re.compile(
     r"<(?=\s{0,8}/?\s{0,8}data)|[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     r"\U000e0000-\U000e007f]",
@@ -34,16 +34,16 @@ _KEPT: Final = ("type", "enum", "required", "additionalProperties")
 
 
 class ReplyError(Exception):
-    """Reply without any usable part. The text tells the judge why, without content."""
+    """The reply has no usable part. The text tells the judge why, without content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One question to a language model.
+    """A question to a language model.
 
-    The system text is equal for all samples. All prompts with contexts have one `model` of the
-    reply, under one `name`, so that they share a prefix: the first `shared` characters of the
-    user text. `example` has placeholders for the values that this prompt asks for.
+    The system text is the same for all samples. All prompts with contexts use one reply `model` and
+    one `name`, so that they share a prefix: the first `shared` characters of the user text.
+    `example` has placeholders for the requested values.
     """
 
     system: str
@@ -57,12 +57,12 @@ class Prompt:
 
     @property
     def prefix(self) -> str | None:
-        """Text that all prompts about the same contexts begin with, or None without contexts."""
+        """Shared start of all prompts about the same contexts, or None without contexts."""
         return f"{self.system}\n{self.asked[: self.shared]}" if self.shared else None
 
     @property
     def asked(self) -> str:
-        """User text before sealing, which recognizes equal prompts."""
+        """User text before sealing, which identifies equal prompts."""
         return self.user if self.unsealed is None else self.unsealed
 
     @property
@@ -72,15 +72,14 @@ class Prompt:
 
     @property
     def user_with_shape(self) -> str:
-        """User text with the shape at its end, for an endpoint that takes no schema."""
+        """User text followed by the reply's shape, for endpoints without schemas."""
         return f"{self.user}\n\nThe reply has this shape: {_dumped(self.example)}"
 
     def sealed(self, secret: bytes) -> Prompt:
         """Return the prompt with delimiters that cannot be predicted without the secret.
 
-        The same data keep the same delimiters under one secret, so that prompts about one sample
-        still share their prefix. Text of the data is not touched: `data_block` leaves nothing in
-        it that looks like a delimiter.
+        Under one secret, equal data have equal delimiters, so that prompts about one sample still
+        share their prefix. The data stay unchanged: `data_block` already escaped delimiters.
         """
 
         def seal(match: re.Match[str]) -> str:
@@ -91,12 +90,11 @@ class Prompt:
 
 
 def data_block(document: Mapping[str, Any]) -> str:
-    """Quote untrusted texts as one JSON document between delimiters that they cannot hold.
+    """Quote untrusted texts as one JSON document between delimiters that they cannot contain.
 
-    The delimiters' token is a hash of the whole document, keyed with a secret by `Prompt.sealed`;
-    and nothing in the document looks like a delimiter: there the bracket stands as an escape, as
-    do characters that nobody sees. Both read back as they were. Lone surrogates, which no request
-    can carry, become question marks.
+    The delimiters' token is a hash of the document, keyed with a secret by `Prompt.sealed`. Inside
+    the document, delimiter-like brackets and invisible characters are JSON escapes, which parse to
+    the original. Lone surrogates become question marks, because no request can carry them.
     """
     text = _FOREIGN.sub(_escape, encodable(_dumped(document)))
     token = hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()
@@ -117,7 +115,7 @@ def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def is_empty(text: str) -> bool:
-    """Return whether a text says nothing: blank, dots, or a placeholder that a model repeats."""
+    """Return whether a text says nothing: blank, dots, or a repeated placeholder."""
     return text in _PLACEHOLDERS.values() or _SAYS_NOTHING.fullmatch(text) is not None
 
 
@@ -148,7 +146,7 @@ def _schema(model: type[BaseModel]) -> str:
 
 
 def example_of(schema: Mapping[str, Any]) -> Any:
-    """Return a placeholder for each value of a schema, for endpoints that take no schema."""
+    """Return a placeholder for each value of a schema, for endpoints without schemas."""
     if "properties" in schema:
         return {name: example_of(part) for name, part in schema["properties"].items()}
     if "items" in schema:

@@ -1,4 +1,4 @@
-"""JSON objects in the text of a reply: after thoughts, in prose, in a fence, or cut off."""
+"""Find the JSON objects in a reply with thoughts, prose, fences or a cut end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FIRST_KEY: Final = re.compile(r"\{\s*\"(\w+)\"\s*:")
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _CLOSERS: Final = {"{": "}", "[": "]"}
 _DEEPEST: Final = 50
-_DIGITS: Final = 300  # more than any float has; Python refuses to read a few thousand
+_DIGITS: Final = 300  # more than any float has; Python cannot parse thousands of digits
 
 
 def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return the JSON objects in a reply, and whether the last one is cut off.
+    """Return the JSON objects in a reply, and whether the last object is cut off.
 
-    Thoughts, prose and fences around them are ignored. An object that is cut off holds its groups
-    as far as their elements are complete. Nothing within an object begins with the key `name`.
+    Thoughts, prose and fences are ignored. A cut object keeps its complete elements. No nested
+    object may start with the key `name`.
 
     Raises:
         ReplyError: The text has no object, or an object is malformed or has duplicate keys, NaN or
@@ -49,7 +49,7 @@ def reply_json(text: str, name: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _without_thoughts(text: str) -> str:
-    """Drop thoughts whose opening mark was part of the prompt."""
+    """Drop thoughts whose opening mark was in the prompt."""
     end = _THOUGHT.search(text)
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text
@@ -59,8 +59,7 @@ def _without_thoughts(text: str) -> str:
 def _extent(text: str, start: int) -> tuple[int | None, str]:
     """Return the end of an object and its text.
 
-    There is no end of one that is cut off. Its text is then closed behind its last complete
-    group, or object or list within one.
+    A cut object has no end. Its text is then closed after the last complete element.
     """
     open_marks: list[str] = []
     complete = "{}"
@@ -88,9 +87,9 @@ def _decoded(text: str) -> dict[str, Any]:
 
 
 def _refuse_second(text: str, name: str) -> None:
-    """Refuse an object that holds the beginning of another: what precedes it was taken back."""
+    """Reject an object that contains the start of another: the model started over."""
     if name in _FIRST_KEY.findall(text):
-        raise ReplyError("it was broken off and begun again")
+        raise ReplyError("it was broken off and started again")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(_name: str) -> NoReturn:
-    raise ReplyError("its JSON has NaN or Infinity, which are no JSON")
+    raise ReplyError("its JSON has NaN or Infinity, which are not JSON")
 
 
 def _whole_number(digits: str) -> int:
@@ -110,7 +109,7 @@ def _whole_number(digits: str) -> int:
     return int(digits)
 
 
-# Not strict: a line break within a text means itself.
+# Not strict, so that texts may contain line breaks.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_unique,
     parse_constant=_no_constant,

@@ -1,4 +1,4 @@
-"""One row per finding of a judge, from `wording.toml`; prompts, collector and cascade read it."""
+"""One row per finding of a judge, from `wording.toml`, for prompts, collector and cascade."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORDING: Final[Mapping[str, Any]] = toml_of("wording.toml", __package__)
 _COMMON: Final = _WORDING["system"]["common"]
 
 PROMPTS_VERSION: Final[str] = _WORDING["version"]
-"""Changes with every change of wording: scores of different versions do not compare."""
+"""Changes with the wording. Scores of different versions are not comparable."""
 SYSTEM_TEXTS: Final[Mapping[str, str]] = {
     name: f"{_COMMON}\n\n{text}" for name, text in _WORDING["system"].items() if name != "common"
 }
@@ -29,7 +29,7 @@ ELSEWHERE: Final[str] = _WORDING["elsewhere"]
 
 
 class Call(StrEnum):
-    """Kinds of call to a judge."""
+    """Kinds of judge calls."""
 
     DECOMPOSE = "decompose"
     VERIFY = "verify"
@@ -49,7 +49,7 @@ class Unit(StrEnum):
 
     @property
     def key(self) -> str | None:
-        """Key of an element that names its item; None where the one element is no list."""
+        """Key of an element that identifies its item; None if the reply has one element."""
         if self in (Unit.WHOLE, Unit.TEMPLATE):
             return None
         return self.value if self in (Unit.SENTENCE, Unit.CHUNK) else "id"
@@ -57,21 +57,21 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """How one finding is asked for."""
+    """How to ask for one finding."""
 
     call: Call
     element: Annotated[Any, BeforeValidator(lambda name: getattr(elements, name))]
-    """Model of one element of the reply; its JSON schema is the schema."""
+    """Model of one element of the reply."""
     shows: tuple[Field, ...]
     """Fields that the definition allows a judge to see; the finding takes the last one apart, or
     holds items against it."""
     optional: frozenset[Field] = frozenset()
     unit: Unit = Unit.WHOLE
     about: Finding | None = None
-    """The finding whose items it judges, one verdict each."""
+    """The finding whose items this finding judges, one verdict each."""
     system: str
     instruction: str | list[str]
-    """The task; of a grade, one for each template."""
+    """The task. A grade has one task per template."""
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -80,14 +80,14 @@ class Spec:
 
     @property
     def text(self) -> Field:
-        """The field that the finding takes apart, or holds items against."""
+        """The field that the finding splits, or compares items with."""
         return self.shows[-1]
 
 
 SPECS: Final[Mapping[Finding, Spec]] = {
     Finding(name): Spec(**row) for name, row in _WORDING["findings"].items()
 }
-"""The order is that of the calls: the shortest replies about the contexts come first."""
+"""In the order of the calls: the shortest replies about the contexts come first."""
 
 ABOUT: Final[Mapping[Finding, Finding]] = {
     Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,
@@ -97,5 +97,5 @@ ABOUT: Final[Mapping[Finding, Finding]] = {
 
 
 def with_bases(kinds: frozenset[Finding]) -> frozenset[Finding]:
-    """Return the findings with those whose items they judge."""
+    """Return the findings together with the findings whose items they judge."""
     return kinds | {ABOUT[kind] for kind in kinds if kind in ABOUT}

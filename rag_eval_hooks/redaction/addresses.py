@@ -12,7 +12,7 @@ from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
 
 __all__ = ["emails", "ip_addresses"]
 
-# Vowel signs and the like, which stand within words of Indian languages and are no `\w`.
+# Vowel signs inside words of Indian languages, which `\w` does not match.
 _MARKS: Final = "".join(
     chr(c) for c in range(0x300, 0x1100) if unicodedata.category(chr(c))[0] == "M"
 )
@@ -44,7 +44,7 @@ _VERSION_BEFORE: Final = re.compile(
 
 
 def emails(text: str) -> Iterator[Match]:
-    """Yield addresses; searches around each `@`, so that time does not depend on other text."""
+    """Yield e-mail addresses. The search starts at each `@`, so that other text costs no time."""
     last = 0
     at = text.find("@")
     while at >= 0:
@@ -63,14 +63,14 @@ def _match_around(text: str, at: int, earliest: int) -> Match | None:
     if not length or end is None or text[at - 1] == ".":
         return None
     start = at - length
-    # Text between colon and `@` in a URL is a password, which the rule for keys finds.
+    # Text between colon and `@` in a URL is a password; the rule for keys finds it.
     if text[start - 1 : start] == ":" and _PASSWORD_BEFORE.search(text[max(0, start - 72) : start]):
         return None
     return Match(start, end, "EMAIL", text[start:end].casefold())
 
 
 def _domain_end(text: str, start: int) -> int | None:
-    """Return the index after the domain that begins at `start`, or None if none does."""
+    """Return the end of the domain that starts at `start`, or None."""
     pattern = _DOMAIN_EAST if _STARTS_EAST.match(text, start) else _DOMAIN
     found = pattern.match(text, start, start + 255)
     if found is None:
@@ -88,7 +88,7 @@ def _domain_end(text: str, start: int) -> int | None:
 
 
 def ip_addresses(text: str) -> Iterator[Match]:
-    """Yield IP addresses; four numbers behind a word such as `version` are none."""
+    """Yield IP addresses. Four numbers after a word such as `version` do not count."""
     for pattern in (_IPV4, _IPV6):
         for found in pattern.finditer(text):
             before = text[max(0, found.start() - 12) : found.start()]

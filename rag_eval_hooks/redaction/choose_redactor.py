@@ -1,4 +1,4 @@
-"""Builds a redactor from settings and arguments."""
+"""Build a redactor from settings and arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RedactSpec: TypeAlias = (
     "str | Rule | Callable[..., str] | Iterable[str | Rule | Callable[..., str]]"
 )
 _ALL: Final = ("key", "email", "iban", "card", "phone")
-"""Rules of `all`: neither IP addresses, which look like versions, nor Presidio, which is slow."""
+"""Rules of `all`. IP addresses are excluded because they resemble versions, Presidio because it is
+slow."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
@@ -47,10 +48,10 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
     ids_key = b"" if key is None else key.get_secret_value().encode()
-    # Objects count by their qualified names, which all processes share.
+    # Objects are identified by their qualified names, which all processes share.
     objects = [getattr(each, "__qualname__", type(each).__qualname__) for each in chosen]
     settings = [sorted(names), sorted(config.redact_regions), objects]
-    # Keyed, so that nobody can test guesses of the key against the digest.
+    # Keyed, so that the digest does not allow guessing the key.
     mark = hmac.new(ids_key, repr(settings).encode(), "sha256").hexdigest()[:16]
     return Redactor(finders, functions, ids_key or None, mark)
 
@@ -71,7 +72,7 @@ def _expanded(name: str) -> tuple[str, ...]:
 
 
 def _finder(name: str, config: RagEvalConfig) -> Finder:
-    # Late: some modules need a package of the extra, and each compiles long expressions.
+    # Late, because some modules need an extra, and all compile long expressions.
     module, _, attribute = _FINDERS[name].partition(":")
     found = getattr(importlib.import_module(f"{__package__}.{module}"), attribute)
     arguments = {"phone": (config.redact_regions,), "presidio": ()}
@@ -79,7 +80,7 @@ def _finder(name: str, config: RagEvalConfig) -> Finder:
 
 
 def _function(given: Any) -> RedactFunction:
-    """Return a function of field and text, whether the given one takes both or the text alone."""
+    """Return a function of field and text; the given one takes both or only the text."""
     if isinstance(given, type) or not callable(given):
         raise ConfigError("redact", given, REDACTIONS)
     try:

@@ -15,17 +15,17 @@ __all__ = ["keys"]
 _DATA: Final = tomllib.loads(
     resources.files(__package__).joinpath("keys.toml").read_text(encoding="utf-8")
 )
-# A mark behind a word joins two words, as in `cache-key-...`; any other mark ends a word.
+# A mark after a word joins two words, as in `cache-key-...`; other marks end a word.
 _START: Final = rf"(?:(?<![A-Za-z0-9])(?<![A-Za-z0-9][_-])|{AFTER_ESCAPE})"
 _BY_MAKER: Final = re.compile(f"{_START}(?:{'|'.join(_DATA['makers'].values())})", re.ASCII)
 _PREFIXED: Final = re.compile(
     rf"(?:(?<![\w/-])|{AFTER_ESCAPE})[A-Za-z][A-Za-z0-9]{{1,15}}[_-]([\w-]{{30,}}+)", re.ASCII
 )
-"""Possible key of a maker that is not in the table: a prefix, then letters and digits."""
+"""Possible key of an unlisted provider: a prefix, then letters and digits."""
 _ONE_CASE: Final = re.compile(
     r"(?=[A-Z\d]{0,31}[G-Z]|[a-z\d]{0,31}[g-z])(?:[A-Z\d]{32,}|[a-z\d]{32,})"
 )
-"""Digits and letters of one case, other than a hash."""
+"""Digits and letters of one case, unless they form a hash."""
 _TURN: Final = re.compile(r"\d(?=[A-Za-z])|[A-Za-z](?=\d)")
 _PRIVATE: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _SLASHES: Final = r"\\{0,3}/\\{0,3}/"
@@ -64,7 +64,7 @@ _SPECIAL: Final = re.compile(r"[\d!@#$%^&*+=/]")
 
 
 def keys(text: str) -> Iterator[Match]:
-    """Yield keys, tokens, JWTs, passwords and private keys, incomplete ones included."""
+    """Yield keys, tokens, JWTs, passwords and private keys, including incomplete ones."""
     yield from (Match(m.start(), m.end(), "KEY") for m in _BY_MAKER.finditer(text))
     yield from (Match(*m.span(), "KEY") for m in _PREFIXED.finditer(text) if _is_random(m[1]))
     yield from _private_keys(text)
@@ -86,7 +86,7 @@ def _named(text: str) -> Iterator[Match]:
         is_secret = _is_secret(found[1]) and not _is_no_secret_of(found[0], found[1])
         if is_secret:
             yield _first_group(found)
-        # What is not the secret may be the name of one, or a URL with one in it.
+        # The rest may be the name of a secret, or a URL that contains a secret.
         found = _NAMED.search(text, found.end() if is_secret else found.start(1))
 
 
@@ -103,13 +103,13 @@ def _private_keys(text: str) -> Iterator[Match]:
 
 
 def _is_random(text: str) -> bool:
-    """Return whether letters and digits are in disorder, unlike names, record ids and hashes."""
+    """Return whether letters and digits are mixed, unlike names, record ids and hashes."""
     has_both_cases = not (text.islower() or text.isupper())
     return bool(has_both_cases or _ONE_CASE.search(text)) and _turns(text) >= max(4, len(text) / 10)
 
 
 def _turns(text: str) -> int:
-    """Return how often a digit follows a letter or a letter a digit: often in keys only."""
+    """Return how often digits and letters alternate: often only in keys."""
     return len(_TURN.findall(text))
 
 

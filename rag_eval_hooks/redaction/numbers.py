@@ -17,7 +17,7 @@ except ImportError as missing:
 __all__ = ["cards", "ibans"]
 
 _SPACE: Final = "[ \u00a0\u202f-]"
-# Digits behind `0.` are a fraction. Behind a minus sign, 18 digits or more are a hash.
+# Digits after `0.` are a fraction. After a minus sign, 18 or more digits are a hash.
 _CARD: Final = re.compile(
     rf"(?:(?<![A-Za-z\d])(?<!\d\.)|{AFTER_ESCAPE})"
     rf"(?=(\d{{4}}({_SPACE})\d{{4}}\2\d{{4}}\2\d{{1,4}}(?:\2\d{{3}})?"
@@ -46,7 +46,7 @@ _WORD_AFTER: Final = re.compile(rf"(?![{EAST}])[^\W_]")
 
 
 def cards(text: str) -> Iterator[Match]:
-    """Yield payment card numbers with a known issuer, a length of its own and a check digit."""
+    """Yield payment card numbers with a known issuer, its length and a valid check digit."""
     for found in _CARD.finditer(text):
         digits = "".join(str(int(each)) for each in found[1] if each.isdigit())
         if _ISSUERS.fullmatch(digits) and luhn.is_valid(digits):
@@ -54,7 +54,7 @@ def cards(text: str) -> Iterator[Match]:
 
 
 def ibans(text: str) -> Iterator[Match]:
-    """Yield IBANs (ISO 13616) with the form of their country and valid check digits."""
+    """Yield IBANs (ISO 13616) with their country's format and valid check digits."""
     at = 0
     while (found := _IBAN.search(text, at)) is not None:
         written = _of_its_length(found[0])

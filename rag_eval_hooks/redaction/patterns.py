@@ -1,4 +1,4 @@
-"""Rule for the user's own regular expressions, with a time limit."""
+"""Rule for the user's regular expressions, with a time limit."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ except ImportError as missing:
 __all__ = ["Patterns"]
 
 _TIMEOUT: Final = 1.0
-"""Seconds for one pattern over one text. Some patterns take exponential time over some texts, and
-the standard library's `re` cannot be interrupted."""
+"""Seconds for one pattern over one text. Some patterns take exponential time, and the standard
+library's `re` cannot be interrupted."""
 
 
 class Patterns:
     """Finds the matches of regular expressions.
 
     Args:
-        patterns: Regular expressions by kind, such as `CUSTOMER`. Only the group `value` is
-            matched where an expression has one.
+        patterns: Regular expressions by kind, such as `CUSTOMER`. If an expression has a group
+            `value`, only that group is redacted.
 
     Raises:
-        ConfigError: An expression is invalid or matches the empty text, or a kind is no name.
+        ConfigError: An expression is invalid or matches the empty text, or a kind is not a name.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
@@ -60,5 +60,5 @@ def _compiled(text: str) -> Any:
     except regex.error as error:
         raise ConfigError("Patterns", text, f"a regular expression ({error})") from None
     if pattern.match("") is not None:
-        raise ConfigError("Patterns", text, "an expression that does not match nothing")
+        raise ConfigError("Patterns", text, "an expression that does not match the empty text")
     return pattern

@@ -18,16 +18,16 @@ except ImportError as missing:
 __all__ = ["Phones"]
 
 _MAX_LOOKUPS: Final = 1000
-"""Distinct candidates of one text that are looked up, at about a millisecond each. A text with
-more of them is a table of numbers; further candidates count as phone numbers without a look-up."""
+"""Distinct candidates of one text to look up, at about a millisecond each. A text with more is a
+table of numbers; further candidates count as phone numbers."""
 _SEPARATOR: Final = r"[ \u00a0\u202f./()\u2010-\u2013-]"
 _START: Final = rf"(?:(?<![^\W_])|(?<=[{EAST}])|{AFTER_ESCAPE})"
-# `00` needs groups behind it: many bar codes begin with two zeros.
+# `00` must be followed by groups: many bar codes start with two zeros.
 _WORLD: Final = re.compile(
     rf"{_START}(?:(?:(?<!\+)\+|%2[Bb]){_SEPARATOR}?[1-9]|00(?=\d{{1,3}}{_SEPARATOR})[1-9])"
     rf"(?:{_SEPARATOR}{{0,3}}+\d){{6,18}}(?!\d)"
 )
-# Digits behind `0.` are a fraction, and behind a currency sign an amount.
+# Digits after `0.` are a fraction, and after a currency sign an amount.
 _NATIONAL: Final = re.compile(
     rf"{_START}(?<!\d\.)(?<![+$€£])\(?\d(?:{_SEPARATOR}{{0,3}}+\d){{5,18}}(?!\d|\.\d)"
 )
@@ -42,12 +42,11 @@ _LIST_NUMBER: Final = re.compile(r"\d{1,3}[.)] ")
 
 
 class Phones:
-    """Finds valid phone numbers, and in some regions also those without a country code."""
+    """Finds valid phone numbers; in some regions also without a country code."""
 
     def __init__(self, regions: Sequence[str] = ()) -> None:
         self._regions = tuple(regions)
-        # Loaded lazily, the plans would be loaded under a lock that a forked child could inherit
-        # while it is held.
+        # Lazy loading takes a lock, which a forked child could inherit while held.
         PhoneMetadata.load_all()
 
     def matches(self, text: str) -> Iterator[Match]:
@@ -77,7 +76,7 @@ def _looked_up(written: str, regions: Sequence[str]) -> list[Match]:
     for region in regions:
         matches = [
             Match(
-                # What stands for the sign goes with the number.
+                # The substitute for the sign belongs to the number.
                 number.start + offset if number.start else begin,
                 number.end + offset,
                 "PHONE",

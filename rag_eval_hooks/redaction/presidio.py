@@ -1,4 +1,4 @@
-"""Rule for names, places and more, by Microsoft's Presidio and a language model on disk."""
+"""Rule for names, places and more, with Microsoft's Presidio and a language model on disk."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rag_eval_hooks.redaction.rule import Match
 __all__ = ["Presidio"]
 
 _MODEL = "en_core_web_lg"
-"""Model that Presidio loads by default."""
+"""Presidio's default model."""
 
 
 class Presidio:
-    """Finds the entities that a Presidio analyzer recognises.
+    """Finds the entities that a Presidio analyzer recognizes.
 
-    Much slower than the other rules, because a language model reads every text. Few answers can
-    be judged without their dates and places, so the default entities leave those out.
+    Much slower than the other rules, because a language model reads every text. Few answers can be
+    judged without dates and places, so the default entities exclude them.
 
     Args:
-        analyzer: An `AnalyzerEngine`; default: one with Presidio's default settings, whose spaCy
-            model must be on disk.
+        analyzer: An `AnalyzerEngine`. The default has Presidio's default settings and needs its
+            spaCy model on disk.
         language: Language code of the texts.
         entities: Names of Presidio's entities.
         threshold: Minimum confidence, 0 to 1.

@@ -1,4 +1,4 @@
-"""Redaction of samples; within one, equal values share a placeholder."""
+"""Redact samples. Within a sample, equal values share a placeholder."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rag_eval_hooks.sample import Context, Sample
 __all__ = ["MARGIN", "STRUCTURE", "Content", "CutText", "RedactFunction", "Redactor", "Session"]
 
 MARGIN: Final = 400
-"""Characters that a cut text loses at its end after redaction, because a value that the cut splits
-is not recognised. No address, number or token that the rules find is longer; a private key is
-recognised by its first line."""
+"""Characters removed from the end of a cut text after redaction, because no rule recognizes a value
+that the cut splits. No address, number or token that the rules find is longer. A private key is
+recognized by its first line."""
 
 RedactFunction: TypeAlias = Callable[[str, str], str]
 """Maps a field's name, such as `contexts[0].text`, and its text to the redacted text."""
@@ -34,7 +34,7 @@ class CutText:
 
 
 Content: TypeAlias = "Attribute | CutText | Mapping[str, Any] | list[Any]"
-"""Value of a span attribute; mappings and lists are written as JSON after redaction."""
+"""Value of a span attribute. Mappings and lists are written as JSON after redaction."""
 
 _PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
 _CONVERSATION: Final = (
@@ -43,7 +43,7 @@ _CONVERSATION: Final = (
     semconv.GEN_AI_OUTPUT_MESSAGES,
 )
 STRUCTURE: Final = ("role", "type", "id", "name", "finish_reason")
-"""Fields of messages and their parts that are no text of the application."""
+"""Fields of messages and their parts that are not text of the application."""
 _MAX_DEPTH: Final = 8
 """Levels of nested metadata; deeper values, such as cycles, fail."""
 _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
@@ -60,7 +60,7 @@ class Session:
         self._counts: Counter[str] = Counter()
 
     def reserve_placeholders(self, texts: str) -> None:
-        """Number new placeholders after the ones in the texts."""
+        """Number new placeholders after the existing ones in the texts."""
         for kind, number in _PLACEHOLDER.findall(texts):
             self._counts[kind] = max(self._counts[kind], int(number))
 
@@ -68,7 +68,7 @@ class Session:
         """Return a text with placeholders such as `<EMAIL_1>`.
 
         Raises:
-            RedactionError: A rule or function failed; the text must not be used.
+            RedactionError: A rule or function failed; do not use the text.
         """
         try:
             redacted = self._by_rules(text)
@@ -81,7 +81,7 @@ class Session:
         return redacted
 
     def cut_text(self, field: str, text: str) -> str:
-        """Return the redaction of a text that was cut at its end, without its last characters."""
+        """Redact a text that was cut at its end, and drop its last characters."""
         return self.text(field, text)[:-MARGIN]
 
     def optional(self, field: str, text: str | None) -> str | None:
@@ -89,7 +89,7 @@ class Session:
         return None if text is None else self.text(field, text)
 
     def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
-        """Return the id of a user or session, hashed if there is a key, else redacted as text."""
+        """Return a user or session id, hashed if there is a key, else redacted as text."""
         if text is None:
             return None
         if self._ids_key is None:
@@ -97,7 +97,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Return any value redacted, keys included; a number that is no card number stays one.
+        """Return any value redacted, including keys. Numbers stay numbers unless they are cards.
 
         Raises:
             RedactionError: A rule or function failed, or the value is nested too deep.
@@ -110,7 +110,7 @@ class Session:
             return self.text(field, value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
             return self._nested(field, value, depth)
-        # Numbers can be card numbers; any other object is written as text in the end.
+        # Numbers can be card numbers. Other objects are written as text.
         written = str(value)
         redacted = self.text(field, written)
         return value if redacted == written and isinstance(value, int | float) else redacted
@@ -142,7 +142,7 @@ class Session:
         return redacted
 
     def _messages(self, key: str, value: Any) -> Any:
-        """Return messages with their texts redacted; roles, types and ids are the framework's."""
+        """Return messages with redacted texts. Roles, types and ids come from the framework."""
         if isinstance(value, list):
             return [self._messages(key, item) for item in value]
         inner = {name: self._messages if name == "parts" else self.value for name in value}
@@ -164,7 +164,7 @@ class Session:
 
 
 class Redactor:
-    """Redacts samples by rules in order of precedence, by functions, and by hashing of ids.
+    """Redacts samples by rules in order of precedence, by functions, and by hashing ids.
 
     `mark` is a digest of the settings.
     """
@@ -184,28 +184,28 @@ class Redactor:
 
     @property
     def active(self) -> bool:
-        """True if anything is redacted at all."""
+        """Whether anything is redacted."""
         return bool(self.rules or self._functions or self._ids_key)
 
     def session(self) -> Session:
-        """Return a session for one sample and its spans; a shared one if nothing is redacted."""
+        """Return a session for one sample and its spans."""
         return self._inactive or self._new_session()
 
     def _new_session(self) -> Session:
         return Session(self.rules, self._functions, self._ids_key)
 
     def holds(self, text: str) -> bool:
-        """Return True if redaction would change a text, or fails on it."""
+        """Return whether redaction would change a text, or fails on it."""
         try:
             return self.session().text("reference", text) != text
         except RedactionError:
             return True
 
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
-        """Return a sample with its texts, metadata, tags and ids redacted.
+        """Return a sample with redacted texts, metadata, tags and ids.
 
         Raises:
-            RedactionError: A rule or function failed; the sample must not be used.
+            RedactionError: A rule or function failed; do not use the sample.
         """
         if not self.active:
             return sample
@@ -229,8 +229,8 @@ class Redactor:
     def again(self, sample: Sample) -> Sample:
         """Redact a sample that was redacted under other settings.
 
-        Placeholders in it stay, and new ones are numbered after them. Functions and the hash of
-        ids may be applied a second time.
+        Existing placeholders stay; new placeholders are numbered after them. Functions and the hash
+        of ids may apply twice.
         """
         session = self.session()
         session.reserve_placeholders(str(sample.to_dict()))
@@ -238,7 +238,7 @@ class Redactor:
 
 
 def _ids(by: Session, ids: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    # As the ids of chunks, so that they stay equal to them.
+    # Like the ids of chunks, so that both stay equal.
     return None if ids is None else tuple(by.value("reference_ids", list(ids)))
 
 

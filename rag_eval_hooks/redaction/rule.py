@@ -1,4 +1,4 @@
-"""Redaction rules, and the union of what several of them match."""
+"""Redaction rules, and the union of their matches."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 __all__ = ["AFTER_ESCAPE", "EAST", "Finder", "Match", "Rule", "merge_matches"]
 
 AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
-"""Position behind a JSON escape. The last character of an escape is no part of the word that
-follows it, although it is a letter or a digit."""
+"""Position after a JSON escape. The last character of an escape is not part of the next word,
+although it is a letter or a digit."""
 EAST: Final = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
-"""Characters of Chinese, Japanese and Korean, which put no space around a number or an address."""
+"""Chinese, Japanese and Korean characters, which have no spaces around numbers or addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Part of a text that is to be replaced by a placeholder."""
+    """Part of a text to replace by a placeholder."""
 
     start: int
     end: int  # index after the last character
@@ -35,11 +35,11 @@ class Rule(Protocol):
 
 
 Finder: TypeAlias = Callable[[str], Iterable[Match]]
-"""What a rule does: finds one kind of value in a text."""
+"""Finds one kind of value in a text."""
 
 
 def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
-    """Return non-empty matches in the order of the text, each with a value.
+    """Return non-empty matches in text order, each with a value.
 
     Overlapping matches become one match over all of them, of the earlier rule's kind.
     """

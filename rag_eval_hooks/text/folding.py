@@ -1,6 +1,6 @@
 """Text as words: folding, tokens, stop words and counts for any script, without a model.
 
-Every function is pure and takes any text, the empty one included.
+Every function is pure and accepts any text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rag_eval_hooks.text.patterns import toml_of
 
 # Scripts written without spaces between words (or, as Korean, with glued particles).
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-# In these blocks vowel signs belong to the word though Python's \w leaves them out.
+# In these blocks vowel signs belong to the word, though Python's \w excludes them.
 _SIGNS = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u1049\u1780-\u17d3"
 
 _UNSEEN = dict.fromkeys([0x00AD, *range(0x200B, 0x2010), 0x2060, 0xFEFF])
@@ -29,12 +29,12 @@ _QUOTES = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201b": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'}
 )
 _NUMBER = r"[0-9]+(?:[.,][0-9]+)*(?![a-z0-9])"
-_SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # don't, we're; but not the two words of l'eau
+_SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # don't, we're; but l'eau is two words
 _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
 _TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
 _JOINED = re.compile(r"[0-9][.,][0-9]")
 SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
-"""Translation of an ASCII text into one of its words and spaces."""
+"""Translation of ASCII text into words and spaces."""
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _ANY_CJK = re.compile(f"[{CJK}]")
 
@@ -45,16 +45,16 @@ _RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
 
 
 def collapse_runs(text: str) -> str:
-    """Return a text without invisible characters and long runs of space or of one character.
+    """Return a text without invisible characters and without long runs of one character.
 
-    Patterns that backtrack over such a run take time by its square and hold the interpreter lock.
+    Backtracking patterns take quadratic time over such a run and hold the interpreter lock.
     """
     spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text.translate(_UNSEEN))
     return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Return the words of a list that is separated by white space."""
+    """Return the words of a list separated by white space."""
     return frozenset(words.split())
 
 
@@ -64,11 +64,11 @@ WORDS: Final[Mapping[str, Mapping[str, frozenset[str]]]] = {
 }
 """Lists of folded words by kind, and by language or use."""
 STOP_WORDS: Final = frozenset[str]().union(*WORDS["stop"].values())
-"""Words that say nothing by themselves, in English and German."""
+"""Words without meaning, in English and German."""
 
 
 def squash(text: str) -> str:
-    """Return the text in one case, with single spaces and canonically composed characters."""
+    """Return the text in lower case, with single spaces and canonically composed characters."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
@@ -76,7 +76,7 @@ def fold(text: str) -> str:
     """Return the text without case, accents, compatibility forms and surplus white space.
 
     "Café" and "CAFE" fold to one text, so do full-width and plain letters, and Arabic with and
-    without vowel marks. Voicing marks of Japanese kana are kept: they tell words apart.
+    without vowel marks. Voicing marks of Japanese kana stay, because they distinguish words.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text.translate(_QUOTES).casefold())
@@ -93,7 +93,7 @@ def tokens(text: str) -> list[str]:
 
 
 def folded_tokens(folded: str) -> list[str]:
-    """Return the tokens of a text that is folded already."""
+    """Return the tokens of a folded text."""
     plain = folded.isascii()
     if plain and "'" not in folded and _JOINED.search(folded) is None:
         return folded.translate(SPACED).split()  # most texts, several times as fast
@@ -187,7 +187,7 @@ _FUNCTION_WORDS: Final = frozenset[str]().union(*FUNCTION_WORDS.values())
 def language(words: Sequence[str]) -> str | None:
     """Return the code of the language with the most function words.
 
-    None where two languages have as many, or none has two.
+    None if two languages tie, or no language has two.
     """
     found = _FUNCTION_WORDS.intersection(words)
     counts = {code: len(found & known) for code, known in FUNCTION_WORDS.items()}
@@ -199,7 +199,7 @@ def language(words: Sequence[str]) -> str | None:
 R = TypeVar("R")
 
 _LONGEST: Final = 500
-"""Characters; thousands of longer texts would take gigabytes."""
+"""Characters. A cache of thousands of longer texts would take gigabytes."""
 
 
 def cache_short(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:

@@ -1,6 +1,6 @@
 """Key terms of a text: keywords, phrases, and entities such as names, dates and numbers."""
 
-# ruff: noqa: RUF001 - it is about such characters
+# ruff: noqa: RUF001 - this module handles such characters
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Keyword: TypeAlias = str | Number
 
 _WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
 _GOES_ON = re.compile(r"%|[.,][0-9]")
-"""Behind digits that are only the start of a number: "118" of "118.5%"."""
+"""After digits that are only the start of a number: "118" of "118.5%"."""
 _MIN_LETTERS = 4
 
 
 def phrases(text: str) -> list[str]:
-    """Return capitalised phrases as written, with the number that follows them, in order.
+    """Return capitalized phrases as written, with the number after them, in order.
 
-    "Territory 118", "Rule C-1", "Taylor Momsen". Leading and trailing stop words, such as a
-    sentence-initial "The", are left out. A phrase does not reach over punctuation.
+    "Territory 118", "Rule C-1", "Taylor Momsen". Leading and trailing stop words, such
+    as a sentence-initial "The", are removed. A phrase does not cross punctuation.
     """
     text, end = without_cjk(text), 0
     runs: list[list[str]] = [[]]
@@ -64,12 +64,12 @@ def _trimmed(run: list[str]) -> list[str]:
 def keywords(text: str) -> list[Keyword]:
     """Return distinct keywords of a text, in order of kind: phrases, numbers, words.
 
-    Capitalised phrases, numbers and percentages as values, and words of four or more letters
-    that are no stop words. A number within a phrase counts as a number too, a word within a
-    phrase as a word. Chinese, Japanese and Korean give character bigrams for words.
+    Keywords are capitalized phrases, numbers and percentages as values, and words of four or more
+    letters except stop words. Numbers and words inside a phrase also count separately. Chinese,
+    Japanese and Korean words are character bigrams.
     """
     every = tokens(text)
-    # A phrase that splits a token, as beside a stray combining mark, could never be found.
+    # A phrase that splits a token, such as next to a stray combining mark, could never match.
     written = Searched(every, frozenset())
     folded = (fold(phrase) for phrase in phrases(text) if written.holds_words(tokens(phrase)))
     words = (token for token in every if _is_keyword(token))
@@ -83,7 +83,7 @@ def _is_keyword(token: str) -> bool:
 
 
 class Searched:
-    """A text in which keywords and entities are looked up, as whole words and as values."""
+    """A text searched for keywords and entities, as whole words and as values."""
 
     def __init__(self, words: Sequence[str], values: frozenset[Number]) -> None:
         self._tokens = words
@@ -98,13 +98,13 @@ class Searched:
         return cls(tokens(text), frozenset(numbers(text)))
 
     def holds(self, keyword: Keyword) -> bool:
-        """Return whether the text holds a keyword; "604" is not in "1604"."""
+        """Return whether the text contains a keyword; "604" is not in "1604"."""
         if isinstance(keyword, Number):
             return keyword in self._numbers
         return self.holds_words(tokens(keyword))
 
     def holds_words(self, words: Sequence[str]) -> bool:
-        """Return whether the text holds words side by side and in order."""
+        """Return whether the text contains words side by side and in order."""
         if not words or not all(word in self._places for word in words):
             return False
         offset, rarest = min(enumerate(words), key=lambda one: len(self._places[one[1]]))
@@ -115,7 +115,7 @@ class Searched:
         )
 
     def holds_entity(self, entity: str) -> bool:
-        """Return whether the text holds an entity; a bare number is compared as a value."""
+        """Return whether the text contains an entity. A bare number is compared as a value."""
         values = numbers(entity)
         if len(values) == 1 and not any(c.isalpha() for c in entity):
             return values[0] in self._numbers
@@ -125,9 +125,9 @@ class Searched:
 def entities(text: str) -> list[str]:
     """Return distinct names, dates, places and numbers of a text as written, in order of kind.
 
-    By capital letters, so a name is found only in scripts that have them; a capitalised word
-    that opens a sentence counts when the text does not also write it small. A text without any
-    that is no longer than three words is an entity itself.
+    Names are found by capital letters, so only in scripts with case. A capitalized word at a
+    sentence start counts unless the text also has it in lower case. A text of at most three words
+    without an entity is an entity itself.
     """
     dates = [measure.text for measure in measures(text) if measure.unit == "date"]
     rest = _without(text, dates)

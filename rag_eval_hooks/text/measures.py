@@ -1,4 +1,4 @@
-"""Quantities of a text: numbers with units, sums of money, clock times and dates, as values."""
+"""Quantities of a text: numbers with units, money, clock times and dates, as values."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Measure:
             since midnight for a clock time; NaN for a date.
         unit: Base unit, currency, `clock`, `date`, or empty for a bare number.
         text: As written, with its unit.
-        start: Where it begins in the text.
-        end: Where it ends.
+        start: Start in the text.
+        end: End in the text.
         number: Number as written, before it is converted.
         dates: For a date, the readings of it as (year, month, day), 0 for a part that is open.
         rough: Whether the text calls it approximate.
@@ -47,13 +47,13 @@ _UNITS: Final[Mapping[str, tuple[str, float]]] = {
     for factor, names in sizes.items()
     for name in names.split("|")
 }
-"""For each name of a unit its base unit, and how many of those it is."""
+"""Base unit and factor by unit name."""
 _LOOSE: Final[Mapping[str, Mapping[str, float]]] = _DATA["loose"]
-"""For each name of several units what one of it is in each."""
+"""Units whose name is ambiguous, with the factor for each meaning."""
 MONTHS: Final = {
     name: int(number) for number, names in _DATA["months"].items() for name in names.split("|")
 }
-"""For each name of a month its number."""
+"""Month numbers by name."""
 _PATTERNS: Final = compiled({**_DATA["patterns"], "month": sorted(MONTHS, key=len, reverse=True)})
 _SIGNS: Final = ("$", "€", "£", "¥")
 _SHORT: Final = {"k": 1e3, "m": 1e6, "bn": 1e9}
@@ -189,7 +189,7 @@ def _is_rounded(said: Measure, one: float, two: float) -> bool:
 
 
 def _is_loosely(said: Measure, stated: Measure) -> bool:
-    """Return whether one of two units is a name of several, such as pound, that the other is of."""
+    """Return whether one unit has an ambiguous name, such as pound, that may mean the other."""
     for one, two in ((said, stated), (stated, said)):
         size = _LOOSE.get(one.unit, {}).get(two.unit)
         if size is not None and math.isclose(one.value * size, two.value, rel_tol=0.004):
@@ -201,7 +201,7 @@ def _is_as_warm(said: Measure, stated: Measure) -> bool:
     if {said.unit, stated.unit} != {"°c", "°f"}:
         return False
     one, two = (m.value if m.unit == "°c" else (m.value - 32) / 1.8 for m in (said, stated))
-    return abs(one - two) <= 1  # as people round
+    return abs(one - two) <= 1  # common rounding
 
 
 def _same_date(said: Measure, stated: Measure) -> bool:

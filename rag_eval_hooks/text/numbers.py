@@ -1,4 +1,4 @@
-"""Numbers in a text, as values: in digits, and in words of four languages."""
+"""Numbers in a text as values: in digits, and in words of four languages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rag_eval_hooks.text.patterns import compiled, toml_of
 
 
 class Number(NamedTuple):
-    """A value that a text states; equal values are equal however they are written."""
+    """A value that a text states. Equal values are equal in any notation."""
 
     value: Decimal
     percent: bool = False
@@ -25,7 +25,7 @@ class Number(NamedTuple):
         return plain + "%" * self.percent
 
 
-_MAX_DIGITS = 40  # longer runs are serial numbers or noise, and slow to turn into decimals
+_MAX_DIGITS = 40  # longer runs are serial numbers or noise, and slow to convert
 
 
 def _table(name: str) -> dict[str, int]:
@@ -39,7 +39,7 @@ _WORDS: Final = sorted(sorted({*_VALUES, *_MAGNITUDES}), key=len, reverse=True)
 _PATTERNS: Final = compiled(
     _DATA["patterns"]
     | {"magnitudes": [*_MAGNITUDES], "word": _WORDS}
-    # Behind digits "cents" is a sum of money.
+    # After digits, "cents" is money.
     | {"multiplier": sorted(_MAGNITUDES.keys() - {"cent", "cents"})}
 )
 _DIGIT = re.compile("[0-9]")
@@ -53,10 +53,10 @@ def numbers(text: str) -> list[Number]:
     """Return the numbers that a text states, in order, with repetitions.
 
     "$604" is 604, "1,000" 1000, "0.305 percent" is 0.305 %, "2.5 million" 2500000, "1990s" 1990.
-    Read too: a decimal comma where it cannot group thousands ("0,305", "1,5", "1.000,50"), digits
-    of every script, Unicode minus. No numbers: digits inside identifiers ("A4b"), versions
-    ("1.2.3"), and the markers of a numbered list of two or more items. A hyphen after a digit
-    or letter is no sign.
+    It also reads a decimal comma that cannot group thousands ("0,305", "1,5", "1.000,50"), digits
+    of every script and the Unicode minus. It skips digits inside identifiers ("A4b"), versions
+    ("1.2.3"), and the markers of a numbered list of two or more items. A hyphen after a digit or
+    letter is not a sign.
     """
     return [number for _, _, number in number_spans(text)]
 
@@ -108,9 +108,9 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and value of each number that is written as a word, in order.
+    """Yield start, end and value of each number written as a word, in order.
 
-    A lone "one" is mostly an article or a pronoun, and no number.
+    A lone "one" is mostly an article or a pronoun, so it does not count.
     """
     words = _WORD.findall(text.casefold())
     if _OPENING.isdisjoint(words):

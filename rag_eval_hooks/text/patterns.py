@@ -1,4 +1,4 @@
-"""Patterns that stand in TOML files, where `<name>` in one stands for another."""
+"""Patterns in TOML files, where `<name>` refers to another pattern."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def toml_of(name: str, package: str = "rag_eval_hooks.text") -> dict[str, Any]:
 
 
 def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]:
-    """Compile patterns, without case, by name; of a list any may match. Parts are left out."""
+    """Compile case-insensitive patterns by name, without parts. A list matches if any item does."""
     texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
     parts = {part for text in texts.values() for part in _PART.findall(text)}
     whole = {name: _whole(text, texts) for name, text in texts.items() if name not in parts}

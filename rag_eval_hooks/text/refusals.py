@@ -1,15 +1,14 @@
-"""Refusals: what an answer comes to when it does not answer.
+"""Refusals: answers that do not answer the question.
 
-A sentence refuses when its main clause does: "I cannot determine ...", "the passages do not
-mention ...". The "tomb of the unknown soldier" is no refusal, nor is "the author is unknown":
-that is what is known about the author. An answer refuses when it opens so and goes on to no
-answer, or when it is short and concludes so. In German, French and Spanish, where words stand in
-freer order, a clause refuses by the kinds of its words: who does not know or say, what is lacking,
-which source is silent. In Chinese, Japanese and Arabic, a short answer is looked up among usual
-phrases.
+A sentence refuses if its main clause refuses: "I cannot determine ...", "the passages do not
+mention ...". "The tomb of the unknown soldier" and "the author is unknown" do not refuse. An answer
+refuses if it opens with a refusal and never answers, or if it is short and ends with a refusal.
+Word order is freer in German, French and Spanish, so kinds of words decide there: who does not know
+or say, what is missing, which source is silent. In Chinese, Japanese and Arabic, a short answer is
+compared with common phrases.
 """
 
-# ruff: noqa: RUF001 - it is about such characters
+# ruff: noqa: RUF001 - this module handles such characters
 
 from __future__ import annotations
 
@@ -28,15 +27,15 @@ _ENGLISH: Final = compiled(_DATA.pop("english"))
 _KINDS: Final = [
     {name: word_set(words) for name, words in kinds.items()} for kinds in _DATA.values()
 ]
-"""Kinds of words, of German, French and Spanish."""
+"""Kinds of words in German, French and Spanish."""
 _NOT: Final = re.compile(r"\bcan(?:not|'t)\b|n't\b")
 _LONGEST: Final = 300  # characters of a sentence that only refuses
-_LONG: Final = 5  # sentences; in an answer of so many, a refusal at the end takes nothing back
+_LONG: Final = 5  # sentences; in an answer this long, a refusal at the end does not count
 
 
-@lru_cache(maxsize=64)  # several metrics ask about one answer
+@lru_cache(maxsize=64)  # several metrics check the same answer
 def refusal(answer: str) -> str | None:
-    """Return the folded sentence of an answer that refuses, or None."""
+    """Return the folded sentence in which an answer refuses, or None."""
     written = sentences(answer)
     said = [fold(strip_marker(sentence)) for sentence in written]
     lists = any(strip_marker(sentence) != sentence for sentence in written)
@@ -62,7 +61,7 @@ def _refuses(sentence: str) -> bool:
 
 
 def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
-    """Return whether the first clause that is no opening refuses, by its kinds of words."""
+    """Return whether the first clause after the opening refuses, by its kinds of words."""
     clauses = [re.findall(r"\w+", part) for part in re.split(r"[,;:]", sentence)]
     opens = kinds["sorry"] | kinds["cites"]
     while len(clauses) > 1 and (
@@ -79,7 +78,7 @@ def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
         return False
     if {"sources", "gives"} <= has or {"sources", "facts"} <= has or {"speaks", "tells"} <= has:
         return True
-    # The other rules are weaker: beside their words nothing may stand that says something.
+    # The other rules are weaker: no other word of the clause may have content.
     says_only = found <= frozenset[str]().union(*kinds.values())
     return says_only and bool({"speaks", "knows"} <= has or has & {"facts", "known"})
 

@@ -1,6 +1,6 @@
-"""Sentence splitting by rules: English and German, Chinese, Japanese, Arabic, Hindi, Markdown."""
+"""Split sentences by rules: English, German, Chinese, Japanese, Arabic, Hindi, Markdown."""
 
-# ruff: noqa: RUF001 - it is about such characters
+# ruff: noqa: RUF001 - this module handles such characters
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPEN, _COUNTED, _CLOSED, _MONTHS = (
     WORDS["abbreviations"][kind] for kind in ("open", "counted", "closed", "months")
 )
 _MARKER = re.compile(r"^\s{0,20}(?:[-*+•‣▪–—●○◦]|\(?[0-9]{1,3}[.)]|\(?[a-zA-Z][)]|#{1,6})[ \t]+")
-_END = re.compile(  # begins with a set of characters, which makes the search fast
+_END = re.compile(  # starts with a set of characters, which makes the search fast
     r"[。！？｡.!?…؟۔।॥](?:"
     r"(?<=[。！？｡])[。！？｡]{0,9}[」』”’）)\]]{0,9}"
     r"|(?<=[.!?…؟۔।॥])[.!?…؟۔।॥]{0,9}[\"'”’»)\]*_]{0,9}(?=\s|$)"
@@ -22,15 +22,15 @@ _END = re.compile(  # begins with a set of characters, which makes the search fa
 _BEFORE_WORD = re.compile(r"[\s(\[\"'“‘]")
 _NEXT_WORD = re.compile(r"[\s\"'“‘(\[*_]{0,20}([^\W_]{1,40})")
 _QUESTION = re.compile(r"[?？؟][\"'”’»」』)\]*_\s]{0,20}$")
-_WRAP = 50  # characters; a shorter line that ends without a stop is a line of its own
+_WRAP = 50  # characters; a shorter line without a full stop is a separate sentence
 
 
 def sentences(text: str) -> list[str]:
-    """Return trimmed sentences of a text in order; list items and short lines are sentences.
+    """Return trimmed sentences of a text in order. List items and short lines are sentences.
 
-    Full stops in abbreviations, initials and decimals end nothing. A full stop without a space
-    before a capital ("hotels.The") ends one, as scraped passages are full of them. Nothing but
-    white space is lost.
+    Full stops in abbreviations, initials and decimals do not end a sentence. A full stop directly
+    before a capital ("hotels.The") does, because scraped passages often lack the space. Only white
+    space is lost.
     """
     return [piece for block in _blocks(text) for piece in _split(block)]
 
