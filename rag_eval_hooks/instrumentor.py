@@ -28,7 +28,11 @@ _FRAMEWORKS = ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index")
 _PROVIDERS = ("tracer_provider", "meter_provider", "logger_provider")
 
 
-class _Enabled(Protocol):
+class _Framework(Protocol):
+    """What a package that captures a framework offers."""
+
+    def enable(self, evals: RagEval) -> object: ...
+
     def disable(self) -> None: ...
 
 
@@ -54,7 +58,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     """
 
     evals: RagEval | None = None
-    _enabled: tuple[_Enabled, ...] = ()
+    _enabled: tuple[_Framework, ...] = ()
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return none: each framework is looked for by itself."""
@@ -94,14 +98,15 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self.evals = None
 
 
-def _enable(package: str, evals: RagEval) -> _Enabled | None:
+def _enable(package: str, evals: RagEval) -> _Framework | None:
     """Capture a framework's runs; return None if it is not installed."""
     try:
-        module = import_module(package)
+        module = cast("_Framework", import_module(package))
     except ImportError:
         return None
     try:
-        return cast("_Enabled", module.enable(evals))
+        module.enable(evals)
+        return module
     except Exception as error:  # noqa: BLE001 - the host's edge: the other framework must go on
         _logger.error("%s is off: %s", package, type(error).__name__)
         return None

@@ -17,6 +17,7 @@ try:
 except ImportError as error:
     raise missing_extra("rag_eval_hooks_langchain", "langchain") from error
 
+from rag_eval_hooks_langchain.everywhere import disable, enable
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler, record_contexts
 from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
 
@@ -31,9 +32,6 @@ __all__ = [
     "enable",
     "record_contexts",
 ]
-
-enable = RagEvalCallbackHandler.enable
-disable = RagEvalCallbackHandler.disable
 
 
 def __getattr__(name: str) -> Any:

@@ -22,9 +22,7 @@ from rag_eval_hooks.sample import Status
 __all__ = [
     "ChainState",
     "begin_step",
-    "checkpoint_of",
     "is_interrupt",
-    "is_pulled",
     "is_step",
     "only_steers",
     "outermost",
@@ -47,10 +45,16 @@ class ChainState:
     given: Any = None
     # Its output is a state, which may hold entries of earlier runs.
     is_graph: bool = False
-    # It continues an interaction whose start was not seen.
-    is_resuming: bool = False
     # Its input continues an interaction.
     is_continuing: bool = False
+    # It continues an interaction whose start was not seen.
+    is_resuming: bool = False
+    # It is a step of an outermost graph with a thread: its input is what that goes on with.
+    shows_state: bool = False
+    # It was given the state, and not a value that another node sent it.
+    is_pulled: bool = False
+    # Texts in its input are of an earlier turn; None for steps after the first ones of a graph.
+    is_earlier: bool | None = None
     # Documents in its input that no step was seen to retrieve are noted.
     is_searched: bool = False
     # Entries that its last step with a text put into it.
@@ -103,18 +107,6 @@ def resumes(inputs: Any) -> bool:
     return type(inputs).__name__ == "Command" and getattr(inputs, "resume", None) is not None
 
 
-def checkpoint_of(metadata: Mapping[str, Any] | None) -> str | None:
-    """Return LangGraph's name for a step, equal when it runs again from the same checkpoint."""
-    name = (metadata or {}).get("langgraph_checkpoint_ns")
-    return name if isinstance(name, str) and name else None
-
-
-def is_pulled(metadata: Mapping[str, Any] | None) -> bool:
-    """Return whether a step was given the state, and not a value that another node sent it."""
-    path = (metadata or {}).get("langgraph_path") or ("",)
-    return not isinstance(path, list | tuple) or path[0] != "__pregel_push"
-
-
 def outermost(run: Run) -> Run:
     """Return the outermost run around a run."""
     while run.parent is not None and not run.outermost:
@@ -125,51 +117,56 @@ def outermost(run: Run) -> Run:
 # Steps and turns.
 
 
-def begin_step(
-    recorder: Recorder, run: Run, graph: Run, metadata: Mapping[str, Any] | None
-) -> bool:
-    """Note a step of a graph that starts; the first steps show where the graph goes on.
+def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
+    """Note on an inner chain run that starts, and on its graph, what LangGraph tells of it.
 
     An interaction that stopped is recognized by the checkpoint of its step, which LangGraph names
     again when it goes on there.
-
-    Returns:
-        Whether the question may be in the input of the step.
     """
-    run.checkpoint = checkpoint_of(metadata)
-    node = _node_of(run.checkpoint)
-    if node == _START:
-        return False
-    run.batch = None if is_pulled(metadata) else run.name
+    parent, state, metadata = run.parent, state_of(run), event.get("metadata") or {}
+    if parent is None:
+        return
+    graph, checkpoint = state_of(parent), metadata.get("langgraph_checkpoint_ns") or None
+    first, begins = not graph.is_graph, is_step(event.get("tags"))
+    if first:
+        state.is_earlier = begins and parent.outermost and not graph.is_resuming
+    if begins:
+        run.checkpoint = checkpoint
+        if _node_of(checkpoint) != _START:
+            path = metadata.get("langgraph_path") or ("",)
+            state.is_pulled = not isinstance(path, list | tuple) or path[0] != "__pregel_push"
+            run.batch = None if state.is_pulled else run.name
+            _begin_turn(recorder, run, parent, first=first)
+    elif parent.checkpoint not in (None, checkpoint):
+        # A task of an entrypoint is a step of its own.
+        run.checkpoint = checkpoint
+
+
+def _begin_turn(recorder: Recorder, step: Run, graph: Run, *, first: bool) -> None:
     if graph.state is None:
         graph.state = ChainState()
-    first = not graph.state.is_graph
     graph.state.is_graph = True
-    if graph.parent is None:
-        graph.interaction.resumable = True
+    graph.interaction.resumable |= graph.parent is None
     conversation = thread_of(graph.name, graph.interaction.metadata)
     if not graph.outermost or conversation is None:
-        return False
+        return
+    state_of(step).shows_state = True
     if graph.state.is_resuming:
-        _resume(recorder, graph, conversation, run.checkpoint)
+        resume_at(recorder, graph, step.checkpoint)
     elif first:
+        node = _node_of(step.checkpoint)
         recorder.suspensions.renew(
             conversation, lambda one: one.status is Status.OK or node in _nodes(one)
         )
-    return True
 
 
-def resume_at(recorder: Recorder, graph: Run, checkpoint: str) -> None:
+def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
     """Continue the interaction that stopped at the checkpoint from which a graph goes on."""
     conversation = thread_of(graph.name, graph.interaction.metadata)
-    if conversation is not None and graph.outermost:
-        _resume(recorder, graph, conversation, checkpoint)
-
-
-def _resume(recorder: Recorder, graph: Run, conversation: str, checkpoint: str | None) -> None:
-    suspensions = recorder.suspensions
-    resumed = suspensions.resume(graph, conversation, lambda one: checkpoint in one.stops)
-    if resumed and graph.state is not None:
+    if conversation is None or not graph.outermost:
+        return
+    fits = recorder.suspensions.resume(graph, conversation, lambda one: checkpoint in one.stops)
+    if fits and graph.state is not None:
         graph.state.is_resuming = False
 
 
@@ -204,49 +201,35 @@ def unseen_documents(
     step = next((run for run in call.ancestors() if run.checkpoint), None)
     if step is None or (state := state_of(step)).given is None:
         return
-    graph = outermost(step)
-    is_fresh = _is_fresh(graph)
+    graph, interaction = outermost(step), step.interaction
+    is_resuming = state_of(graph).is_resuming
+    is_fresh = not is_resuming and thread_of(graph.name, interaction.metadata) is None
     if not state.is_searched:
         state.is_searched = True
+        given = state.given
+        if (held := entries(given)) is not None:
+            # Messages hold no documents but artifacts, of earlier turns as well.
+            given = {key: value for key, value in held.items() if key != "messages"}
+        found = documents_in(given, keys=keys, artifacts=False) if given else []
         origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN
-        yield step, origin, _in_state(state.given, step.interaction, keys, longest)
-    if is_fresh or state_of(graph).is_resuming:
-        yield step, Origin.DOCUMENTS, _artifacts(messages, graph, keys, longest)
+        yield step, origin, _unknown(found, interaction, longest)
+    if is_fresh or is_resuming:
+        found = list(_artifacts(messages, keys))
+        yield step, Origin.DOCUMENTS, _unknown(found, interaction, longest)
 
 
-def _is_fresh(graph: Run) -> bool:
-    """Return whether everything in a graph's state is of this run."""
-    thread = thread_of(graph.name, graph.interaction.metadata)
-    return not state_of(graph).is_resuming and thread is None
-
-
-def _in_state(state: Any, interaction: Interaction, keys: Collection[str], longest: int) -> Lists:
-    if (held := entries(state)) is not None:
-        # Messages hold no documents but artifacts, of earlier turns as well.
-        state = {key: value for key, value in held.items() if key != "messages"}
-    found = documents_in(state, keys=keys, artifacts=False) if state else []
-    return _unknown(found, interaction, longest)
+def _artifacts(messages: Sequence[Message], keys: Collection[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the documents in this turn's messages of tools."""
+    asked = [place for place, message in enumerate(messages) if message.role == "user"]
+    for message in messages[asked[-1] :] if asked else messages:
+        documents = documents_in(message.artifact, keys=keys, artifacts=False)
+        is_known = bool(documents) or holds_documents(message.artifact)
+        yield from documents if is_known else rows_in(message.artifact)
 
 
 def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
     """Return the documents that were not seen before, possibly cut."""
-    if not lists:
-        return []
     seen = (found for found in interaction.lists if not found.is_guessed)
-    known = {context.text for found in seen for context in found.contexts}
+    known = {context.text for found in seen for context in found.contexts} if lists else set()
     new = (tuple(c for c in one if c.text[:longest] not in known) for one in lists)
     return [contexts for contexts in new if contexts]
-
-
-def _artifacts(
-    messages: Sequence[Message], graph: Run, keys: Collection[str], longest: int
-) -> Lists:
-    """Return unknown documents in this turn's messages of tools."""
-    asked = [place for place, message in enumerate(messages) if message.role == "user"]
-    found: Lists = []
-    for message in messages[asked[-1] :] if asked else messages:
-        artifact = message.artifact
-        documents = documents_in(artifact, keys=keys, artifacts=False)
-        is_known = bool(documents) or holds_documents(artifact)
-        found += documents if is_known else rows_in(artifact)
-    return _unknown(found, graph.interaction, longest)

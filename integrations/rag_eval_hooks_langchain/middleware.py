@@ -5,14 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Annotated, Any, NotRequired, Unpack
 from uuid import UUID, uuid4
 
 from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.tracers.context import register_configure_hook
 from langgraph.channels import UntrackedValue
 
 from rag_eval_hooks import RagEval
@@ -20,13 +17,16 @@ from rag_eval_hooks.capture.options import HandlerKeywords
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.surroundings import current_manager, current_run_id, key_of
+from rag_eval_hooks_langchain.surroundings import (
+    AMBIENT,
+    ask_ambient,
+    current_manager,
+    current_run_id,
+    key_of,
+)
 
 __all__ = ["RagEvalMiddleware"]
 
-_handler: ContextVar[BaseCallbackHandler | None] = ContextVar("rag_eval_handler", default=None)
-"""Handler that LangChain adds to the calls of models and tools inside a hook of ours."""
-register_configure_hook(_handler, inheritable=True)
 _RunId = Annotated[UUID, UntrackedValue, PrivateStateAttr]
 
 
@@ -45,6 +45,7 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
 
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
         super().__init__()
+        ask_ambient()
         self._callbacks = RagEvalCallbackHandler(evals, **options)
         self._incidents, self._recorder = evals.incidents, evals.recorder
 
@@ -110,11 +111,11 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
             yield
             return
         self._callbacks.on_chain_start(None, None, run_id=step_id, parent_run_id=root, name="step")
-        token = _handler.set(self._callbacks)
+        token = AMBIENT.here.set(self._callbacks)
         try:
             yield
         finally:
-            _handler.reset(token)
+            AMBIENT.here.reset(token)
             self._callbacks.on_chain_end(None, run_id=step_id)
 
 

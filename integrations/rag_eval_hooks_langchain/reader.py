@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from langchain_core.outputs import Generation
@@ -59,123 +59,105 @@ class Reader(BaseReader):
 
     # Inputs of chains.
 
-    def input_of_root(self, run: Run, inputs: Any, chosen: Any) -> None:
+    def input_of_root(self, run: Run, inputs: Any) -> None:
         """Note the input with which an outermost run starts."""
         state_of(run).given = inputs
         if state_of(run).is_continuing:
             self._note_given_documents(run, state_update(inputs))
         elif not (isinstance(inputs, dict) and list(inputs.items()) == [("input", "")]):
             # A streamed chain starts with that blank input.
-            self.whole_input(run, inputs, chosen)
+            self.whole_input(run, inputs)
 
-    def whole_input(self, run: Run, inputs: Any, chosen: Any) -> None:
+    def whole_input(self, run: Run, inputs: Any) -> None:
         """Note the input of an outermost run if it is not known yet."""
-        if run.query:
+        if not run.query:
+            inputs = state_update(inputs)
+            self._recorder.question(run, self._question_in(run, inputs))
+            self._recorder.asked(run, list(texts_in_input(inputs)))
+            self._note_given_documents(run, inputs)
+
+    def input_of_chain(self, run: Run, inputs: Any) -> None:
+        """Note rows and texts that a caller gave to a run without any step that found them."""
+        state, graph = state_of(run), run.parent
+        state.given = inputs
+        if graph is None:
             return
-        inputs = state_update(inputs)
-        self._recorder.question(run, self._question_in(run, inputs, chosen))
-        self._recorder.asked(run, list(texts_in_input(inputs)))
-        self._note_given_documents(run, inputs)
-
-    def input_of_step(
-        self, run: Run, graph: Run, chosen: Any, *, first: bool, pulled: bool, resuming: bool
-    ) -> None:
-        """Note the question in the input of a step if the graph's input does not hold it."""
-        given = state_of(run).given
-        if not graph.query and pulled:
-            # The input of an entrypoint is the graph's own.
-            read = self._question_in if isinstance(given, str) else self._question_in_state
-            self._recorder.question(graph, read(graph, given, chosen))
-        if first and not graph.query and resuming:
-            self._recorder.kept(graph, texts_in_state(given))
-
-    def input_of_chain(self, run: Run, inputs: Any, *, earlier: bool | None) -> None:
-        """Note rows and texts that a caller gave to a run without any step that found them.
-
-        Args:
-            run: An inner run.
-            inputs: Its input.
-            earlier: Whether the texts are of an earlier turn; None if the caller is a graph.
-        """
-        state_of(run).given = inputs
-        if earlier is None:
+        if state.shows_state:
+            self._note_state(run, graph, inputs)
+        if state.is_earlier is None:
             return
         values = entries(inputs) or {}
-        if run.parent is not None and not run.parent.outermost:
+        if not graph.outermost:
             # What the parent was given was noted then, and conversations go through all steps.
-            values = fresh(values, state_of(run.parent).given)
+            values = fresh(values, state_of(graph).given)
             values = {k: v for k, v in values.items() if not _is_conversation(v, v)}
         texts = [value for value in values.values() if isinstance(value, str | list)]
-        self._note_texts(run, texts, Origin.EARLIER if earlier else Origin.STEP)
+        self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
 
-    def _question_in(self, run: Run, value: Any, chosen: Any) -> str | None:
-        text = self._chosen_text("question", run, value, chosen, question_of)
+    def _note_state(self, step: Run, graph: Run, given: Any) -> None:
+        """Note the question in the input of a step if the graph's input does not hold it."""
+        if not graph.query and state_of(step).is_pulled:
+            # The input of an entrypoint is the graph's own.
+            read = self._question_in if isinstance(given, str) else self._question_in_state
+            self._recorder.question(graph, read(graph, given))
+        is_first = state_of(step).is_earlier is not None
+        if is_first and not graph.query and state_of(graph).is_resuming:
+            self._recorder.kept(graph, texts_in_state(given))
+
+    def _question_in(self, run: Run, value: Any) -> str | None:
+        text = self._chosen_text("question", run, value, question_of)
         return question_of(value) if text is None else text
 
-    def _question_in_state(self, run: Run, state: Any, chosen: Any) -> str | None:
-        choice = self.options_of(run).question
+    def _question_in_state(self, run: Run, state: Any) -> str | None:
+        choice, chosen = self.options_of(run).question, run.chosen.get("question")
         if isinstance(choice, str):
             chosen = question_of(named(state, choice))
         return chosen if isinstance(chosen, str) else question_in_state(state)
 
     def _note_given_documents(self, run: Run, values: Any) -> None:
-        lists = given_documents(values, self._keys(run))
-        self._note_lists(run, filter(None, lists), Origin.GIVEN)
+        self._note_lists(run, filter(None, given_documents(values, self._keys(run))), Origin.GIVEN)
 
     # Outputs of chains.
 
-    def output_of_chain(
-        self,
-        run: Run,
-        outputs: Any,
-        given: Any,
-        contexts: Any,
-        *,
-        reports_input: bool,
-        chosen: Mapping[str, Any],
-    ) -> None:
+    def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
         """Note the answer of an outermost run, and documents and texts of any run.
 
         Args:
             run: The run.
             outputs: Its output.
-            given: Its input, if its end reports that.
-            contexts: Result of the application's function for contexts.
-            reports_input: Whether its end reports its input, as that of a stream does.
-            chosen: Results of functions of the application: `question`, `state`, `answer`.
+            *streamed: Its input, which the end of a stream reports.
         """
         state = state_of(run)
-        given = given if reports_input else state.given
+        given = streamed[0] if streamed else state.given
         if run.outermost:
-            if reports_input and not state.is_resuming:
-                self.whole_input(run, given, chosen["question"])
+            if streamed and not state.is_resuming:
+                self.whole_input(run, given)
             if state.is_graph and not run.query:
-                question = self._question_in_state(run, outputs, chosen["state"])
-                self._recorder.question(run, question)
-            self._note_answer(run, outputs, given, chosen["answer"])
+                self._recorder.question(run, self._question_in_state(run, outputs))
+            self._note_answer(run, outputs, given)
         if not (state.is_graph or state.is_resuming):
             self._note_found(run, outputs, given)
         self._note_written(run, outputs, given)
-        self._note_choice(run, outputs, contexts)
+        self._note_choice(run, outputs)
         run.state = None
 
-    def _note_answer(self, run: Run, outputs: Any, given: Any, chosen: Any) -> None:
+    def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
         interaction, choice = run.interaction, self.options_of(run).answer
         if run.parent is None and not interaction.passed and holds_documents(outputs):
             # A run that gives a list of documents retrieves for something around it.
             run.kind = RunKind.RETRIEVER
-        answer = self._chosen_text("answer", run, outputs, chosen, named_answer)
+        answer = self._chosen_text("answer", run, outputs, named_answer)
         if answer is None:
             answer = answer_of(outputs, given, lambda text: _is_said(interaction, text))
         self._recorder.answer(run, answer)
         others = () if answer and choice is not None else other_answers(outputs, given, answer)
-        found = None
-        if answer is None:
-            found = structured_answer(outputs, given, is_state=state_of(run).is_graph)
+        is_state = state_of(run).is_graph
+        found = structured_answer(outputs, given, is_state=is_state) if answer is None else None
         last = () if choice is not None else written_texts(state_of(run).written, outputs)
         self._recorder.alternatives(run, others, found, last)
 
     def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
+        """Note documents in an output, and in that of a step its texts and rows."""
         is_step, keys = state_of(run.parent).is_graph, self._keys(run)
         # A step that empties a list before any retrieval may only clear the state of a turn.
         resets = is_step and self.options_of(run).document_keys is None
@@ -183,19 +165,13 @@ class Reader(BaseReader):
         # Outside of graphs' steps, messages of tools are of earlier turns.
         found = documents_in(outputs, given, keys=keys, artifacts=is_step, resets=resets)
         self._note_lists(run, found)
-        if not run.outermost:
-            self._note_texts_beside(run, outputs, given, has_documents=bool(found))
-
-    def _note_texts_beside(
-        self, run: Run, outputs: Any, given: Any, *, has_documents: bool
-    ) -> None:
-        """Note texts and rows in a step's output."""
+        if run.outermost:
+            return
         if isinstance(given, list) and not given and isinstance(outputs, str):
             # The text that a step makes of an empty list is a fixed one.
             run.interaction.step_texts.add(hash(outputs))
         else:
-            skipped = self._keys(run) if has_documents else ()
-            self._note_texts(run, _new_values(outputs, given, skipped), Origin.STEP)
+            self._note_texts(run, _new_values(outputs, given, keys if found else ()), Origin.STEP)
 
     def _note_texts(self, run: Run, values: Iterable[Any], origin: Origin) -> None:
         """Note texts of a step. A text that steps hand on is read once."""
@@ -273,14 +249,14 @@ class Reader(BaseReader):
         """Note the arguments of a tool for its span."""
         self._recorder.for_span(run, arguments=as_json(inputs) or written)
 
-    def result(self, run: Run, output: Any, chosen: Any) -> None:
+    def result(self, run: Run, output: Any) -> None:
         """Note the documents in a tool's output or artifact, or else its texts."""
         is_message = isinstance(output, Message)
         if is_message and output.call_id:
             run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}
         text = output.text if is_message else output
         self._recorder.for_span(run, result=text if isinstance(text, str) else None)
-        self._note_choice(run, output, chosen)
+        self._note_choice(run, output)
         if found := documents_in(output, keys=self._keys(run)):
             self._note_lists(run, found)
             return

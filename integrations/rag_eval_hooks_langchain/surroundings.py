@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import functools
 import sys
-import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from types import FrameType
 from typing import Any, cast
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
+from opentelemetry import trace
+from opentelemetry.trace import Span
 
-from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
-from rag_eval_hooks.capture.records import Run
+from rag_eval_hooks.capture import Run
 
 __all__ = [
-    "SWITCH",
+    "AMBIENT",
     "InlineUnlessWithheld",
+    "ask_ambient",
     "current_handlers",
     "current_manager",
     "current_run_id",
     "key_of",
-    "note_belonging",
-    "users_tags",
+    "vendor_span",
 ]
-
-_OWN_KEYS = frozenset(OWN_KEYS)
-_COMPREHENSIONS = ("<listcomp>", "<genexpr>")
 
 
 def key_of(run_id: Any) -> Hashable | None:
@@ -49,8 +45,14 @@ def key_of(run_id: Any) -> Hashable | None:
     return run_id if isinstance(run_id, Hashable) else repr(run_id)
 
 
+def current_manager() -> Any:
+    """Return the callback manager of LangChain's run around the caller, or None."""
+    config = var_child_runnable_config.get()
+    return None if config is None else config.get("callbacks")
+
+
 def current_run_id() -> Hashable | None:
-    """Return the key of LangChain's run around the caller, or None."""
+    """Return the key of that run, or None."""
     return key_of(getattr(current_manager(), "parent_run_id", None))
 
 
@@ -59,92 +61,113 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
     return getattr(current_manager(), "handlers", None) or ()
 
 
-def current_manager() -> Any:
-    """Return the callback manager of LangChain's run around the caller, or None."""
-    config = var_child_runnable_config.get()
-    return None if config is None else config.get("callbacks")
-
-
-def note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
-    """Note session, user, reference and the like from a step, if the root did not have them.
-
-    Of a call inside an interaction that was opened by hand all metadata count. LangChain from 1.0
-    on keeps `configurable` out of the metadata; inside a run its config is at hand.
-    """
-    interaction = run.interaction
-    if metadata and (run.outermost or not _OWN_KEYS.isdisjoint(metadata)):
-        entries = metadata if run.outermost else own_entries(metadata)
-        interaction.add_metadata({**entries, **interaction.metadata})
-    config = None if interaction.configured else var_child_runnable_config.get()
-    if config is not None:
-        interaction.configured = True
-        if entries := own_entries(config.get("configurable") or {}):
-            interaction.add_metadata({**entries, **interaction.metadata})
-
-
-_FRAMEWORKS_TAG = re.compile(
-    r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
-    r"|langsmith:hidden|(langsmith:)?nostream"
-)
-"""Tags that LangChain and LangGraph give their steps."""
-
-
-def users_tags(tags: Sequence[str]) -> list[str]:
-    """Return the tags that the application gave."""
-    return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]
-
-
 class InlineUnlessWithheld:
     """Value of a handler's `run_inline`: true except for the one function that true misleads.
 
     Inline handlers spare async runs a worker thread for each event. But `on_llm_start` of
-    langchain-core's asynchronous manager (up to 1.7) calls inline handlers *instead of* all others
-    for plain models. If this one says that it is not inline, all are called, and each event is then
-    handled inline after all. Where another handler is inline anyway, this one must be, too, to be
-    called.
+    langchain-core's asynchronous manager calls inline handlers *instead of* all others for plain
+    models. If this one says that it is not inline, all are called, and each event is then handled
+    inline after all. Where another handler is inline anyway, this one must be, too.
     """
 
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
         """Return whether events are handled inline, as far as the caller is concerned."""
-        asking: FrameType | None = sys._getframe(1)
-        if asking is not None and asking.f_code.co_name in _COMPREHENSIONS:
+        asking = sys._getframe(1)
+        if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
             # Before Python 3.12 a comprehension has a frame of its own.
             asking = asking.f_back
-        if asking is None or asking.f_code.co_name != "on_llm_start":
+        if asking.f_code.co_name != "on_llm_start":
             return True
-        manager = asking.f_locals.get("self")
-        others = (one for one in getattr(manager, "handlers", ()) if not _is_ours(one))
-        return any(one.run_inline for one in others)
+        handlers = getattr(asking.f_locals.get("self"), "handlers", ())
+        return any(one.run_inline for one in handlers if not self._is_of(one))
+
+    def _is_of(self, handler: object) -> bool:
+        return any(vars(kind).get("run_inline") is self for kind in type(handler).__mro__)
 
 
-def _is_ours(handler: object) -> bool:
-    flags = (vars(kind).get("run_inline") for kind in type(handler).__mro__)
-    return any(isinstance(flag, InlineUnlessWithheld) for flag in flags)
-
-
-class _Switch:
+class _Ambient:
     """Stand-in for the context variable that LangChain reads at the start of every run.
 
-    A hook cannot be taken back, so it is registered once and the switch is turned off.
+    Attributes:
+        everywhere: The handler that every run of the process gets, or None.
+        here: The handler that runs in the current context get.
     """
 
     def __init__(self) -> None:
-        self._handler: BaseCallbackHandler | None = None
-        self._registered = False
-        self._lock = threading.Lock()
+        self.everywhere: BaseCallbackHandler | None = None
+        self.here: ContextVar[BaseCallbackHandler | None] = ContextVar("rag_eval", default=None)
 
     def get(self) -> BaseCallbackHandler | None:
-        """Return the handler that every run gets, or None."""
-        return self._handler
-
-    def set(self, handler: BaseCallbackHandler | None) -> None:
-        """Set the handler that every run gets, or None."""
-        with self._lock:
-            if handler is not None and not self._registered:
-                register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)
-                self._registered = True
-            self._handler = handler
+        """Return the handler that a run which starts now gets, or None."""
+        return self.here.get() or self.everywhere
 
 
-SWITCH = _Switch()
-"""That of the process: the hook is LangChain's, and there is one LangChain."""
+AMBIENT = _Ambient()
+
+
+@functools.cache
+def ask_ambient() -> None:
+    """Let LangChain ask for the ambient handler from now on: a hook cannot be taken back."""
+    register_configure_hook(cast("ContextVar[Any]", AMBIENT), inheritable=True)
+
+
+# Spans of other instrumentors.
+
+_LookUp = Callable[[Any, UUID], Any]
+_LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
+    ("openinference.instrumentation.langchain", "OpenInferenceTracer"): (
+        lambda handler, run_id: handler.get_span(run_id)
+    ),
+    ("opentelemetry.instrumentation.genai.langchain", "OpenTelemetryLangChainCallbackHandler"): (
+        lambda handler, run_id: handler._invocation_manager.get_invocation(run_id).span
+    ),
+    ("opentelemetry.instrumentation.langchain", "TraceloopCallbackHandler"): (
+        lambda handler, run_id: handler.spans[run_id].span
+    ),
+    ("langfuse.langchain", "LangchainCallbackHandler"): (
+        lambda handler, run_id: handler._runs[run_id]._otel_span
+    ),
+}
+"""By package and class of another instrumentor's handler: from a run's id to its span.
+
+Only OpenInference's is public, so every look-up may find nothing; then the scores are on the
+evaluation span."""
+
+
+def vendor_span(root: Run) -> tuple[bool, Span | None]:
+    """Return whether another instrumentor is active for the current run, and its root span.
+
+    Args:
+        root: The outermost run around the current one; its id is the integer of a UUID.
+    """
+    if not isinstance(root.id, int):
+        return False, None
+    spans = list(_vendor_spans(UUID(int=root.id)))
+    is_active = bool(spans) or _is_langfuse_current(root)
+    return is_active, next((span for span in spans if span is not None), None)
+
+
+def _vendor_spans(run_id: UUID) -> Iterator[Span | None]:
+    # Instrumentors add theirs to every manager.
+    for handler in (*BaseCallbackManager([]).inheritable_handlers, *current_handlers()):
+        # Of a proxy, the class that it stands for.
+        for base in handler.__class__.__mro__:
+            look_up = _LOOK_UPS.get((base.__module__.rpartition(".")[0], base.__name__))
+            if look_up is not None:
+                try:
+                    span = look_up(handler, run_id)
+                except (AttributeError, LookupError, TypeError):
+                    # Another version keeps its spans elsewhere.
+                    span = None
+                yield span if isinstance(span, Span) else None
+
+
+def _is_langfuse_current(root: Run) -> bool:
+    """Return whether Langfuse's handler, hidden by a classic chain, made its span current.
+
+    A span of Langfuse that was current before the root run began is the application's own.
+    """
+    current = trace.get_current_span()
+    scope = getattr(current, "instrumentation_scope", None)
+    is_theirs = getattr(scope, "name", None) == "langfuse-sdk"
+    return is_theirs and current is not trace.get_current_span(root.interaction.otel)

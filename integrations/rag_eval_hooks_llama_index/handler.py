@@ -178,15 +178,15 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
         if run.outermost:
             is_flow = role is Role.WORKFLOW
             given = {k: v for k, v in arguments.items() if not (is_flow and k in _OF_WORKFLOWS)}
-            chosen = self._reader.choose("question", run, given)
+            reader.choose(run, "question", given)
             declared = start_fields(instance) if is_flow else None
-            defer(run, "enter", reader.input, given, chosen, declared)
+            defer(run, "enter", reader.input, given, declared)
         elif role in (Role.RETRIEVAL, Role.ENGINE):
             defer(run, "enter", functools.partial(reader.query, role=role), dict(arguments))
         if run.parent is not None and _may_resume(run.parent):
             event, state = arguments.get("ev"), state_of(arguments)
-            chosen = self._reader.choose("question", run.parent, {**live_fields(event), **state})
-            defer(run, "step", reader.step, event, state, chosen)
+            reader.choose(run.parent, "question", {**live_fields(event), **state})
+            defer(run, "step", reader.step, event, state)
 
     # A call ends.
 
@@ -235,7 +235,9 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     def _copy_result(self, run: Run, call: Call, arguments: Mapping[str, Any], result: Any) -> None:
         """Copy what a call gave out, to be read later."""
-        answers = run.outermost and not call.streams
+        self._reader.choose(run, "contexts", result)
+        if run.outermost and not call.streams:
+            self._reader.choose(run, "answer", result)
         self._reader.defer(
             run,
             "exit",
@@ -243,8 +245,6 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
             result,
             dict(arguments) if call.role is Role.POSTPROCESSING else None,
             state_of(arguments) if call.role is Role.CHAIN else None,
-            self._reader.choose("contexts", run, result),
-            self._reader.choose("answer", run, result) if answers else None,
         )
 
     def _end(self, run: Run, role: Role, instance: Any, result: Any, *, streams: bool) -> None:

@@ -79,9 +79,7 @@ class Reader(BaseReader):
         elif not run.interaction.root.query:
             self._recorder.question(run, _question_of(given))
 
-    def input(
-        self, run: Run, given: Mapping[str, Any], chosen: Any, declared: tuple[str, ...] | None
-    ) -> None:
+    def input(self, run: Run, given: Mapping[str, Any], declared: tuple[str, ...] | None) -> None:
         """Note the input of an outermost call, which holds the question.
 
         `declared` are the names of the fields in the event that a workflow declares for its start.
@@ -89,7 +87,7 @@ class Reader(BaseReader):
         # Such as of the event that starts a workflow, or of keywords.
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
         texts = _texts_in(given)
-        asked = self._chosen_text("question", run, {**held, **given}, chosen, _question_of)
+        asked = self._chosen_text("question", run, {**held, **given}, _question_of)
         asked = _question_of(given) if asked is None else asked
         self._recorder.asked(run, texts)
         self._recorder.question(run, _only(texts) if asked is None else asked)
@@ -97,7 +95,7 @@ class Reader(BaseReader):
         if declared is not None and (names := [*names, *declared]):
             remember(self._asked_as, run.name, tuple(names), _MAX_WORKFLOWS)
 
-    def step(self, run: Run, event: Any, state: Mapping[str, Any], chosen: Any) -> None:
+    def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
         """Note what the step of a workflow that was given no question goes on with.
 
         What an earlier run left for it, maybe in another process, stands in the store of its
@@ -109,7 +107,7 @@ class Reader(BaseReader):
         left = {**(entries(event) or {}), **state}
         # The name under which the first run was asked comes first.
         names = (left.get(name) for name in self._asked_as.get(root.name, ()))
-        texts = (self._chosen_text("question", root, left, chosen, _question_of), *names)
+        texts = (self._chosen_text("question", root, left, _question_of), *names)
         asked = next((text for text in texts if isinstance(text, str)), None)
         asked = _question_of(left) if asked is None else asked
         if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
@@ -127,9 +125,7 @@ class Reader(BaseReader):
 
     # Results.
 
-    def result(
-        self, run: Run, result: Any, given: Any, state: Any, contexts: Any, answer: Any, call: Call
-    ) -> None:
+    def result(self, run: Run, result: Any, given: Any, state: Any, call: Call) -> None:
         """Note the documents and the answer in the result of a call.
 
         Args:
@@ -137,8 +133,6 @@ class Reader(BaseReader):
             result: A copy of its output.
             given: Arguments of a postprocessor, by name.
             state: What the store of a step's workflow holds, by name.
-            contexts: The result of the application's function of this name.
-            answer: Likewise.
             call: The call.
         """
         if run.parent is None and _is_no_question(run):
@@ -146,17 +140,17 @@ class Reader(BaseReader):
             return
         if call.role is Role.TOOL and self._recorder.span_content:
             self._recorder.for_span(run, result=models.result_text(result))
-        self._note_choice(run, result, contexts)
+        self._note_choice(run, result)
         self._note_documents(run, result, given or {}, state or {}, call)
         if call.streams or call.role is Role.WRITER:
             return
         if run.outermost:
-            self._note_answer(run, result, answer)
+            self._note_answer(run, result)
         elif call.role is Role.ENGINE:
             self._recorder.answer(run, _answer_of(result))
 
-    def _note_answer(self, run: Run, result: Any, chosen: Any) -> None:
-        text = self._chosen_text("answer", run, result, chosen, _answer_of)
+    def _note_answer(self, run: Run, result: Any) -> None:
+        text = self._chosen_text("answer", run, result, _answer_of)
         text = _answer_of(result) if text is None else text
         unknown = text is None and isinstance(result, Reply) and result.streams
         self._recorder.answer(run, text, unknown=unknown)

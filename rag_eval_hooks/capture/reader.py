@@ -65,7 +65,7 @@ class BaseReader:
 
     def copy(self, run: Run, value: Any) -> Any:
         """Return a copy of a value that may change before it is read."""
-        if value is None or isinstance(value, _Failed):
+        if value is None:
             return value
         copier = self._copier(run)
         copy = copier.of(value)
@@ -96,21 +96,23 @@ class BaseReader:
 
     # Choices: the name of a key in a copy, or the result of a function.
 
-    def choose(self, name: str, run: Run, value: Any) -> Any:
-        """Return the result of the function that the application chose; None for a key's name.
+    def choose(self, run: Run, name: str, value: Any) -> None:
+        """Keep what the application's function for a name gives of a live value, if it has one.
 
-        It is called on the request's thread, because it gets the application's own objects.
+        It is called on the request's thread, because it gets the application's own objects. A text
+        that it gave for the run before stays.
         """
         choice = getattr(self.options_of(run), name)
-        if not callable(choice):
-            return None
+        if not callable(choice) or isinstance(run.chosen.get(name), str):
+            return
         try:
-            return choice(value)
+            result = choice(value)
         except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
-            return _Failed(error)
+            result = _Failed(error)
+        run.chosen = {**run.chosen, name: result}
 
-    def _chosen_text(self, name: str, run: Run, value: Any, result: Any, read: Read) -> str | None:
-        choice = getattr(self.options_of(run), name)
+    def _chosen_text(self, name: str, run: Run, value: Any, read: Read) -> str | None:
+        choice, result = getattr(self.options_of(run), name), run.chosen.get(name)
         if isinstance(choice, str):
             found = named(value, choice)
             return None if found is None else read(found)
@@ -120,9 +122,9 @@ class BaseReader:
         self._incidents.report(f"choice {name}", error)
         return None
 
-    def _note_choice(self, run: Run, value: Any, result: Any) -> None:
+    def _note_choice(self, run: Run, value: Any) -> None:
         """Note the contexts that the application chose in a step's output; the last one counts."""
-        choice = self.options_of(run).contexts
+        choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = (entries(value) or {}).get(choice)
         if choice is None or result is None:

@@ -91,6 +91,8 @@ class Run:
     batch: str | None = None
     # It was still open when its interaction ended.
     unfinished: bool = False
+    # Results of the application's functions for `question`, `contexts` and `answer`.
+    chosen: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     # Kept for the integration while the interaction is open.
     state: Any = None
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
 from tests.apps import case
 from tests.apps.case import Case
 from tests.apps.texts import Texts
@@ -41,11 +41,11 @@ def capturing(world: World, way: str) -> Iterator[dict[str, Any]]:
     if way != "enable":
         yield {"callbacks": [RagEvalCallbackHandler(world.evals)]}
         return
-    RagEvalCallbackHandler.enable(world.evals)
+    enable(world.evals)
     try:
         yield {}
     finally:
-        RagEvalCallbackHandler.disable()
+        disable()
 
 
 def _tokens(text: str) -> list[int]:

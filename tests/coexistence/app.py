@@ -27,7 +27,7 @@ from langchain_core.runnables import RunnablePassthrough
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, enable
 from tests.coexistence.shared import Application, Spans
 
 
@@ -129,10 +129,10 @@ class World(Application):
     def __init__(self, name: str, *, wrap: bool, enabled: str = "", **config: Any) -> None:
         super().__init__(wrap=wrap, **config)
         if enabled == "before":
-            RagEvalCallbackHandler.enable(self.evals)
+            enable(self.evals)
         self.theirs = INSTRUMENTORS[name](self.provider)
         if enabled == "after":
-            RagEvalCallbackHandler.enable(self.evals)
+            enable(self.evals)
 
     def call(self, shape: str, *, ours: bool, first: bool = True) -> Spans:
         self.exporter.clear()

@@ -80,7 +80,7 @@ def test_handler_keeps_its_evaluator(shut_down_after: Shut) -> None:
 
     handler = RagEvalCallbackHandler(RagEval("ragas.faithfulness", faithful_judge()))
     gc.collect()
-    evals = shut_down_after(handler._evals)
+    evals = shut_down_after(handler.evals)
     assert evals.submit(sample())
 
 

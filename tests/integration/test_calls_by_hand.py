@@ -16,7 +16,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever
 
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
 from tests.matrix.langchain.kit import Chat, prompt_text
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request, random_text
@@ -88,9 +88,9 @@ async def in_threads(desk: Desk, one: Request, prompt: Callable[[str, str], Any]
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
-    RagEvalCallbackHandler.enable(made.evals)
+    enable(made.evals)
     yield made
-    RagEvalCallbackHandler.disable()
+    disable()
     made.close()
 
 
@@ -265,14 +265,14 @@ def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
     one = random_request(random.Random("extractive"))
     chain = Desk(one).retriever | joined
     if enabled:
-        RagEvalCallbackHandler.enable(world.evals)
+        enable(world.evals)
     chain.invoke(one.question, {"callbacks": [RagEvalCallbackHandler(world.evals)]})
     extracted = Request(one.question, one.documents, joined([Document(d) for d in one.documents]))
     assert captured(world) == [extracted]
     if enabled:
         chain.invoke(one.question, {})
         assert captured(world) == [extracted]
-    RagEvalCallbackHandler.disable()
+    disable()
     world.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rag_eval_hooks.completion_hook import RagEvalCompletionHook, completion_hook
 from rag_eval_hooks.instrumentor import RagEvalInstrumentor
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import disable, enable
 from tests.matrix.langchain.kit import Chat, store, top
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
@@ -82,13 +82,13 @@ def test_a_completion_in_an_interaction_is_its_answer(seed: int, world: World) -
 
 def test_a_completion_that_is_shown_a_captured_search_is_joined_with_it(world: World) -> None:
     question = "When does the ferry leave?"
-    RagEvalCallbackHandler.enable(world.evals)
+    enable(world.evals)
     try:
         found = store().similarity_search(question, k=2)
         prompt = "\n\n".join(one.page_content for one in found)
         complete(world, [("system", prompt), ("user", question)], "At 07:40.")
     finally:
-        RagEvalCallbackHandler.disable()
+        disable()
     sample = only(world)
     assert (sample.question, sample.answer) == (question, "At 07:40.")
     assert texts(sample) == top(question)

@@ -15,7 +15,7 @@ pytest.importorskip("llama_index.core")
 
 from llama_index.core.instrumentation import get_dispatcher
 
-from rag_eval_hooks_langchain.surroundings import SWITCH
+from rag_eval_hooks_langchain.surroundings import AMBIENT
 from tests.support.command_line import Finished, run_command
 from tests.support.variation import Variation, seeds
 
@@ -121,7 +121,7 @@ def module(tmp_path: Path, drawn: Variation, texts: list[str]) -> Iterator[str]:
 def capturing() -> list[object]:
     """Return what sees every request of the process, in both frameworks."""
     root = get_dispatcher()
-    return [*root.span_handlers, *root.event_handlers, SWITCH.get()]
+    return [*root.span_handlers, *root.event_handlers, AMBIENT.get()]
 
 
 def captured(folder: Path, pipeline: str, question: str, *more: str) -> Finished:

@@ -28,7 +28,7 @@ from rag_eval_hooks import (
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_llama_index import SuiteEvaluator, enable
+from rag_eval_hooks_llama_index import SuiteEvaluator
 from tests.support.evaluation import sample
 
 ShutDown = Callable[[RagEval], RagEval]
@@ -168,8 +168,8 @@ def test_a_judge_that_is_none_says_what_to_write(judge: Any, advice: str) -> Non
 def test_mistakes_with_handlers_say_what_to_write() -> None:
     doors: list[Callable[[Any], object]] = [
         RagEvalCallbackHandler,
-        RagEvalCallbackHandler.enable,
-        enable,
+        rag_eval_hooks_langchain.enable,
+        rag_eval_hooks_llama_index.enable,
         lambda wrong: SuiteEvaluator(wrong, "ragas.faithfulness"),
         lambda wrong: RagEvalSpanProcessor(SpanProcessor(), wrong),
     ]

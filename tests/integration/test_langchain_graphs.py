@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
 from rag_eval_hooks import Sample, Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
 from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import asks, pick, search, stepping
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
@@ -139,7 +139,7 @@ State = dict[str, Any]
 def world() -> Iterator[World]:
     made = World()
     yield made
-    RagEvalCallbackHandler.disable()
+    disable()
     made.close()
 
 
@@ -257,7 +257,7 @@ def test_a_graph_that_only_indexes_is_no_request(world: World, enabled: bool, se
     steps: list[Any] = [clean, write]
     graph = line(state(**{documents: list[Document]}), steps[seed % 2 :])
     if enabled:
-        RagEvalCallbackHandler.enable(world.evals)
+        enable(world.evals)
     given = [Document(f" {text}") for text in drawn.passages(drawn.chance.randint(1, 5))]
     graph.invoke({documents: given}, {} if enabled else config(world))
     stats = world.evals.stats()

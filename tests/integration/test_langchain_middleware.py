@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 
 import rag_eval_hooks_langchain
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
 from tests.matrix.langchain.kit import QUESTION, Chat, joined, store, top
 from tests.matrix.world import World
 from tests.support.langchain_requests import only, texts
@@ -78,11 +78,11 @@ def test_an_agent_is_captured_once_by_every_way(way: str, sees: str, world: Worl
     if sees == "callback too":
         config["callbacks"] = [RagEvalCallbackHandler(world.evals)]
     if sees == "enabled too":
-        RagEvalCallbackHandler.enable(world.evals)
+        enable(world.evals)
     try:
         WAYS[way](agent(world, name="ferry"), config)
     finally:
-        RagEvalCallbackHandler.disable()
+        disable()
     sample = only(world)
     assert (sample.question, sample.answer, sample.session_id) == (QUESTION, ANSWER, "s-1")
     assert texts(sample) == top()

@@ -13,7 +13,7 @@ from langchain_core.example_selectors import SemanticSimilarityExampleSelector
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import disable, enable
 from tests.matrix.langchain.kit import (
     PASSAGES,
     QUESTION,
@@ -46,9 +46,9 @@ SEARCHES: dict[str, Callable[[VectorStore], Any]] = {
 
 @pytest.fixture
 def everywhere(world: World) -> Iterator[World]:
-    RagEvalCallbackHandler.enable(world.evals)
+    enable(world.evals)
     yield world
-    RagEvalCallbackHandler.disable()
+    disable()
 
 
 def asked(kept: VectorStore, search: Callable[[VectorStore], Any]) -> Callable[[str], str]:
@@ -136,10 +136,10 @@ def test_a_callback_alone_does_not_see_a_search(
 
 def test_disable_gives_the_methods_back(world: World) -> None:
     before = {name: vars(InMemoryVectorStore).get(name) for name in dir(InMemoryVectorStore)}
-    RagEvalCallbackHandler.enable(world.evals)
-    RagEvalCallbackHandler.enable(world.evals)
+    enable(world.evals)
+    enable(world.evals)
     assert vars(InMemoryVectorStore)["similarity_search"] is not before["similarity_search"]
-    RagEvalCallbackHandler.disable()
+    disable()
     after = {name: vars(InMemoryVectorStore).get(name) for name in dir(InMemoryVectorStore)}
     assert after == before
     assert "__init_subclass__" not in vars(VectorStore)

@@ -1,0 +1,186 @@
+"""`enable`: capture of every run of the process, and of the searches that no callback reports.
+
+While it is on, the search methods of all classes of vector stores report to the handler as a
+retriever does. A search inside a retriever tells that its `k`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import wraps
+from types import FrameType
+from typing import Any, Unpack
+
+from langchain_core.vectorstores import VectorStore
+
+from rag_eval_hooks import RagEval, semconv
+from rag_eval_hooks.capture.facts import facts_of
+from rag_eval_hooks.capture.options import HandlerKeywords
+from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
+from rag_eval_hooks_langchain.runs import FRAMEWORK
+from rag_eval_hooks_langchain.surroundings import AMBIENT, ask_ambient, current_manager, key_of
+
+__all__ = ["disable", "enable"]
+
+_KINDS = (
+    "search",
+    "similarity_search",
+    "similarity_search_by_vector",
+    "similarity_search_with_relevance_scores",
+    "similarity_search_with_score",
+    "max_marginal_relevance_search",
+    "max_marginal_relevance_search_by_vector",
+)
+_RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
+_OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
+"""Methods of LangChain that search for other things than contexts: examples, cached replies."""
+_inside: ContextVar[bool] = ContextVar("rag_eval_search", default=False)
+_replaced: list[tuple[type, str, Any]] = []
+"""By class and name, the search methods that report while capture is enabled."""
+
+
+def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbackHandler:
+    """Give every run of the process a handler, without passing it anywhere.
+
+    Searches that the application makes on a vector store itself are captured as well, which no
+    callback reports: until `disable`, the search methods of their classes are replaced. A run that
+    is passed a handler of the same `evals` as well is still captured once. Enabling again replaces
+    the handler of before.
+
+    Args:
+        evals: Where interactions go.
+        **options: As for `RagEvalCallbackHandler`.
+
+    Returns:
+        The handler.
+    """
+    handler = RagEvalCallbackHandler(evals, **options)
+    disable()
+    evals.recorder.by_hand.everywhere.add(FRAMEWORK)
+    ask_ambient()
+    AMBIENT.everywhere = handler
+
+    def defined(kind: type[VectorStore], /, **more: Any) -> None:
+        super(VectorStore, kind).__init_subclass__(**more)
+        _watch(kind, handler)
+
+    for kind in dict.fromkeys(_classes(VectorStore)):
+        _watch(kind, handler)
+    VectorStore.__init_subclass__ = classmethod(defined)  # type: ignore[assignment]
+    return handler
+
+
+def disable() -> None:
+    """Take `enable` back for runs that start later. Idempotent."""
+    handler, AMBIENT.everywhere = AMBIENT.everywhere, None
+    if not isinstance(handler, RagEvalCallbackHandler):
+        return
+    handler.evals.recorder.by_hand.everywhere.discard(FRAMEWORK)
+    with suppress(AttributeError):
+        del VectorStore.__init_subclass__
+    while _replaced:
+        kind, name, method = _replaced.pop()
+        if getattr(vars(kind).get(name), "__wrapped__", None) is method:
+            setattr(kind, name, method)
+
+
+def _classes(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _classes(below)
+
+
+def _watch(kind: type, handler: RagEvalCallbackHandler) -> None:
+    """Let the search methods that a class defines itself report."""
+    for name in (*_KINDS, *(f"a{name}" for name in _KINDS)):
+        method = vars(kind).get(name)
+        if inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__"):
+            _replaced.append((kind, name, method))
+            setattr(kind, name, _reporting(method, handler))
+
+
+def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> Callable[..., Any]:
+    signature = inspect.signature(method)
+
+    def arguments(*args: Any, **kwargs: Any) -> Mapping[str, Any]:
+        """Return the arguments of a search by name; none of a call that raises for them."""
+        with suppress(TypeError):
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return {**bound.arguments, **bound.kwargs}
+        return {}
+
+    @wraps(method)
+    def search(store: VectorStore, *args: Any, **kwargs: Any) -> Any:
+        with _reported(handler, store, arguments(store, *args, **kwargs)) as found:
+            found.append(method(store, *args, **kwargs))
+        return found[0]
+
+    @wraps(method)
+    async def asearch(store: VectorStore, *args: Any, **kwargs: Any) -> Any:
+        with _reported(handler, store, arguments(store, *args, **kwargs)) as found:
+            found.append(await method(store, *args, **kwargs))
+        return found[0]
+
+    return asearch if inspect.iscoroutinefunction(method) else search
+
+
+@contextmanager
+def _reported(
+    handler: RagEvalCallbackHandler, store: VectorStore, asked: Mapping[str, Any]
+) -> Iterator[list[Any]]:
+    """Report a search and its documents, unless another search or a retriever contains it."""
+    found: list[Any] = []
+    if _inside.get() or not asked:
+        yield found
+        return
+    token = _inside.set(True)
+    try:
+        if (caller := _caller()) is not None:
+            _note_top_k(handler, caller, asked)
+            yield found
+            return
+        run_id, name = uuid.uuid4(), type(store).__name__
+        handler.on_retriever_start(
+            None,
+            asked.get("query"),
+            run_id=run_id,
+            parent_run_id=getattr(current_manager(), "parent_run_id", None),
+            name=name,
+            metadata={"ls_vector_store_provider": name},
+            top_k=asked.get("k"),
+        )
+        try:
+            yield found
+        except BaseException as error:
+            handler.on_retriever_error(error, run_id=run_id)
+            raise
+        handler.on_retriever_end(found[0], run_id=run_id)
+    finally:
+        _inside.reset(token)
+
+
+def _note_top_k(
+    handler: RagEvalCallbackHandler, retriever: FrameType, asked: Mapping[str, Any]
+) -> None:
+    manager = retriever.f_locals.get("run_manager")
+    run = handler.evals.recorder.get(key_of(getattr(manager, "run_id", None)))
+    if run is not None:
+        run.facts = {**run.facts, **facts_of({semconv.GEN_AI_RETRIEVAL_TOP_K: asked.get("k")})}
+
+
+def _caller() -> FrameType | None:
+    """Return the frame of a retriever, an example selector or a cache that searches, or None."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_name
+        is_langchain = str(frame.f_globals.get("__name__")).startswith("langchain")
+        if name in _RETRIEVERS or (name in _OTHER_USES and is_langchain):
+            return frame
+        frame = frame.f_back
+    return None
