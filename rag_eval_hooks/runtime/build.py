@@ -54,8 +54,8 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
+from rag_eval_hooks.telemetry.score_attributes import Thresholds
 from rag_eval_hooks.telemetry.telemetry import Telemetry
-from rag_eval_hooks.telemetry.thresholds import Thresholds
 
 __all__ = ["MetricSpec", "Models", "Parts", "RemoteEvaluator", "parts_of", "settings_of"]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.resources import files
 from typing import Final
 
 from opentelemetry import metrics
@@ -24,42 +26,9 @@ from rag_eval_hooks.usage import Usage
 
 __all__ = ["MetricRecorder"]
 
-_HISTOGRAMS: Final[Mapping[str, tuple[str, str, Sequence[float]]]] = {
-    semconv.METRIC_SCORE: (
-        "1",
-        "Scores as they were drawn, normalized to 0 to 1, where 1 is best.",
-        (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
-    ),
-    semconv.METRIC_DURATION: (
-        "s",
-        "Time that the evaluation of a sample took.",
-        (0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0),
-    ),
-    semconv.METRIC_JUDGE_DURATION: (
-        "s",
-        "Time of one request, without waiting for room; each retry is one.",
-        # As the GenAI conventions advise for the duration of an operation.
-        (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96),
-    ),
-}
-# Weighted by weight is the mean over all traffic, in any window, of any number of processes.
-_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
-    semconv.METRIC_SCORE_WEIGHT: (
-        "1",
-        "Sum of the inverse inclusion probabilities of scores.",
-    ),
-    semconv.METRIC_SCORE_WEIGHTED: (
-        "1",
-        "Sum of normalized scores by inverse inclusion probability.",
-    ),
-    semconv.METRIC_SCORE_SQUARE: (
-        "1",
-        "Sums for the interval: score to a power by squared weight.",
-    ),
-    semconv.METRIC_JUDGE_CALLS: ("{call}", "Requests to judge and embedder, by outcome."),
-    semconv.METRIC_JUDGE_TOKENS: ("{token}", "Tokens that these calls took."),
-    semconv.METRIC_JUDGE_COST: ("1", "Their cost in the currency of the price table."),
-}
+_INSTRUMENTS: Final = tomllib.loads(
+    files(__package__).joinpath("instruments.toml").read_text("utf-8")
+)
 _LEVELS: Final[Mapping[str, tuple[str, Callable[[Gate], int]]]] = {
     semconv.METRIC_JUDGE_LIMIT: (
         "Calls that may be in flight.",
@@ -84,13 +53,16 @@ class MetricRecorder:
         )
         self._histograms = {
             name: meter.create_histogram(
-                name, unit, words, explicit_bucket_boundaries_advisory=list(bounds)
+                name,
+                row["unit"],
+                row["description"],
+                explicit_bucket_boundaries_advisory=row["bounds"],
             )
-            for name, (unit, words, bounds) in _HISTOGRAMS.items()
+            for name, row in _INSTRUMENTS["histograms"].items()
         }
         self._counters = {
-            name: meter.create_counter(name, unit, words)
-            for name, (unit, words) in _COUNTERS.items()
+            name: meter.create_counter(name, row["unit"], row["description"])
+            for name, row in _INSTRUMENTS["counters"].items()
         }
         for name, (words, of) in _LEVELS.items():
             meter.create_observable_up_down_counter(name, [self._level(of)], "{call}", words)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -45,7 +45,6 @@ __all__ = ["EvaluationSpans", "FeedbackSpanSink", "score_details"]
 
 _MAX_RESULTS: Final = 20
 """Results on one span."""
-_Fields: TypeAlias = Mapping[str, str | float]
 _KINDS: Final = {Operation.CHAT: "LLM", Operation.EMBEDDINGS: "EMBEDDING"}
 
 
@@ -63,12 +62,9 @@ class EvaluationSpans:
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
-        self._tracer: Tracer = trace.get_tracer(
-            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
-        )
+        self._tracer = _tracer(provider)
         self._mode = mode
         self._content = content
-        self._max_chars = limits.EXPLANATION_CHARS
 
     @property
     def only_late(self) -> bool:
@@ -84,21 +80,17 @@ class EvaluationSpans:
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
             return []
-        left: list[_Fields] = []
-        spans: list[Span] = []
+        left, spans = list(evaluation.scores), list[Span]()
         while left or not spans:
             span = self._start(evaluation, target)
             if not span.is_recording():
                 break
             if not spans:
-                # Text that the SDK would cut is shortened here, so that it stays JSON.
-                limit = min(self._max_chars, longest_text(span) or self._max_chars)
-                left = [self._fields(evaluation, name, limit) for name in evaluation.scores]
                 span.set_attributes(fitting(span, attributes))
-            spans.append(span)
-            written = _write(span, left[:_MAX_RESULTS])
+            written = self._write(span, evaluation, left[:_MAX_RESULTS])
             # The first may be full of scores; a result that no span has room for is left out.
-            left = left[max(written, int(len(spans) > 1)) :]
+            left = left[max(written, int(bool(spans))) :]
+            spans.append(span)
         return spans
 
     def end(self, spans: Sequence[Span], evaluation: Evaluation) -> None:
@@ -146,37 +138,43 @@ class EvaluationSpans:
             start_time=self._times(evaluation)[0],
         )
 
-    def _fields(self, evaluation: Evaluation, name: str, limit: int) -> _Fields:
+    def _write(self, span: Span, evaluation: Evaluation, names: Sequence[str]) -> int:
+        """Write the first results that fit on a span; return their number."""
+        # Text that the SDK would cut is shortened here, so that it stays JSON.
+        chars = min(limits.EXPLANATION_CHARS, longest_text(span) or limits.EXPLANATION_CHARS)
+        attributes: dict[str, str | float] = {}
+        number, room = 0, attribute_room(span)
+        for number, name in enumerate(names):
+            fields = self._fields(evaluation, name, chars)
+            if room is not None and len(attributes) + len(fields) > room:
+                break
+            attributes |= {semconv.evaluation(number, key): value for key, value in fields.items()}
+        else:
+            number = len(names)
+        span.set_attributes(attributes)
+        return number
+
+    def _fields(self, evaluation: Evaluation, name: str, chars: int) -> Mapping[str, str | float]:
         score = evaluation.scores[name]
         details = score_details(score)
         if score.warnings:
             # A user's metric may quote the application in a warning.
             details["warnings"] = [*score.warnings] if self._content else len(score.warnings)
-        metadata = explain(details, limit, content=True)
         return present(
             {
                 "name": name,
                 "score": score.value,
                 "label": evaluation.label(name),
-                "explanation": explain(score.explanation, limit, content=self._content),
+                "explanation": explain(score.explanation, chars, content=self._content),
                 "annotator_kind": score.annotator_kind.value,
                 "identifier": score.annotator or semconv.TRACER_NAME,
-                "metadata": metadata,
+                "metadata": explain(details, chars, content=True),
             }
         )
 
 
-def _write(span: Span, results: Sequence[_Fields]) -> int:
-    """Write the first results that fit on a span; return their number."""
-    attributes: dict[str, str | float] = {}
-    room = attribute_room(span)
-    for index, fields in enumerate(results):
-        if room is not None and len(attributes) + len(fields) > room:
-            span.set_attributes(attributes)
-            return index
-        attributes |= {semconv.evaluation(index, key): value for key, value in fields.items()}
-    span.set_attributes(attributes)
-    return len(results)
+def _tracer(provider: TracerProvider | None) -> Tracer:
+    return trace.get_tracer(semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL)
 
 
 def _common(evaluation: Evaluation) -> Attributes:
@@ -236,9 +234,7 @@ class FeedbackSpanSink:
         logger_provider: LoggerProvider | None = None,
     ) -> None:
         self._events = EventEmitter(logger_provider)
-        self._tracer = trace.get_tracer(
-            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
-        )
+        self._tracer = _tracer(provider)
 
     def close(self) -> None:
         """Do nothing: the sink holds nothing."""

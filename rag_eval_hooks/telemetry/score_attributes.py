@@ -1,128 +1,211 @@
-"""Scores as attributes of a span: the headline, verdicts, values, and reasons of failures."""
+"""Pass and fail by thresholds, and outcomes as attributes of spans and events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.explanation_text import explain, one_line
+from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.score import Score
+from rag_eval_hooks.score import UNIT, NotScored, Outcomes, Scale, Score
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
-from rag_eval_hooks.telemetry.thresholds import REASON_CHARS, Thresholds
 
-__all__ = ["ScoreAttributes"]
+__all__ = ["ScoreAttributes", "Thresholds"]
 
+_REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
 _STYLE: Final = ("lexical.source_citation",)
 """Metrics of the answer's style, which say nothing of whether it is right."""
-_Value = str | float | bool
+_FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_rate", "reason")
+"""Fields of each score on a span, the most important first: a full span omits the last ones."""
+
+
+class Thresholds:
+    """Compares scores with thresholds, in the scale of each metric.
+
+    A score passes at its threshold and on its good side: above it, or below it if lower is better.
+
+    Raises:
+        ConfigError: An id names none of the metrics, or a value lies outside the metric's scale.
+    """
+
+    def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
+        self._scales = {metric.id: metric.scale for metric in metrics}
+        self._limits = dict(limits)
+        for metric_id, limit in limits.items():
+            _check(metric_id, limit, self._scales)
+
+    def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
+        """Return one line: what failed first, the value and the threshold, as `at least 0.80`.
+
+        Args:
+            metric_id: The metric.
+            score: Its score.
+            content: Whether the line may quote the application's texts.
+        """
+        value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
+        if limit is not None:
+            least = "least" if self._scales[metric_id].higher_is_better else "most"
+            value += f", at {least} {limit:.2f}"
+        words = one_line(score.explanation, _REASON_CHARS, content=content)
+        return f"{words or metric_id} ({value})"
+
+    def missed_by(self, metric_id: str, score: Score) -> float:
+        """Return the share of the scale between a score and its threshold; 0 or less: it passes."""
+        scale = self._scales[metric_id]
+        distance = (self._limits[metric_id] - score.value) / (scale.high - scale.low)
+        return distance if scale.higher_is_better else -distance
+
+    def is_rescaled(self, metric_id: str) -> bool:
+        """Return whether a metric's own scale is another than 0 (worst) to 1 (best)."""
+        return self._scales.get(metric_id, UNIT) != UNIT
+
+    def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
+        """Return True (pass) or False for each scored metric that has a threshold."""
+        return {
+            name: self.missed_by(name, outcome) <= 0.0
+            for name in self._limits
+            if isinstance(outcome := outcomes.get(name), Score)
+        }
+
+    def passed(self, outcomes: Outcomes, verdicts: Mapping[str, bool]) -> bool | None:
+        """Return True if the sample passes, False if it fails, None if that is unknown.
+
+        It fails if one metric fails. It is unknown if no metric with a threshold was scored, or
+        if one of them failed to be scored.
+        """
+        if not all(verdicts.values()):
+            return False
+        unscored = (outcomes.get(name) for name in self._limits if name not in verdicts)
+        if any(isinstance(one, NotScored) and one.is_missing for one in unscored):
+            return None
+        return True if verdicts else None
+
+
+def _check(metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
+    if metric_id not in scales:
+        measured = f"`metrics`: {', '.join(sorted(scales))}"
+        raise ConfigError.unknown("thresholds", metric_id, scales, listed=measured)
+    scale = scales[metric_id]
+    if not scale.low <= limit <= scale.high:
+        wants = f"a number from {scale.low:g} to {scale.high:g} for {metric_id}"
+        raise ConfigError("thresholds", limit, wants)
 
 
 class ScoreAttributes:
-    """Attributes of RAG spans and of evaluation spans for an evaluation."""
+    """Attributes of RAG spans, evaluation spans and log events for an evaluation."""
 
     def __init__(self, thresholds: Thresholds, *, content: bool) -> None:
         self._thresholds = thresholds
         self._content = content
 
     def of(self, evaluation: Evaluation) -> Attributes:
-        """Return the attributes, the most important first: a full span omits the last ones."""
-        return {
-            **_summary(evaluation),
-            **self._headline(evaluation),
-            **dict(self._by_metric(evaluation)),
-        }
-
-    def _headline(self, evaluation: Evaluation) -> dict[str, _Value]:
-        undecided = _undecided(evaluation)
-        if undecided is not None and all(evaluation.verdicts.values()):
-            return {
-                semconv.GEN_AI_EVALUATION_NAME: undecided,
-                semconv.GEN_AI_EVALUATION_LABEL: "undecided",
-                semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.unscored[undecided].detail,
-            }
+        """Return the attributes of a span, the most important first."""
         name = self._first_to_read(evaluation)
-        if name is None:
-            return {}
-        score, passes = evaluation.scores[name], evaluation.verdicts.get(name)
-        label = score.label if passes is None else "pass" if passes else "fail"
-        return present(
-            {
-                semconv.GEN_AI_EVALUATION_NAME: name,
+        headline = {} if name is None else self._result(evaluation, name)
+        return present({**_summary(evaluation), **headline, **dict(self._by_metric(evaluation))})
+
+    def event(self, evaluation: Evaluation, name: str) -> Attributes:
+        """Return the attributes of the log event of one metric that was or should be scored."""
+        about = self._result(evaluation, name)
+        about[semconv.GEN_AI_RESPONSE_ID] = evaluation.sample.response_id
+        if (score := evaluation.scores.get(name)) is not None:
+            chars = limits.EXPLANATION_CHARS
+            about |= {
+                semconv.EVAL_PASS: evaluation.verdicts.get(name),
+                semconv.EVAL_SCREENING: score.screening or None,
+                semconv.EVAL_SAMPLE_RATE: score.probability,
+                semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
+                semconv.EVAL_EXPLANATION: explain(score.explanation, chars, content=self._content),
+            }
+        return present(about)
+
+    def _result(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
+        """Return one outcome under the names of the GenAI conventions."""
+        about = {semconv.GEN_AI_EVALUATION_NAME: name}
+        if (score := evaluation.scores.get(name)) is not None:
+            return about | {
                 semconv.GEN_AI_EVALUATION_SCORE: score.value,
-                semconv.GEN_AI_EVALUATION_LABEL: label,
+                semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
                 semconv.GEN_AI_EVALUATION_EXPLANATION: self._reason(name, score),
             }
-        )
+        failure = evaluation.unscored[name]
+        if not failure.undecided:
+            return about | {semconv.ERROR_TYPE: failure.cause.value}
+        return about | {
+            semconv.GEN_AI_EVALUATION_LABEL: "undecided",
+            semconv.GEN_AI_EVALUATION_EXPLANATION: failure.detail,
+        }
 
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
-        """Return the worst failure, else the groundedness, else the first score of the list."""
+        """Return the worst failure, else the groundedness, else the first score of the list.
+
+        Groundedness that the judge left undecided comes before scores that pass; without any score,
+        every undecided metric does.
+        """
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:
             return max(failed, key=lambda name: self._thresholds.missed_by(name, scores[name]))
-        grounded = [name for name in scores if name.partition(".")[2] in _GROUNDEDNESS]
-        return next(iter([*grounded, *(name for name in scores if name not in _STYLE)]), None)
+        undecided = [name for name, one in evaluation.unscored.items() if one.undecided]
+        names = [*filter(_is_groundedness, undecided), *(() if scores else undecided)]
+        names += [*filter(_is_groundedness, scores), *(one for one in scores if one not in _STYLE)]
+        return next(iter(names), None)
 
     def _reason(self, name: str, score: Score) -> str:
         return self._thresholds.reason(name, score, content=self._content)
 
-    def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, _Value]]:
-        """Yield values of one kind after the other; reasons come last."""
-        verdicts = evaluation.verdicts
-        fields: Mapping[str, Callable[[str, Score], _Value | None]] = {
-            "score": lambda _, score: score.value,
-            "pass": lambda name, _: verdicts.get(name),
-            "label": lambda _, score: score.label,
-            "screening": lambda _, score: score.screening or None,
-            "normalized": lambda name, score: (
-                score.normalized if self._thresholds.is_rescaled(name) else None
-            ),
-            "sample_rate": lambda _, score: (
-                score.probability if score.probability != evaluation.probability else None
-            ),
-            "reason": lambda name, score: (
-                None if verdicts.get(name, True) else self._reason(name, score)
-            ),
-        }
-        for field, value_of in fields.items():
-            for name, score in evaluation.scores.items():
-                if (value := value_of(name, score)) is not None:
-                    yield semconv.eval_key(name, field), value
+    def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
+        """Yield fields of one kind after the other; reasons come last."""
+        rows = {name: self._row(evaluation, name) for name in evaluation.scores}
+        for field in _FIELDS:
+            yield from ((semconv.eval_key(name, field), row[field]) for name, row in rows.items())
         for name, failure in evaluation.unscored.items():
-            yield semconv.eval_key(name, "reason"), failure.line[:REASON_CHARS]
+            yield semconv.eval_key(name, "reason"), failure.line[:_REASON_CHARS]
+
+    def _row(self, evaluation: Evaluation, name: str) -> Mapping[str, Any]:
+        score, passes = evaluation.scores[name], evaluation.verdicts.get(name)
+        is_own_rate = score.probability != evaluation.probability
+        return {
+            "score": score.value,
+            "pass": passes,
+            "label": score.label,
+            "screening": score.screening or None,
+            "normalized": score.normalized if self._thresholds.is_rescaled(name) else None,
+            "sample_rate": score.probability if is_own_rate else None,
+            "reason": self._reason(name, score) if passes is False else None,
+        }
 
 
-def _undecided(evaluation: Evaluation) -> str | None:
-    """Return the groundedness that the judge left undecided; without any score, any such metric."""
-    names = [name for name, outcome in evaluation.unscored.items() if outcome.undecided]
-    grounded = [name for name in names if name.partition(".")[2] in _GROUNDEDNESS]
-    return next(iter(grounded if evaluation.scores else [*grounded, *names]), None)
+def _is_groundedness(metric_id: str) -> bool:
+    return metric_id.partition(".")[2] in _GROUNDEDNESS
 
 
-def _summary(evaluation: Evaluation) -> Attributes:
-    estimated = any(outcome.probability_estimated for outcome in evaluation.outcomes.values())
+def _summary(evaluation: Evaluation) -> dict[str, Any]:
+    outcomes = evaluation.outcomes
     risks = [
-        outcome.risk
-        for name, outcome in evaluation.outcomes.items()
-        if name.partition(".")[2] in _GROUNDEDNESS and outcome.risk is not None
+        one.risk or 0.0
+        for name, one in outcomes.items()
+        if one.risk is not None and _is_groundedness(name)
     ]
     failed = [name for name, passes in evaluation.verdicts.items() if not passes]
-    return present(
-        {
-            semconv.EVAL_STATUS: evaluation.status.value,
-            semconv.EVAL_PASS: evaluation.passed,
-            semconv.EVAL_FAILED: failed or None,
-            semconv.EVAL_UNSCORED: list(evaluation.unscored) or None,
-            semconv.EVAL_RISK: max(risks, default=None),
-            semconv.EVAL_SAMPLED_BY: evaluation.reason or None,
-            semconv.EVAL_SAMPLE_RATE: evaluation.probability,
-            semconv.EVAL_SAMPLE_RATE_ESTIMATED: True if estimated else None,
-            semconv.EVAL_CONTEXT_SOURCE: evaluation.sample.context_source,
-            semconv.EVAL_QUESTION_SOURCE: evaluation.sample.question_source,
-            semconv.EVAL_TRUNCATED: list(evaluation.sample.cut_parts) or None,
-            semconv.EVAL_DURATION_MS: round(evaluation.seconds * 1000, 3),
-            semconv.EVAL_VERSION: __version__,
-        }
-    )
+    estimated = any(outcome.probability_estimated for outcome in outcomes.values())
+    return {
+        semconv.EVAL_STATUS: evaluation.status,
+        semconv.EVAL_PASS: evaluation.passed,
+        semconv.EVAL_FAILED: failed or None,
+        semconv.EVAL_UNSCORED: list(evaluation.unscored) or None,
+        semconv.EVAL_RISK: max((risk for risk in risks if risk is not None), default=None),
+        semconv.EVAL_SAMPLED_BY: evaluation.reason or None,
+        semconv.EVAL_SAMPLE_RATE: evaluation.probability,
+        semconv.EVAL_SAMPLE_RATE_ESTIMATED: estimated or None,
+        semconv.EVAL_CONTEXT_SOURCE: evaluation.sample.context_source,
+        semconv.EVAL_QUESTION_SOURCE: evaluation.sample.question_source,
+        semconv.EVAL_TRUNCATED: list(evaluation.sample.cut_parts) or None,
+        semconv.EVAL_DURATION_MS: round(evaluation.seconds * 1000, 3),
+        semconv.EVAL_VERSION: __version__,
+    }

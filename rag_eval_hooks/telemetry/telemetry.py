@@ -24,8 +24,7 @@ from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import SpanHolder, rag_span_of
-from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
-from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 
 __all__ = ["Telemetry"]
 
@@ -62,7 +61,8 @@ class Telemetry(Observer):
             mode="trace" if late_with_calls else config.evaluation_span,
             content=config.capture_content,
         )
-        self._events = EventEmitter(logger, content=config.capture_event_content)
+        self._events = EventEmitter(logger)
+        self._told = ScoreAttributes(thresholds, content=config.capture_event_content)
         self._metrics = MetricRecorder(meter, judge=judge, incidents=incidents)
 
     def watch(self, observe: Callable[[Meter], None]) -> None:
@@ -160,7 +160,7 @@ class Telemetry(Observer):
 
     def _emit(self, told: Evaluation, measured: Evaluation | None) -> None:
         with self._edge("event"):
-            self._events.emit(told, self._thresholds)
+            self._events.emit(told, self._told)
         if measured is not None:
             with self._edge("metrics"):
                 self._metrics.record(measured)

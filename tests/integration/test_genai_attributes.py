@@ -130,18 +130,6 @@ def test_an_id_that_the_provider_did_not_give_is_left_out(way: str, world: World
     assert all(sample.response_id is None for sample in world.evals.samples())
 
 
-def test_every_value_on_a_span_is_of_a_plain_type(world: World) -> None:
-    """An exporter writes a member of an enum as its representation."""
-    plain().invoke(QUESTION, config(world))
-    with world.evals.interaction(QUESTION) as it:
-        it.contexts([PASSAGES[0]])
-        it.answer(PASSAGES[0])
-    values = [value for span in spans(world, "") for value in span.values()]
-    flat = [one for v in values for one in (v if isinstance(v, tuple) else (v,))]
-    assert {type(one) for one in flat} <= {str, int, float, bool}
-    assert "recorded" in flat
-
-
 @pytest.mark.parametrize("seed", seeds(3))
 def test_llama_index_tells_the_settings_of_a_call(seed: int, world: World) -> None:
     pytest.importorskip("llama_index.core")

@@ -16,8 +16,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcomes
 from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
-from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
-from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 
 BAD = NotScored(Cause.JUDGE_FAILED)
 NONE = NotScored(Cause.MISSING_INPUT)

@@ -19,8 +19,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
-from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
 
 yaml = pytest.importorskip("yaml")
@@ -113,10 +112,10 @@ def test_spans_hold_what_is_declared(number: int) -> None:
 def test_events_hold_what_is_declared() -> None:
     exporter, provider = InMemoryLogRecordExporter(), LoggerProvider()  # type: ignore[no-untyped-call]
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    emitter = EventEmitter(provider, content=False)
+    emitter = EventEmitter(provider)
     for number in range(4):
         thresholds, done = evaluation(number)
-        emitter.emit(done, thresholds)
+        emitter.emit(done, ScoreAttributes(thresholds, content=False))
     events = [dict(one.log_record.attributes or {}) for one in exporter.get_finished_logs()]
     ours = [pair for one in events for pair in one.items() if pair[0].startswith("rag.eval.")]
     (group,) = [one for one in groups() if one["type"] == "event"]

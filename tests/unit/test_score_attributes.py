@@ -1,24 +1,30 @@
-"""Scores as span attributes: the headline, verdicts and reasons."""
+"""Pass and fail by thresholds, and scores as span attributes: headline, verdicts and reasons."""
 
 from __future__ import annotations
 
 import itertools
-import random
-from dataclasses import replace
-from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rag_eval_hooks.metrics import ALL_METRICS, Metric
+from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
+from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
+from rag_eval_hooks.semconv import eval_key
 from rag_eval_hooks.telemetry.attribute_limits import Attributes
-from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
-from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes, Thresholds
 
 METRICS = {metric.id: metric for metric in ALL_METRICS}
-GROUNDED = ("ragas.faithfulness", "graphrag.ragas_faithfulness", "whitepaper.faithfulness")
+FAITHFUL, RECALL, RELEVANT = "ragas.faithfulness", "ragas.context_recall", "ragas.answer_relevancy"
+CITES = "lexical.source_citation"
+GROUNDED = (FAITHFUL, "graphrag.ragas_faithfulness", "whitepaper.faithfulness")
+FIELDS = ("score", "normalized", "pass", "reason")
+HALF = UNIT.score(0.5)
+FAILED = NotScored(Cause.JUDGE_FAILED)
+ABSENT = NotScored(Cause.UNDEFINED)
 CLAIMS = [
     {"claim": "It is 55 minutes.", "supported": True, "reason": "chunk 1 says 55"},
     {"claim": "It is red.", "supported": False, "reason": "no chunk says red"},
@@ -32,123 +38,132 @@ def attributes(
 ) -> Attributes:
     thresholds = Thresholds(limits or {}, ALL_METRICS)
     verdicts = thresholds.verdicts(outcomes)
-    evaluation = Evaluation(
-        sample=Sample(question="q"),
-        outcomes=outcomes,
-        probability=None,
-        start=0,
-        end=1,
-        verdicts=verdicts,
-        passed=thresholds.passed(outcomes, verdicts),
+    passed = thresholds.passed(outcomes, verdicts)
+    done = Evaluation(
+        sample=Sample(question="q"), outcomes=outcomes, verdicts=verdicts, passed=passed
     )
-    return ScoreAttributes(thresholds, content=content).of(evaluation)
+    return ScoreAttributes(thresholds, content=content).of(done)
 
 
-def random_score(metric: Metric, source: random.Random) -> Score:
-    scale = metric.scale
-    return scale.score(round(source.uniform(scale.low, scale.high), 2))
+LEVELS = st.floats(0, 1).map(lambda share: round(share, 2))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_headline_is_the_worst_failure(seed: int) -> None:
-    """Of all metrics below their thresholds the one that misses by most of its scale is named."""
-    source = random.Random(seed)
-    chosen = source.sample(sorted(METRICS), 8)
-    outcomes: dict[str, Outcome] = {n: random_score(METRICS[n], source) for n in chosen}
+@given(st.dictionaries(st.sampled_from(sorted(METRICS)), st.tuples(LEVELS, st.none() | LEVELS)))
+def test_the_headline_is_the_worst_failure(drawn: dict[str, tuple[float, float | None]]) -> None:
+    """Of all metrics below their thresholds the one that misses by most of its scale is named.
+
+    A metric of another scale than 0 to 1 has its normalized value, and no number stands twice.
+    """
+    scales = {name: METRICS[name].scale for name in drawn}
+    native = {name: (one.low, one.high - one.low) for name, one in scales.items()}
+    outcomes: dict[str, Outcome] = {
+        name: scales[name].score(native[name][0] + share * native[name][1])
+        for name, (share, _) in drawn.items()
+    }
     limits = {
-        name: round(source.uniform(METRICS[name].scale.low, METRICS[name].scale.high), 2)
-        for name in source.sample(chosen, 5)
+        name: native[name][0] + limit * native[name][1]
+        for name, (_, limit) in drawn.items()
+        if limit is not None
     }
     seen = attributes(outcomes, limits)
-    missed = {}
-    for name, limit in limits.items():
-        score = outcomes[name]
-        assert isinstance(score, Score)
-        wanted = METRICS[name].scale.score(limit).normalized
-        if score.normalized < wanted - 1e-12:
-            missed[name] = wanted - score.normalized
-    assert sorted(seen.get("rag.eval.failed", ())) == sorted(missed)  # type: ignore[arg-type]
+    missed = {
+        name: by
+        for name, limit in limits.items()
+        if (by := scales[name].normalize(limit) - (outcomes[name].normalized or 0.0)) > 1e-12
+    }
+    assert set(missed) <= set(seen.get("rag.eval.failed", ()))  # type: ignore[arg-type]
+    for name, outcome in outcomes.items():
+        told = {field: seen.get(eval_key(name, field)) for field in FIELDS}
+        assert told["score"] == outcome.value
+        assert (told["normalized"] is not None) is (scales[name] != UNIT)
+        assert (told["pass"] is not None) is (name in limits)
+        assert (told["reason"] is not None) is (told["pass"] is False)
     if missed:
         named = str(seen["gen_ai.evaluation.name"])
         assert missed[named] == pytest.approx(max(missed.values()))
         assert seen["gen_ai.evaluation.score.label"] == "fail"
-        score = outcomes[named]
-        assert isinstance(score, Score)
-        assert seen["gen_ai.evaluation.score.value"] == score.value
-        word = "least" if METRICS[named].scale.higher_is_better else "most"
+        assert seen["gen_ai.evaluation.score.value"] == outcomes[named].value
+        word = "least" if scales[named].higher_is_better else "most"
         line = str(seen["gen_ai.evaluation.explanation"])
-        assert f"({score.value:.2f}, at {word} {limits[named]:.2f})" in line
+        assert f"({outcomes[named].value:.2f}, at {word} {limits[named]:.2f})" in line
         assert "\n" not in line
 
 
 @pytest.mark.parametrize("grounded", GROUNDED)
 def test_without_a_failure_groundedness_is_the_headline(grounded: str) -> None:
     """Wherever it stands in the list; a missing citation is never the first thing to read."""
-    names = ["lexical.source_citation", "ragas.context_recall", grounded, "ragas.answer_relevancy"]
-    for order in itertools.permutations(names):
+    for order in itertools.permutations([CITES, RECALL, grounded, RELEVANT]):
         outcomes: dict[str, Outcome] = {n: METRICS[n].scale.score(1.0) for n in order}
         assert attributes(outcomes)["gen_ai.evaluation.name"] == grounded
-    one: dict[str, Outcome] = {"lexical.source_citation": UNIT.score(0.0)}
-    assert "gen_ai.evaluation.name" not in attributes(one)
-    failed = attributes(one, {"lexical.source_citation": 0.5})
-    assert failed["gen_ai.evaluation.name"] == "lexical.source_citation"
-
-
-def test_without_groundedness_it_is_the_first_that_was_scored() -> None:
-    outcomes: dict[str, Outcome] = {
-        "ragas.context_recall": NotScored(Cause.MISSING_INPUT),
-        "ragas.answer_relevancy": UNIT.score(0.3),
-        "ragas.context_precision": UNIT.score(0.4),
-    }
-    assert attributes(outcomes)["gen_ai.evaluation.name"] == "ragas.answer_relevancy"
-    assert "gen_ai.evaluation.score.label" not in attributes(outcomes)
+    undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=0.62, undecided=True)
+    seen = attributes({RECALL: HALF, grounded: undecided}, {RECALL: 0.4})
+    assert seen["gen_ai.evaluation.name"] == grounded
+    assert seen["gen_ai.evaluation.score.label"] == "undecided"
+    assert seen["rag.eval.risk"] == 0.62
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
+    ("outcomes", "limits", "headline"),
     [
-        (False, "2 of 3 claims unsupported: claim 2, claim 4 (0.33, at least 0.80)"),
-        (True, "2 of 3 claims unsupported: no chunk says red (0.33, at least 0.80)"),
+        ({RECALL: NotScored(Cause.MISSING_INPUT), RELEVANT: HALF, FAITHFUL: FAILED}, {}, RELEVANT),
+        ({CITES: UNIT.score(0.0)}, {}, None),
+        ({CITES: UNIT.score(0.0)}, {CITES: 0.5}, CITES),
     ],
 )
-def test_a_reason_quotes_only_when_asked(content: bool, line: str) -> None:
+def test_headline_without_groundedness_is_a_score_of_the_list(
+    outcomes: dict[str, Outcome], limits: dict[str, float], headline: str | None
+) -> None:
+    seen = attributes(outcomes, limits)
+    assert seen.get("gen_ai.evaluation.name") == headline
+    assert ("gen_ai.evaluation.score.label" in seen) is bool(limits)
+
+
+@pytest.mark.parametrize(("content", "named"), [(False, "claim 2, claim 4"), (True, "no chunk")])
+def test_a_reason_quotes_only_when_asked(content: bool, named: str) -> None:
     """Counts and numbers always; words of the application only with content."""
     score = UNIT.score(0.33, explanation={"claims": CLAIMS})
-    seen = attributes({"ragas.faithfulness": score}, {"ragas.faithfulness": 0.8}, content=content)
+    seen = attributes({FAITHFUL: score}, {FAITHFUL: 0.8}, content=content)
+    line = f"2 of 3 claims unsupported: {named}{' says red' * content} (0.33, at least 0.80)"
     assert seen["gen_ai.evaluation.explanation"] == line
-    assert seen["rag.eval.ragas.faithfulness.reason"] == line
-    assert seen["rag.eval.ragas.faithfulness.pass"] is False
+    assert seen[f"rag.eval.{FAITHFUL}.reason"] == line
 
 
-def test_only_failures_have_reasons() -> None:
-    outcomes: dict[str, Outcome] = {
-        "ragas.faithfulness": UNIT.score(0.9),
-        "ragas.context_recall": UNIT.score(0.1),
-    }
-    seen = attributes(outcomes, {"ragas.faithfulness": 0.8})
-    assert not [key for key in seen if key.endswith(".reason")]
-    assert seen["rag.eval.ragas.faithfulness.pass"] is True
-    assert "rag.eval.ragas.context_recall.pass" not in seen
+@pytest.mark.parametrize("limit", [0.4, 0.5, 0.6])
+def test_a_score_passes_at_its_threshold_and_on_its_good_side(limit: float) -> None:
+    error_rate = "ragas.noise_sensitivity"
+    limits = Thresholds({FAITHFUL: limit, error_rate: limit}, ALL_METRICS)
+    verdicts = limits.verdicts({FAITHFUL: HALF, error_rate: HALF})
+    assert verdicts == {FAITHFUL: limit <= 0.5, error_rate: limit >= 0.5}
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
-def test_another_scale_has_its_normalized_value(name: str) -> None:
-    """From 0, worst, to 1, best; where that is the metric's own scale, no number stands twice."""
-    metric = METRICS[name]
-    source = random.Random(name)
-    score = random_score(metric, source)
-    seen = attributes({name: score})
-    normalized = [value for key, value in seen.items() if key.endswith(".normalized")]
-    assert normalized == ([] if metric.scale == UNIT else [score.normalized])
-    ours: list[Any] = [
-        key for key in seen if key.startswith("rag.eval.") and key.endswith(".score")
-    ]
-    assert len(ours) == 1
-    assert seen[ours[0]] == score.value
+@pytest.mark.parametrize(
+    ("outcomes", "passed"),
+    [
+        ({FAITHFUL: HALF, RECALL: HALF}, True),
+        ({FAITHFUL: HALF, RECALL: ABSENT}, True),
+        ({FAITHFUL: HALF, RECALL: FAILED}, None),
+        ({FAITHFUL: UNIT.score(0), RECALL: FAILED}, False),
+        ({FAITHFUL: ABSENT}, None),
+        ({"lexical.exact_match": HALF}, None),
+        ({}, None),
+    ],
+)
+def test_a_sample_passes_when_all_is_known_and_good(
+    outcomes: dict[str, Outcome], passed: bool | None
+) -> None:
+    """One fail fails; what should have been scored and was not is no pass."""
+    assert attributes(outcomes, {FAITHFUL: 0.5, RECALL: 0.5}).get("rag.eval.pass") is passed
 
 
-@pytest.mark.parametrize("metric", GROUNDED)
-def test_attributes_of_an_undecided_answer_hold_its_risk(metric: str) -> None:
-    undecided = NotScored(Cause.UNDEFINED, "the judge cannot tell", risk=0.62)
-    assert attributes({metric: undecided})["rag.eval.risk"] == 0.62
-    assert attributes({metric: replace(undecided, risk=None)}).get("rag.eval.risk") is None
+@pytest.mark.parametrize(
+    ("metrics", "limits"),
+    [
+        ("ragas", {FAITHFUL: 1.1}),
+        ("ragas", {"ragas.faithful": 0.5}),
+        ("ragas", {FAITHFUL: "high"}),
+        ("lexical", {FAITHFUL: 0.5}),
+    ],
+)
+def test_a_wrong_threshold_is_an_error_at_start_up(metrics: str, limits: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="thresholds"):
+        RagEval(metrics=metrics, config=RagEvalConfig(thresholds=limits))
