@@ -6,6 +6,9 @@ ARGS ?=
 FRAMEWORK ?= langchain
 VIEWER ?=
 NOX := build/nox/bin/nox
+ifeq ($(filter langchain llama-index,$(FRAMEWORK)),)
+$(error FRAMEWORK is '$(FRAMEWORK)', but must be langchain or llama-index)
+endif
 
 .PHONY: demo test test-long test-all lint types dist docs servers viewers apps conformance bench clean
 

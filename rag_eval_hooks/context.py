@@ -5,12 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final
 
-from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.errors import InputError, check_type, nearest, wrong_type
 
-__all__ = ["READABLE_MAPPING", "Context", "contexts_of", "is_readable", "scalars", "score_in"]
+__all__ = [
+    "READABLE_MAPPING",
+    "Context",
+    "contexts_of",
+    "is_readable",
+    "refusal",
+    "scalars",
+    "score_in",
+]
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
 """Mappings that are read in what passes by: another kind may load its values, or run code."""
@@ -42,13 +51,12 @@ class Context:
         """Refuse what is no text.
 
         Raises:
-            TypeError: `text` is no str.
+            InputError: `text` is no str, `score` no number, or `metadata` no mapping.
         """
         if not isinstance(self.text, str):
-            raise InputError(
-                f"text must be str, not {type(self.text).__name__}. "
-                "Context.of() reads documents and mappings."
-            )
+            raise wrong_type("text", "str", self.text, "Context.of() reads documents and mappings.")
+        check_type("score", self.score, Real, "a number")
+        check_type("metadata", self.metadata, Mapping, "a mapping")
 
     @classmethod
     def of(cls, value: Any) -> Context:
@@ -69,7 +77,7 @@ class Context:
             return _context(read(), getattr(node, "node_id", None), score, metadata)
         if isinstance(value, tuple) and len(value) == _PAIR:
             return replace(cls.of(value[0]), score=_number(value[1]))
-        raise _refusal(value)
+        raise refusal(value)
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:
@@ -87,8 +95,16 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     if _is_one(values):
         return (Context.of(values),)
     if not isinstance(values, Iterable):
-        raise _refusal(values)
-    return tuple(map(Context.of, values))
+        raise refusal(values)
+    return tuple(_numbered(number, value) for number, value in enumerate(values))
+
+
+def _numbered(number: int, value: Any) -> Context:
+    try:
+        return Context.of(value)
+    except InputError as error:
+        shown = str(error).removeprefix(error.stated).strip()
+        raise InputError(f"{error.stated} It is contexts[{number}].", shown) from None
 
 
 def is_readable(value: Any) -> bool:
@@ -120,7 +136,7 @@ def _is_one(value: Any) -> bool:
 def _of_mapping(value: Mapping[str, Any]) -> Context:
     text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
     if text is None:
-        raise _refusal(value)
+        raise refusal(value)
     metadata = scalars(value.get("metadata"))
     score = _number(value.get("score"))
     if score is None and "text" not in value:
@@ -142,7 +158,16 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _refusal(value: Any) -> InputError:
-    keys = f"It has {', '.join(map(str, value))}." if isinstance(value, Mapping) else ""
-    kind = type(value).__name__
-    return InputError(f"contexts must be texts or objects with a text, not {kind}.", keys)
+def refusal(value: Any) -> InputError:
+    """Return the error for a value that is no document; its log shows no key of a mapping."""
+    stated = wrong_type("contexts", "texts or objects with a text", value).stated
+    if not isinstance(value, Mapping):
+        return InputError(stated)
+    keys = list(map(str, value))
+    if named := next((key for key in _TEXT_KEYS if key in value), None):
+        stated += f" Its {named!r} must be str, not {type(value[named]).__name__}."
+    elif meant := next((key for key in _TEXT_KEYS if nearest(key, keys)), None):
+        stated += f" A key is like {meant!r}, but not the same."
+    else:
+        stated += f" Its text must be under {', '.join(map(repr, _TEXT_KEYS))}."
+    return InputError(stated, f"It has {', '.join(keys) or 'no keys'}.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from numbers import Real
+from typing import Any, Final
 
 __all__ = [
     "BudgetError",
@@ -15,11 +18,16 @@ __all__ = [
     "JudgeUnavailable",
     "RagEvalError",
     "RedactionError",
+    "check_names",
+    "check_number",
+    "check_type",
     "install_command",
     "kind_of",
     "masked",
     "missing_extra",
     "nearest",
+    "unknown",
+    "wrong_type",
 ]
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
@@ -115,8 +123,8 @@ class ConfigError(RagEvalError, ValueError):
         return error
 
 
-class InputError(RagEvalError, TypeError):
-    """Wrong argument of a call at run time.
+class InputError(RagEvalError, TypeError, ValueError):
+    """Wrong type or value of an argument of a call at run time.
 
     Attributes:
         stated: What is wrong, in names and types alone: a log may show it.
@@ -125,6 +133,54 @@ class InputError(RagEvalError, TypeError):
     def __init__(self, stated: str, shown: str = "") -> None:
         super().__init__(f"{stated} {shown}".strip())
         self.stated = stated
+
+
+def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
+    """Return the error for an argument of a wrong type, in words that show no content."""
+    advice = "Await it first." if inspect.isawaitable(value) else advice
+    kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    shown = f"It is {value!r:.60}." if isinstance(value, str | int | float) else ""
+    return InputError(f"{name} must be {wanted}, not {kind}. {advice}".rstrip(), shown)
+
+
+def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = "") -> None:
+    """Refuse an argument that is neither None nor of the kinds.
+
+    Raises:
+        InputError: It is not.
+    """
+    if value is not None and not isinstance(value, kinds):
+        raise wrong_type(name, wanted, value, advice)
+
+
+def check_number(name: str, value: object, wanted: str = "a finite number") -> None:
+    """Refuse an argument that is neither None nor a finite number.
+
+    Raises:
+        InputError: It is not.
+    """
+    check_type(name, value, Real, wanted)
+    if isinstance(value, Real) and not math.isfinite(value):
+        raise InputError(f"{name} must be {wanted}, not {value}.")
+
+
+def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse the first name that is none of those known.
+
+    Raises:
+        InputError: As `unknown` says.
+    """
+    for name in given:
+        if name not in known:
+            raise InputError(unknown(what, name, known))
+
+
+def unknown(what: str, name: object, known: Sequence[str]) -> str:
+    """Return a sentence on a name that does not exist, with the one that was meant."""
+    written = str(name)[:40]
+    near = nearest(written, known)
+    advice = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}."
+    return f"{what} {written!r}; {advice}"
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import sys
 import time
 import uuid
 import weakref
@@ -17,7 +18,14 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.books import Stats
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.errors import ConfigError, InputError, kind_of, nearest
+from rag_eval_hooks.errors import (
+    ConfigError,
+    InputError,
+    check_names,
+    check_number,
+    check_type,
+    kind_of,
+)
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.outcome_view import html_table
 from rag_eval_hooks.sample import Sample
@@ -212,7 +220,18 @@ class RagEval:
         Returns:
             Whether it will be evaluated: not sampled out, not dropped.
         """
-        return self._pipeline.submit_sample(lambda: _sample_of("submit", sample, fields))
+        return self._pipeline.submit_sample(lambda: self._noted("submit", sample, fields))
+
+    def _noted(self, *given: Any) -> Sample:
+        """Return a sample; warn of a field that it lacks and a metric needs, or that is misspelt.
+
+        Who evaluates inline reads of it in the outcomes.
+        """
+        sample = _sample_of(*given)
+        for name, told in self._parts.scorer.gaps(sample).items():
+            fix = "pass [] if retrieval found nothing" if name == "contexts" else "pass its text"
+            self.incidents.mistake(f"submit: the sample has no {told}", fix)
+        return sample
 
     def feedback(
         self,
@@ -262,11 +281,14 @@ class RagEval:
             **fields: Fields of a sample, in place of one.
 
         Raises:
-            TypeError: The sample is neither, or a sample has no such field.
+            InputError: The sample is neither, a sample has no such field, or a field is wrong.
             ConfigError: This object has no such metric.
             RuntimeError: After `shutdown`.
             RedactionError: The sample could not be redacted.
         """
+        if _is_in_loop():
+            advice = "write: await evals.aevaluate(...)"
+            self.incidents.mistake("evaluate() blocks the running event loop", advice)
         chosen = self.known_metrics(metrics)
         own = self._pipeline.assembler.own(_sample_of("evaluate", sample, fields))
         return self._pipeline.evaluate(own, chosen).result()
@@ -288,10 +310,14 @@ class RagEval:
         """Return ids of metrics, or one id, as a set; None for None.
 
         Raises:
+            InputError: They are neither.
             ConfigError: This object has no such metric.
         """
         if metrics is None:
             return None
+        check_type("metrics", metrics, str | Collection, "ids of metrics, or one id")
+        for one in metrics:
+            check_type("metrics", one, str, "ids of metrics, or one id")
         known = self._parts.scorer.metric_ids
         chosen = frozenset([metrics] if isinstance(metrics, str) else metrics)
         for name in sorted(chosen.difference(known)):
@@ -329,6 +355,7 @@ class RagEval:
         Blocks for at most `timeout` seconds, or without limit for None; in async code call it in
         a thread. Returns whether nothing is pending.
         """
+        check_number("timeout", timeout, "a number of seconds")
         deadline = None if timeout is None else time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import flush
 
@@ -343,6 +370,7 @@ class RagEval:
         offers are dropped too. Providers that `setup_tracing` made are flushed at the end.
         Returns whether everything pending was finished.
         """
+        check_number("timeout", timeout, "a number of seconds")
         deadline = time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import shutdown
 
@@ -380,14 +408,21 @@ def _sample_of(
     method: str, sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]
 ) -> Sample:
     if sample is None and fields:
-        known = [one.name for one in dataclasses.fields(Sample)]
-        for name in fields.keys() - set(known):
-            near = nearest(name, known)
-            hint = f"did you mean {near!r}?" if near else f"the fields are {', '.join(known)}."
-            raise InputError(f"A sample has no field {name[:40]!r}; {hint}")
+        check_names("A sample has no field", fields, [f.name for f in dataclasses.fields(Sample)])
+        if "question" not in fields:
+            raise InputError("A sample needs a 'question'.", f"The call has {', '.join(fields)}.")
         return Sample(**fields)
     if fields:
         raise InputError(
             f"{method}() takes a sample or keyword fields, not both; got {', '.join(fields)} too."
         )
     return Sample.of(cast("Sample | Mapping[str, Any]", sample))
+
+
+def _is_in_loop() -> bool:
+    """Return whether an event loop runs in this thread, except a notebook's own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return "ipykernel" not in sys.modules

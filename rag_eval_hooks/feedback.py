@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 import time
@@ -10,9 +9,9 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
-from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
 
-__all__ = ["Feedback", "id_of"]
+__all__ = ["Feedback", "given_id", "id_of"]
 
 _LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
 # A match within a longer word does not count; an underscore separates words.
@@ -47,15 +46,13 @@ class Feedback:
         """Check the fields.
 
         Raises:
-            TypeError: A field has the wrong type, or none is set.
-            ValueError: The score is not finite.
+            InputError: A field has the wrong type, none is set, or the score is not finite.
         """
         for name in ("label", "reference"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise InputError(f"{name} must be str, not {type(value).__name__}.")
+            check_type(name, getattr(self, name), str, "str")
+        check_number("score", self.score, "a number")
         if self.score is not None:
-            object.__setattr__(self, "score", _number(self.score))
+            object.__setattr__(self, "score", float(self.score))
         if (self.score, self.label, self.reference) == (None, None, None):
             raise InputError("Feedback needs a score, a label or a reference.")
 
@@ -88,9 +85,13 @@ def id_of(value: object) -> str:
         return text
 
 
-def _number(score: object) -> float:
-    if not isinstance(score, int | float):
-        raise InputError(f"score must be a number, not {type(score).__name__}.")
-    if not math.isfinite(score):
-        raise ValueError("score must be finite.")
-    return float(score)
+def given_id(value: object) -> str:
+    """Return an id that the application gave, in normal form.
+
+    Raises:
+        InputError: It can be no id.
+    """
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_number or isinstance(value, str | uuid.UUID)):
+        raise wrong_type("the id", "a trace id or sample id", value)
+    return id_of(value)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import signal
+import sys
 import sysconfig
 import threading
 import traceback
@@ -20,6 +22,7 @@ __all__ = [
     "Incidents",
     "host_edge",
     "place_in_application",
+    "place_of",
     "place_of_caller",
     "raised_by_signal_handler",
     "without_exit",
@@ -41,7 +44,8 @@ class Incidents:
     def forked(self) -> None:
         """Count from zero in a forked child, which may have inherited a lock that is held."""
         self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        # Reentrant: a finalizer may count wherever the collector runs it.
+        self._lock = threading.RLock()
 
     def report(self, origin: str, error: BaseException) -> None:
         """Count an exception; the first of its kind is logged with its type and place.
@@ -75,6 +79,11 @@ class Incidents:
         """
         if times and self._is_first(kind, times):
             _warn(f"{kind} ({detail})" if detail else kind)
+
+    def mistake(self, kind: str, advice: str = "") -> None:
+        """Count a mistake in the application's call around; its advice and place are logged."""
+        place = place_of_caller()
+        self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
 
     def _is_first(self, kind: str, times: int = 1) -> bool:
         with self._lock:
@@ -161,12 +170,18 @@ def place_in_application(error: BaseException) -> str:
 
 def place_of_caller() -> str:
     """Return file and line of the application's call that led here; empty in a thread of ours."""
-    for frame, line in traceback.walk_stack(None):
+    for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         ours = str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
         if not (ours or _is_stdlib(file) or "-packages" in file):
             return f"{file}:{line}"
     return ""
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return a sentence on where a function is defined; empty without one."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
 
 
 def _is_stdlib(file: str) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rag_eval_hooks.encodable import encodable
+from rag_eval_hooks.errors import InputError, unknown
 from rag_eval_hooks.explanation_text import failed_items, one_line
 from rag_eval_hooks.score import Outcome, Score
 
@@ -19,8 +20,24 @@ _REASON_CHARS: Final = 1000
 """Characters of one score's reason."""
 
 
+class NoOutcome(KeyError):
+    """No outcome has this name."""
+
+    __str__ = Exception.__str__
+
+
 class OutcomeTable(dict[str, Outcome]):
     """Outcomes by metric that show themselves as a table."""
+
+    def __missing__(self, name: object) -> Outcome:
+        raise NoOutcome(unknown("There is no outcome of", name, list(self)))
+
+    def __getattr__(self, name: str) -> Any:
+        one = next(iter(self), "ragas.faithfulness")
+        raise AttributeError(f"Outcomes have no {name!r}. Write: outcomes[{one!r}].value")
+
+    def __await__(self) -> Any:
+        raise InputError("evaluate() has no coroutine. Write: await evals.aevaluate(...)")
 
     def __repr__(self) -> str:
         """Return a line for each metric, and the reason of each bad score."""

@@ -7,11 +7,13 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
+from numbers import Integral
 from operator import attrgetter
 from typing import Any, Final, Self
+from uuid import UUID
 
 from rag_eval_hooks.context import Context, contexts_of
-from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
 
 __all__ = ["Context", "Field", "Sample", "Status"]
 
@@ -22,6 +24,9 @@ _OTHER_NAMES = {
     "reference_context_ids": "reference_ids",
 }
 _TEXT: Final = attrgetter("text")
+_TEXTS = ("question", "answer", "reference")
+_IDS = ("question_id", "session_id", "user_id")
+_NAMES = ("error_type", "trace_id", "span_id", "workflow", "response_id", "sample_id")
 _PARTS = ("question", "contexts", "answer", "prompt")
 
 
@@ -96,9 +101,9 @@ class Sample:
         """Convert lists, plain texts and documents to the declared types.
 
         Raises:
-            TypeError: A text field is no text, or `contexts` is no sequence of documents.
+            InputError: A field has the wrong type, or a number that cannot be.
         """
-        _check_texts(self)
+        _check_fields(self)
         if isinstance(self.contexts, str):
             raise InputError(
                 "contexts must be a sequence of texts or documents, not one str. "
@@ -111,7 +116,8 @@ class Sample:
         if self.status not in list(Status):
             raise InputError(f"status must be one of {', '.join(Status)}.")
         object.__setattr__(self, "status", Status(self.status))
-        object.__setattr__(self, "tags", tuple(self.tags))
+        object.__setattr__(self, "metadata", {} if self.metadata is None else self.metadata)
+        object.__setattr__(self, "tags", tags_of(self.tags))
         object.__setattr__(self, "truncated", tuple(self.truncated))
 
     @property
@@ -153,6 +159,7 @@ class Sample:
         raise InputError(
             f"A sample must be a Sample, or a mapping with question, contexts and answer, "
             f"not {type(value).__name__}."
+            f"{' Pass one sample to each call.' if isinstance(value, list | tuple) else ''}"
         )
 
     @classmethod
@@ -172,7 +179,9 @@ class Sample:
         if "question" not in known:
             got = ", ".join(map(repr, data)) or "an empty mapping"
             raise InputError("A sample needs a 'question'.", f"The mapping has {got}.")
-        known["metadata"] = {**known.get("metadata", {}), **free}
+        given = known.get("metadata") or {}
+        check_type("metadata", given, Mapping, "a mapping")
+        known["metadata"] = {**given, **free}
         return cls(**known)
 
 
@@ -200,17 +209,42 @@ def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return others | {key: value for key, value in values.items() if key not in _OTHER_NAMES}
 
 
-def _check_texts(sample: Sample) -> None:
-    for name in ("question", "answer", "reference"):
-        value = getattr(sample, name)
-        if not isinstance(value, str) and (value is not None or name == "question"):
-            raise InputError(f"{name} must be str, not {type(value).__name__}. Pass its text.")
+def _check_fields(sample: Sample) -> None:
+    if sample.question is None:
+        raise wrong_type("question", "str", None, "Pass its text.")
+    for name, digits in (("trace_id", 32), ("span_id", 16)):
+        if isinstance(value := getattr(sample, name), int):
+            object.__setattr__(sample, name, f"{value:0{digits}x}")
+    for name in (*_TEXTS, *_NAMES):
+        check_type(name, getattr(sample, name), str, "str", "Pass its text.")
+    for name in _IDS:
+        if isinstance(value := getattr(sample, name), int | UUID):
+            object.__setattr__(sample, name, str(value))
+        check_type(name, getattr(sample, name), str, "str")
+    check_type("metadata", sample.metadata, Mapping, "a mapping")
+    check_number("latency", sample.latency, "a number of seconds")
+    if sample.latency is not None and sample.latency < 0:
+        raise InputError("latency must be a number of seconds, not a negative number.")
+    ended = "a whole number of nanoseconds since the epoch, as of time.time_ns()"
+    check_type("ended_at", sample.ended_at, Integral, ended)
+
+
+def tags_of(tags: Any) -> tuple[str, ...]:
+    """Return labels as texts: one label, or several.
+
+    Raises:
+        InputError: They are neither.
+    """
+    if isinstance(tags, str):
+        return (tags,)
+    check_type("tags", tags, Iterable, "a list of texts")
+    return () if tags is None else tuple(map(str, tags))
 
 
 def _ids_of(values: Any) -> tuple[str, ...]:
     """Return ids as texts; a store's number is its decimal form."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"reference_ids must be a sequence of ids, not {type(values).__name__}.")
+        raise wrong_type("reference_ids", "a sequence of ids", values)
     return tuple(map(str, values))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
-from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
 from rag_eval_hooks.usage import Usage
 
 __all__ = [
@@ -117,15 +116,19 @@ class Score:
         """Refuse values that are no score.
 
         Raises:
-            TypeError: `value` is no number.
-            ValueError: `value` is not finite, or `normalized` is outside [0, 1].
+            InputError: A field has the wrong type, `value` is not finite, or `normalized` is
+                outside [0, 1].
         """
-        if not isinstance(self.value, int | float):
-            raise InputError(f"value must be a number, not {type(self.value).__name__}.")
-        if not math.isfinite(self.value):
-            raise ValueError(f"value must be a finite number, not {self.value!r}.")
+        if self.value is None:
+            raise wrong_type("value", "a finite number", None, "For no score, return None.")
+        check_number("value", self.value, "a finite number")
+        check_number("normalized", self.normalized, "a number from 0 to 1")
         if self.normalized is not None and not 0.0 <= self.normalized <= 1.0:
-            raise ValueError(f"normalized must lie in [0, 1], not be {self.normalized!r}.")
+            shown = f"It is {self.normalized!r}."
+            raise InputError("normalized must be a number from 0 to 1.", shown)
+        check_type("label", self.label, str, "str")
+        for name in ("parts", "explanation"):
+            check_type(name, getattr(self, name), Mapping, "a mapping, such as {'comment': ...}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,8 @@ class NotScored:
         """
         if not isinstance(self.cause, Cause):
             if self.cause not in list(Cause):
-                raise InputError(f"cause must be one of {', '.join(Cause)}.")
+                shown = f"It is {self.cause!r:.60}."
+                raise InputError(f"cause must be one of {', '.join(Cause)}.", shown)
             object.__setattr__(self, "cause", Cause(self.cause))
 
     @property
@@ -206,6 +210,18 @@ class Scale:
     high: float
     higher_is_better: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse a range that is none.
+
+        Raises:
+            InputError: `low` or `high` is no number, or `low` is not below `high`.
+        """
+        for name in ("low", "high"):
+            check_number(name, getattr(self, name))
+        if not self.low < self.high:
+            ends = f"It is Scale({self.low}, {self.high})."
+            raise InputError("The low end of a scale must be below its high end.", ends)
+
     def score(self, value: float, **details: Any) -> Score:
         """Return a score, given a number on the scale and further fields of `Score`.
 
@@ -221,7 +237,8 @@ class Scale:
             ValueError: The value is outside the scale.
         """
         if not self.low <= value <= self.high:
-            raise ValueError(f"The value {value:g} is outside {self.low:g} to {self.high:g}.")
+            stated = f"The value is outside {self.low:g} to {self.high:g}, the metric's scale."
+            raise InputError(stated, f"It is {value:g}.")
         share = (value - self.low) / (self.high - self.low)
         return share if self.higher_is_better else 1.0 - share
 

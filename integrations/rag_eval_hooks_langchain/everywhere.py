@@ -59,7 +59,10 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     Returns:
         The handler.
     """
-    handler = RagEvalCallbackHandler(evals, **options)
+    handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
+    if isinstance(before, RagEvalCallbackHandler) and before.evals is not evals:
+        advice = "one RagEval of a process is enabled at a time"
+        evals.incidents.mistake("enable() replaces another RagEval", advice)
     disable()
     evals.recorder.by_hand.everywhere.add(FRAMEWORK)
     ask_ambient()

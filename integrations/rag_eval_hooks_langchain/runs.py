@@ -32,6 +32,8 @@ from rag_eval_hooks_langchain.vocabulary import class_name, start_facts
 __all__ = ["FRAMEWORK", "RunHandler", "end_edge", "run_edge"]
 
 FRAMEWORK = "langchain"
+_OF_AGENTS = ("name", "tools", "state_schema")
+"""Attributes that LangChain reads of a middleware."""
 F = TypeVar("F", bound=Callable[..., None])
 _OWN_KEYS = frozenset(OWN_KEYS)
 _FRAMEWORKS_TAG = re.compile(
@@ -83,8 +85,15 @@ class RunHandler(BaseCallbackHandler):
         self._recorder = recorder = evals.recorder
         self._left_out = recorder.left_out
         self._incidents = evals.incidents
-        self._reader = Reader(recorder, evals.incidents, CaptureOptions(**options))
+        chosen = CaptureOptions.of(type(self).__name__, options)
+        self._reader = Reader(recorder, evals.incidents, chosen)
         recorder.locators.add(current_run_id)
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what to pass where the handler was passed as a middleware."""
+        told = f"{type(self).__name__!r} object has no attribute {name!r}"
+        advice = ". As a middleware, pass RagEvalMiddleware(evals)" if name in _OF_AGENTS else ""
+        raise AttributeError(told + advice)
 
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
@@ -98,7 +107,8 @@ class RunHandler(BaseCallbackHandler):
         outer = self._recorder.around(parent_id)
         options = self._reader.options if outer is None else outer.interaction.options
         root = None if options is None else options.root
-        if root not in (None, name) and (outer is None or outer.kind is RunKind.MANUAL):
+        is_outermost = outer is None or outer.kind is RunKind.MANUAL
+        if root is not None and is_outermost and not self._recorder.is_root(root, name):
             return None
         tags, metadata = event.get("tags") or (), event.get("metadata")
         if root is None and self._has_lost(parent_id, tags):

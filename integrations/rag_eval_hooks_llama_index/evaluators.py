@@ -7,10 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
+from llama_index.core.evaluation import (
+    BaseEvaluator,
+    CorrectnessEvaluator,
+    EvaluationResult,
+)
 from llama_index.core.prompts.mixin import PromptDictType
 
 from rag_eval_hooks import RagEval, evaluator_metric
+from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
@@ -26,7 +31,7 @@ def llama_index_metric(
     *,
     id: str | None = None,
     needs: Iterable[Field] = _ALWAYS,
-    scale: Scale = UNIT,
+    scale: Scale | None = None,
     timeout: float = 60.0,
 ) -> AskedMetric:
     """Return a metric that asks an evaluator of LlamaIndex.
@@ -36,10 +41,18 @@ def llama_index_metric(
             has one, `reference`.
         id: `<suite>.<metric>`; by default `llama_index.` and the class's name.
         needs: Fields without which it is not asked.
-        scale: Of its scores, such as `Scale(1, 5)` for `CorrectnessEvaluator`. A result with
-            `passing` and without a score is 1 or 0.
+        scale: Of its scores; by default 1 to 5 for `CorrectnessEvaluator`, 0 to 1 for others. A
+            result with `passing` and without a score is at its high or low end.
         timeout: Seconds that it may take.
+
+    Raises:
+        ConfigError: It is no evaluator.
     """
+    if not isinstance(evaluator, BaseEvaluator):
+        wants = "an evaluator object of LlamaIndex, such as FaithfulnessEvaluator(llm=...)"
+        raise ConfigError("evaluator", kind_of(evaluator), wants)
+    by_default = Scale(1, 5) if isinstance(evaluator, CorrectnessEvaluator) else UNIT
+    range_ = by_default if scale is None else scale
     name = type(evaluator).__name__
 
     async def ask(
@@ -48,11 +61,11 @@ def llama_index_metric(
         more = {} if reference_outputs is None else {"reference": reference_outputs["answer"]}
         texts = {"query": inputs["question"], "contexts": inputs["contexts"]}
         result = await evaluator.aevaluate(response=outputs["answer"], **texts, **more)
-        return _outcome(result, scale)
+        return _outcome(result, range_)
 
     ask.__name__ = name
     metric_id = id or f"llama_index.{name}"
-    metric = evaluator_metric(ask, id=metric_id, needs=needs, scale=scale, timeout=timeout)
+    metric = evaluator_metric(ask, id=metric_id, needs=needs, scale=range_, timeout=timeout)
     return replace(metric, summary=f"LlamaIndex's {name}.")
 
 

@@ -147,7 +147,7 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
             return False
         root = self._reader.options_of(self._recorder.around(None)).root
         if root is not None:
-            return root == name
+            return self._recorder.is_root(root, name)
         return not self._parents.began_unseen(span_id, parent_id, arguments)
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:

@@ -24,6 +24,7 @@ class Instrumentation(Handler):
     def __init__(self, evals: RagEval, options: CaptureOptions, **how: Any) -> None:
         super().__init__(evals, options, **how)
         self._current = self._parents.current
+        self.options = (options, how.get("watch_streams"))
 
     @property
     def evals(self) -> RagEval:
@@ -67,8 +68,8 @@ def enable(
     """Capture every RAG interaction of LlamaIndex in this process.
 
     Registers a handler of spans and events with the instrumentation's root dispatcher. It does
-    dictionary work only and raises nothing into the application. Called again for the same
-    `evals`, it changes nothing; for others, it replaces the registration of before.
+    dictionary work only and raises nothing into the application. Called again
+    with equal arguments, it changes nothing; with others, it replaces the registration of before.
 
     Args:
         evals: Where interactions go.
@@ -84,11 +85,14 @@ def enable(
     Raises:
         ConfigError: An argument cannot be used.
     """
-    choices = CaptureOptions(question=question, **options)
+    choices = CaptureOptions.of("enable()", {"question": question, **options})
     checked(evals)
     for registration in _registrations():
-        if registration.evals is evals:
+        if registration.evals is evals and registration.options == (choices, watch_streams):
             return registration
+        if registration.evals is not evals:
+            advice = "one RagEval of a process is enabled at a time"
+            evals.incidents.mistake("enable() replaces another RagEval", advice)
     disable()
     registration = Instrumentation(evals, choices, watch_streams=watch_streams)
     registration.enable()

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, InputError, check_number
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results.summary import slope_of
+from rag_eval_hooks.results.summary import scale_of_metric, slope_of
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes
 
@@ -58,10 +58,16 @@ class ScoresInTests:
 
         Raises:
             AssertionError: A score is worse or missing; names each claim, verdict and quote.
-            ConfigError: A name is no metric that is measured, or that of several.
+            ConfigError: A name is no metric that is measured, or that of several, or a limit is
+                outside the metric's scale.
+            InputError: There is no limit, or one is no number.
         """
         # The failure is about the sample, not about this function.
         __tracebackhide__ = True
+        if not limits:
+            raise InputError("assert_scores() needs a limit, such as faithfulness=0.8.")
+        for name, limit in limits.items():
+            check_number(name, limit, "a number")
         known = Sample.of(sample)
         outcomes = self.evaluate(known)
         named = {_metric(name, outcomes, known): limit for name, limit in limits.items()}
@@ -93,6 +99,9 @@ def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
 
 def _failure(metric: str, outcome: Outcome, limit: float) -> Iterator[str]:
     """Yield why a score fails, then its claims with verdict, reason and quote."""
+    if (scale := scale_of_metric(metric)) is not None and not scale.low <= limit <= scale.high:
+        wants = f"a number from {scale.low:g} to {scale.high:g}"
+        raise ConfigError(f"assert_scores: {metric}", limit, wants)
     if isinstance(outcome, NotScored):
         yield f"{metric}: not scored: {outcome.line}"
         return

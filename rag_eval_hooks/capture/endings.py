@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import CodeType
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -18,7 +17,7 @@ from opentelemetry.trace import format_trace_id
 from rag_eval_hooks.capture.contexts import has_retrieved
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
 from rag_eval_hooks.capture.question_answer import answer_of
-from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
+from rag_eval_hooks.capture.records import BlockEnd, DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.capture.text_forms import fold, runs_of, words
@@ -138,7 +137,7 @@ class Endings:
         interaction.read()
         _replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
-        self._note_forgotten_answer(interaction)
+        self._note_mistakes(interaction)
         for run in interaction.runs:
             run.state = None
         _mark_unfinished(interaction)
@@ -150,13 +149,25 @@ class Endings:
         elif not _asks_nothing(interaction):
             self._pass_over(interaction)
 
-    def _note_forgotten_answer(self, interaction: Interaction) -> None:
-        """Count a block by hand that named no answer, where no call inside it gave one either."""
-        code, is_ok = interaction.root.state, interaction.status is Status.OK
-        if isinstance(code, CodeType) and is_ok and answer_of(interaction) is None:
-            place = f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
-            advice = f"call it.answer(text), or it.answer(None) without an answer, at {place}"
-            self._incidents.count("interaction without an answer", detail=advice)
+    def _note_mistakes(self, interaction: Interaction) -> None:
+        """Count what a block by hand left out, and options that matched nothing."""
+        if interaction.status is not Status.OK:
+            return
+        for told in filter(None, interaction.unmet.values()):
+            self._incidents.count(told)
+        end = interaction.root.state
+        if not isinstance(end, BlockEnd):
+            return
+        answer = answer_of(interaction)
+        if answer is None and not end.has_answer:
+            lacks = "an answer"
+            advice = "call it.answer(text), or it.answer(None) without an answer"
+        elif answer is not None and interaction.retrieves is False and not interaction.left_out:
+            lacks = "contexts"
+            advice = "call it.contexts(documents), or it.contexts([]) if retrieval found none"
+        else:
+            return
+        self._incidents.count(f"interaction without {lacks}", detail=f"{advice}, at {end.place}")
 
     def _is_request(self, interaction: Interaction) -> bool:
         if is_step(interaction) or _asks_nothing(interaction):

@@ -10,7 +10,6 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import fields
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,10 +17,11 @@ from opentelemetry import context as otel_context
 
 from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.options import CaptureOptions
-from rag_eval_hooks.capture.records import Origin, Place, Run, RunKind
+from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.errors import InputError, nearest
-from rag_eval_hooks.incidents import Incidents, host_edge, place_of_caller
+from rag_eval_hooks.errors import InputError, check_type, unknown, wrong_type
+from rag_eval_hooks.incidents import Incidents, host_edge
+from rag_eval_hooks.sample import tags_of
 
 if TYPE_CHECKING:
     from rag_eval_hooks.capture.recorder import Recorder
@@ -30,6 +30,7 @@ __all__ = ["ManualInteraction", "enclosing_interactions", "enclosing_run"]
 
 _PACKAGE = __name__.rpartition(".")[0] + "."
 _RECORDING = ("contexts", "answer", "metadata")
+_OUTSIDE = "outside its with block"
 _HELPERS = contextlib.__name__
 _INCIDENTS = incidents.__name__
 
@@ -67,17 +68,17 @@ class ManualInteraction:
         self._incidents = incidents
         self._made_in = otel_context.get_current()
         self._run: Run | None = None
-        self._state = "outside its with block"
+        self._state = _OUTSIDE
         self._has_answer = False
         # The interaction around it when it was opened, and the frame in which its block stands.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
         if question is None or (isinstance(question, str) and not question.strip()):
-            incidents.count("capture interaction: no question", detail=place_of_caller())
-        self._question: str = self._read("question", question, str) or ""
-        self._metadata: dict[str, Any] = self._read("metadata", metadata, dict) or {}
-        self._tags: tuple[str, ...] = self._read("tags", tags, _texts) or ()
-        self._name: str = self._read("name", name, str) or "interaction"
+            incidents.mistake("capture interaction: no question", "pass the user's question")
+        self._question: str = self._read("question", question, _text_of("question")) or ""
+        self._metadata: dict[str, Any] = self._read("metadata", metadata, _mapping) or {}
+        self._tags: tuple[str, ...] = self._read("tags", tags, tags_of) or ()
+        self._name: str = self._read("name", name, _text_of("name")) or "interaction"
         self._options: CaptureOptions | None = self._read("options", options or None, _options_of)
 
     def _read(self, field: str, value: Any, read: Callable[[Any], Any]) -> Any:
@@ -90,14 +91,21 @@ class ManualInteraction:
         """Set an attribute; for a method that records something, call it with the value."""
         if name in _RECORDING:
             getattr(self, name)(value)
-        else:
-            super().__setattr__(name, value)
+            return
+        if name[0] != "_":
+            self._incidents.mistake(unknown("it has no field", name, _RECORDING))
+        super().__setattr__(name, value)
+
+    def __del__(self) -> None:
+        """Count an interaction that was never opened."""
+        if getattr(self, "_state", None) == _OUTSIDE:
+            advice = "write: with evals.interaction(...) as it"
+            self._incidents.mistake("interaction() without a with block records nothing", advice)
 
     def _opened(self, method: str) -> Run | None:
         """Return its run; outside its block, count the call as lost."""
         if self._state:
-            place = place_of_caller()
-            self._incidents.count(f"it.{method}() was called {self._state}", detail=place)
+            self._incidents.mistake(f"it.{method}() was called {self._state}")
         return self._run
 
     @host_edge
@@ -128,13 +136,13 @@ class ManualInteraction:
         """
         if (run := self._opened("answer")) is not None:
             self._has_answer = True
-            self._recorder.answer(run, _unless_lost(run, "answer", _answer_of, text))
+            self._recorder.answer(run, _unless_lost(run, "answer", _text_of("answer"), text))
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Add metadata, such as `session_id`, `user_id`, `question_id`, `reference`, or any."""
         if (run := self._opened("metadata")) is not None:
-            run.interaction.add_metadata({**(values or {}), **more})
+            run.interaction.add_metadata({**(_mapping(values) or {}), **more})
 
     def __enter__(self) -> Self:
         """Open the interaction."""
@@ -204,8 +212,9 @@ class ManualInteraction:
         if _current.get() is self:
             _current.set(_nearest_open(self._outer))
         if run is not None and error is None:
-            if frame is not None and not self._has_answer:
-                run.state = frame.f_code
+            if frame is not None:
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+                run.state = BlockEnd(place, has_answer=self._has_answer)
             self._recorder.end(run)
         elif run is not None and error is not None:
             self._recorder.fail(run, error)
@@ -294,26 +303,26 @@ def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) ->
         raise
 
 
-def _answer_of(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int | float):
-        return str(value)
-    for name in ("content", "text", "response"):
-        if isinstance(text := getattr(value, name, None), str):
-            return text
-    advice = "Await it first." if inspect.isawaitable(value) else "Pass its text."
-    raise InputError(f"it.answer() takes a text, not {type(value).__name__}. {advice}")
+def _text_of(name: str) -> Callable[[Any], str | None]:
+    """Return a reader of texts, messages and responses."""
+
+    def read(value: Any) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, int | float):
+            return str(value)
+        for attribute in ("content", "text", "response"):
+            if isinstance(text := getattr(value, attribute, None), str):
+                return text
+        raise wrong_type(name, "a text", value, "Pass its text.")
+
+    return read
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    check_type("metadata", value, Mapping, "a mapping, such as {'session_id': ...}")
+    return dict(value or {})
 
 
 def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
-    known = [one.name for one in fields(CaptureOptions)]
-    for name in given.keys() - set(known):
-        near = nearest(name, known)
-        advice = f"did you mean {near!r}?" if near else f"the options are {', '.join(known)}."
-        raise InputError(f"interaction() has no option {name[:40]!r}; {advice}")
-    return CaptureOptions(**given)
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    return (values,) if isinstance(values, str) else tuple(map(str, values))
+    return CaptureOptions.of("interaction()", given)

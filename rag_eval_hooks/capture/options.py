@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import Any, Self, TypeAlias, TypedDict, TypeVar
 
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, check_names
 from rag_eval_hooks.sample import Context
 
 __all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords"]
@@ -77,6 +77,17 @@ class CaptureOptions:
             raise ConfigError(
                 "as_context", self.as_context, "a function from an object to its text"
             )
+
+    @classmethod
+    def of(cls, owner: str, given: Mapping[str, Any]) -> Self:
+        """Return the options that the keywords of `owner` give.
+
+        Raises:
+            InputError: There is no such option.
+            ConfigError: One can never be used.
+        """
+        check_names(f"{owner} has no option", given, [one.name for one in fields(cls)])
+        return cls(**given)
 
     def over(self, others: Options) -> Options:
         """Return these options, with others where none is given."""

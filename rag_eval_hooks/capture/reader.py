@@ -12,6 +12,7 @@ from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Run
 from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form
+from rag_eval_hooks.errors import nearest
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 
@@ -115,6 +116,7 @@ class BaseReader:
         choice, result = getattr(self.options_of(run), name), run.chosen.get(name)
         if isinstance(choice, str):
             found = named(value, choice)
+            self.note_match(run, name, found is not None, value)
             return None if found is None else read(found)
         if result is None or isinstance(result, str):
             return result
@@ -122,11 +124,24 @@ class BaseReader:
         self._incidents.report(f"choice {name}", error)
         return None
 
+    def note_match(self, run: Run, name: str, is_met: bool, value: Any) -> None:
+        """Note whether the key that an option names was found: it counts if it never is."""
+        if is_met:
+            run.interaction.unmet[name] = ""
+        elif name not in run.interaction.unmet:
+            choice = getattr(self.options_of(run), name)
+            near = nearest(choice, list(map(str, entries(value) or ())))
+            advice = f"; did you mean {near!r}?" if near else ""
+            told = f"option {name}={choice!r} matches no key of a request{advice}"
+            run.interaction.unmet[name] = told
+
     def _note_choice(self, run: Run, value: Any) -> None:
         """Note the contexts that the application chose in a step's output; the last one counts."""
         choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = (entries(value) or {}).get(choice)
+            if result is not None or run.outermost:
+                self.note_match(run, "contexts", result is not None, value)
         if choice is None or result is None:
             return
         contexts = None if isinstance(result, _Failed) else contexts_in(result)

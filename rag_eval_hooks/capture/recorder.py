@@ -25,6 +25,7 @@ from rag_eval_hooks.capture.records import (
 )
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.errors import unknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
@@ -33,6 +34,8 @@ __all__ = ["Recorder"]
 
 _LOOKED_AT = 20
 """Open interactions whose tasks are looked at when one more starts."""
+_MOST_NAMES = 20
+"""Names of runs that are remembered for a root that no run has the name of."""
 _MAX_RUNS = 10_000
 """Runs of one interaction; one more, and it is abandoned as one that never ends."""
 
@@ -71,6 +74,8 @@ class Recorder(Notes):
 
     def forked(self) -> None:
         """Forget everything open: the parent of a forked process reports it."""
+        # Names of runs that were seen by root; None once a run had its name.
+        self._roots: dict[str, dict[str, None] | None] = {}
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
         self._open = OpenInteractions()
@@ -81,6 +86,23 @@ class Recorder(Notes):
         self.ended = Endings(
             self._on_end, self._on_wait, self.by_hand, self.suspensions, self._incidents
         )
+
+    def is_root(self, root: str, name: str) -> bool:
+        """Return whether an outermost run has the name of the root that an option gives."""
+        seen = self._roots.setdefault(root, {})
+        if name == root:
+            self._roots[root] = None
+        elif seen is not None and len(seen) < _MOST_NAMES:
+            seen[name] = None
+        return name == root
+
+    def report_roots(self) -> None:
+        """Count each named root that no run had so far."""
+        for root, seen in list(self._roots.items()):
+            if seen:
+                self._incidents.count(
+                    unknown("No run has the name of the option root,", root, [*seen])
+                )
 
     def opened(self) -> tuple[int, int]:
         """Return how many interactions are open or interrupted, and the characters they hold."""

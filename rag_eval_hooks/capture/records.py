@@ -201,6 +201,14 @@ def status_after(error: type[BaseException]) -> Status:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockEnd:
+    """Place at which a block by hand ended, and whether it gave an answer."""
+
+    place: str
+    has_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Span, task and thread around a call."""
 
@@ -311,6 +319,8 @@ class Interaction:
     passed: bool = False
     # Every run of its framework was captured when it started: calls by hand can be joined.
     is_joinable: bool = False
+    # By option that names a key: what to say if none matched, empty if one did.
+    unmet: dict[str, str] = field(default_factory=dict)
     # Its own, which come before those of a handler.
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.

@@ -6,12 +6,13 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.delivery.jsonl import open_private
-from rag_eval_hooks.results import Cuts, FailCondition
+from rag_eval_hooks.results import Cuts, FailCondition, Results, read
 from rag_eval_hooks.results.select import time_of
 
 N = TypeVar("N", int, float)
@@ -101,6 +102,22 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", type=_moment, metavar="TIME", help="earlier ones only")
     where = "key of the metadata, tag, workflow, version, reason, day: all must be met"
     add_repeated(parser, "--where", "KEY=VALUE", where, pair("KEY=VALUE, such as tag=beta"))
+
+
+def rows_of(paths: Sequence[str]) -> Results:
+    """Return the rows of results files.
+
+    Raises:
+        UsageError: They hold no result with an outcome.
+    """
+    results = read(*paths)
+    if any(row.outcomes for row in results):
+        return results
+    skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
+    raise UsageError(
+        f"{', '.join(paths)}: no line is a result with an outcome (lines skipped: {skipped or 0}). "
+        "`rag-eval-hooks evaluate DATA -o RESULTS` makes results of a data set."
+    )
 
 
 def write_text(text: str, path: Path | None) -> None:

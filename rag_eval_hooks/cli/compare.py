@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, share, write_text
+from rag_eval_hooks.cli.arguments import UNSCORED, add_gates, rows_of, share, write_text
 from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.gates import failed_conditions, regressed
-from rag_eval_hooks.results.read import read
 
 ABOUT: Final = """\
 Compares two runs, as a gate for a build. Exit code 1 if a gate fails, 3 if a metric has no score in
@@ -35,13 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     comparison = compare(
-        read(arguments.base),
-        read(arguments.new),
+        *(rows_of([path]) for path in (arguments.base, arguments.new)),
         by=arguments.by,
         allow_different_judges=arguments.allow_different_judges,
     )
-    if not comparison.new:
-        raise UsageError(f"{arguments.new}: no result has an outcome.")
     points, conditions = arguments.fail_on_point, arguments.fail_on
     failures = failed_conditions(conditions, comparison.new, by_point=points)
     if arguments.fail_on_regression is not None:

@@ -145,6 +145,8 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     unscored = (f"{metric} has no value: {why}" for metric, why in run.unscored.items())
     for error in (*unscored, *run.errors):
         print(f"  {error}", file=sys.stderr)
+    if run.resumed and not (run.evaluated or run.failed):
+        print(f"  all rows are in {output}: remove it, or choose another -o, to evaluate them anew")
     if run.evaluated or run.resumed:
         print(f"see them: rag-eval-hooks report {output} -o report.html")
 

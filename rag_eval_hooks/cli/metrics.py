@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = [m for m in available if wanted in (None, m.suite, m.id)]
     if not chosen:
         known = [*dict.fromkeys(m.suite for m in available), *(m.id for m in available)]
-        raise ConfigError("metric", wanted, "one of " + ", ".join(known))
+        raise ConfigError.unknown("metric", wanted, known, listed="`rag-eval-hooks metrics`")
     is_one = chosen[0].id == wanted
     lines = _explained(chosen[0]) if is_one else _aligned([_HEADER, *map(listed, chosen)])
     print("\n".join(lines))

@@ -16,6 +16,7 @@ from rag_eval_hooks.cli.arguments import (
     add_selection,
     at_least,
     cut,
+    rows_of,
     write_text,
 )
 from rag_eval_hooks.result import Evaluation
@@ -24,12 +25,12 @@ from rag_eval_hooks.results import (
     as_json,
     labelled_means,
     make_report,
-    read,
     read_labels,
     select,
 )
 from rag_eval_hooks.results.estimate import LEAST_LABELS
 from rag_eval_hooks.results.labels import Labels
+from rag_eval_hooks.results.summary import check_key
 
 ABOUT: Final = "Shows results as a page, in a terminal or in a pull request."
 _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json"}
@@ -58,11 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     output: Path | None = arguments.output
     kind = arguments.format or _SUFFIXES.get("" if output is None else output.suffix, "text")
-    results = read(arguments.results)
+    results = rows_of(arguments.results)
     rows = _selected(results, arguments, arguments.metric)
     names = {name for row in rows for name in row.outcomes}
     if not names:
         raise UsageError(_nothing(results, arguments))
+    for key in arguments.by:
+        check_key(rows, key, "--by")
     if unknown := {metric for metric, _ in arguments.cut} - names:
         raise UsageError(f"--cut: {min(unknown)!r} is not scored. Use {_listed(names)}.")
     write_text(_rendered(rows, results, kind, arguments), output)
@@ -129,6 +132,7 @@ def _nothing(results: Results, arguments: argparse.Namespace) -> str:
     scored = {name for row in _selected(results, arguments) for name in row.outcomes}
     if scored:
         return f"--metric: {', '.join(arguments.metric)!r} is not scored. Use {_listed(scored)}."
-    number = sum(1 for _ in results)
-    skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
-    return f"None of {number} results has a score in the selection; lines skipped: {skipped or 0}."
+    rows = list(results)
+    for key in (key for key, _ in arguments.where if key != "tag"):
+        check_key(rows, key, "--where")
+    return f"None of {len(rows)} results meets --where, --since and --until."

@@ -44,6 +44,10 @@ _LONG: Final = 300
 _BATCH: Final = 200
 
 
+class BadLine(ValueError):
+    """A line that is no JSON."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataRow:
     """One row of a data set."""
@@ -102,6 +106,8 @@ def _row(number: int, values: object, mapped: Mapping[str, str]) -> DataRow:
 
 
 def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
+    if isinstance(values, BadLine):
+        raise values
     if not isinstance(values, Mapping):
         raise TypeError("A row must be a JSON object.")
     if isinstance(values.get(""), list):
@@ -193,7 +199,7 @@ def _read(path: Path) -> Iterator[Any]:
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     read = _of_folder if path.is_dir() else _READERS.get(kind.lower())
     if read is None:
-        wants = "a .jsonl, .csv or .parquet file, or a folder of `datasets`"
+        wants = "a .jsonl, .json, .csv or .parquet file, or a folder of `datasets`"
         raise ConfigError("data", str(path), wants)
     try:
         yield from read(path)
@@ -220,12 +226,23 @@ def _lines(file: IO[str]) -> Iterator[str]:
 
 def _of_lines(path: Path) -> Iterator[Any]:
     with _opened(path) as file:
-        for line in _lines(file):
+        for number, line in enumerate(_lines(file), start=1):
             if line.strip():
                 try:
                     yield json.loads(line)
-                except (ValueError, RecursionError):
-                    yield None
+                except (ValueError, RecursionError) as error:
+                    yield BadLine(f"line {number} is not valid JSON: {error}")
+
+
+def _of_json(path: Path) -> Iterator[Any]:
+    """Yield the items of an array, or the lines of a file that holds none."""
+    with _opened(path) as file:
+        is_array = file.read(MAX_LINE_CHARS).lstrip().startswith("[")
+    if not is_array:
+        yield from _of_lines(path)
+        return
+    with _opened(path) as file:
+        yield from json.load(file)
 
 
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
@@ -267,7 +284,7 @@ def _of_folder(path: Path) -> Iterator[Any]:
 _READERS: Final = {
     ".jsonl": _of_lines,
     ".ndjson": _of_lines,
-    ".json": _of_lines,
+    ".json": _of_json,
     ".csv": _of_csv,
     ".parquet": _of_parquet,
 }

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, DataRow
 from rag_eval_hooks.delivery.jsonl import JsonlSink
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.incidents import place_in_application
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.read import read
 from rag_eval_hooks.sample import Sample
@@ -151,17 +152,20 @@ def run_dataset(
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
-            asked: set[Future[object]] = set()
+            # With the number of the row that each asks about.
+            asked: dict[Future[object], str] = {}
             for sample in _samples(rows, evals, run, progress):
                 if ask is None:
                     _offer(sample, evals, run)
                     continue
                 if len(asked) >= concurrency:
-                    finished, asked = wait(asked, return_when=FIRST_COMPLETED)
-                    _finish(finished, run)
+                    for future in wait(asked, return_when=FIRST_COMPLETED).done:
+                        _finish(future, asked.pop(future), run)
                 run.started += 1
-                asked.add(pool.submit(ask, sample.question, _metadata(sample)))
-            _finish(wait(asked).done, run)
+                future = pool.submit(ask, sample.question, _metadata(sample))
+                asked[future] = str(sample.metadata[ROW_KEY]).partition("-")[0]
+            for future in wait(asked).done:
+                _finish(future, asked.pop(future), run)
     finally:
         evals.flush()
         if (missing := run.started - run.failed - run.evaluated) > 0:
@@ -202,12 +206,14 @@ def _offer(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
             return
 
 
-def _finish(asked: Iterable[Future[object]], run: DatasetRun) -> None:
-    for future in asked:
-        if (error := future.exception()) is not None:
-            # The handler has seen the failure: no sample will come.
-            run.lost += 1
-            run.note(f"the pipeline raised {type(error).__name__}: {error}")
+def _finish(asked: Future[object], row: str, run: DatasetRun) -> None:
+    if (error := asked.exception()) is not None:
+        # The handler has seen the failure: no sample will come.
+        run.lost += 1
+        place = place_in_application(error)
+        where = f" at {place}" if place else ""
+        told = f"the pipeline raised {type(error).__name__}{where}: {error}"
+        run.note(f"row {int(row) + 1}: {told}")
 
 
 def _metadata(sample: Sample) -> dict[str, Any]:

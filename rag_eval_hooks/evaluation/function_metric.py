@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.errors import ConfigError, InputError
+from rag_eval_hooks.errors import ConfigError, InputError, kind_of
+from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
@@ -38,6 +39,8 @@ def evaluator_metric(
         timeout: Timeout in seconds. A synchronous evaluator keeps running; its result is ignored.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
+    if not callable(evaluator):
+        raise ConfigError("evaluator", kind_of(evaluator), "a function of inputs and outputs")
     parameters = inspect.signature(evaluator).parameters.values()
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
     taken = {one.name for one in parameters}
@@ -146,9 +149,3 @@ def _expected(scale: Scale, function: Callable[..., Any]) -> str:
         f"Return a number from {scale.low:g} to {scale.high:g}, True or False, "
         f"or a mapping with `score` and perhaps `comment`.{place_of(function)}"
     )
-
-
-def place_of(function: Callable[..., Any]) -> str:
-    """Return a sentence on where a function is defined; empty without one."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""

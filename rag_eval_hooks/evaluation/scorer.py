@@ -12,11 +12,17 @@ from typing import Any, Final
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
 from rag_eval_hooks.evaluation.criterion import Criterion
-from rag_eval_hooks.evaluation.function_metric import ResultError, normalized, place_of
+from rag_eval_hooks.evaluation.function_metric import ResultError, normalized
 from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_verdicts
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
-from rag_eval_hooks.incidents import Incidents, is_stated, place_in_application, without_exit
-from rag_eval_hooks.metrics import AskedMetric, Field, Metric, missing_inputs
+from rag_eval_hooks.incidents import (
+    Incidents,
+    is_stated,
+    place_in_application,
+    place_of,
+    without_exit,
+)
+from rag_eval_hooks.metrics import AskedMetric, Field, Metric, gaps, missing_inputs
 from rag_eval_hooks.prompts import ABOUT, SPECS
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
@@ -59,13 +65,20 @@ class Scorer:
         """Ids of the metrics."""
         return tuple(metric.id for metric in self.metrics)
 
-    async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
+    def gaps(self, sample: Sample) -> dict[str, str]:
+        """Return contexts and answer, where the sample lacks them and a metric needs them."""
+        return gaps(self.metrics, sample)
+
+    async def score(
+        self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
+    ) -> Outcomes:
         """Return one outcome per metric. Raises nothing but cancellation.
 
         Args:
             sample: The sample to evaluate.
             chosen: Ids of the metrics to evaluate, or None for all; the others are
                 `sampled_out`.
+            whole: Whether metrics that lack an input are among the outcomes in any case.
         """
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
@@ -75,7 +88,7 @@ class Scorer:
         fed = [metric for metric in self.metrics if metric.id not in absent]
         findings, asked = await self._collect(sample, fed)
         findings = without_cut_verdicts(findings, sample)
-        return self._outcomes(sample, findings, {**absent, **asked})
+        return self._outcomes(sample, findings, {**absent, **asked}, whole=whole)
 
     async def _collect(
         self, sample: Sample, fed: Sequence[Metric]
@@ -116,7 +129,12 @@ class Scorer:
         return self._signed(metric, about, findings, metric.findings, Counter(metric.findings))
 
     def _outcomes(
-        self, sample: Sample, findings: Findings, known: Mapping[str, Outcome]
+        self,
+        sample: Sample,
+        findings: Findings,
+        known: Mapping[str, Outcome],
+        *,
+        whole: bool,
     ) -> Outcomes:
         reads = {
             metric.id: findings_read(metric, sample, findings, self.incidents)
@@ -132,7 +150,7 @@ class Scorer:
         }
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
         # Where nothing can be measured, the result names the missing fields.
-        return fed if self.only_fed and fed else outcomes
+        return fed if self.only_fed and fed and not whole else outcomes
 
     def _signed(
         self,

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.limits import CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text
@@ -25,7 +26,11 @@ class CallableChat(ChatAdapter):
 
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
-        self._function = function
+        self._function, self._place = function, place_of(function)
+        # Said of replies that cannot be read.
+        self.advice = (
+            f". Return a model's reply to the messages, the JSON they ask for.{self._place}"
+        )
         call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -45,7 +50,8 @@ class CallableChat(ChatAdapter):
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
-                raise JudgeError(f"{self.name}: it returned {type(text).__name__}, not a str")
+                kind = type(text).__name__
+                raise JudgeError(f"{self.name}: it returned {kind}, not a str.{self._place}")
         meter.replied(None)
         return only_text(text)
 

@@ -119,8 +119,9 @@ class LLMJudge:
         findings = Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE)
         findings = findings.merged(Findings.absent((wanted & SPECS.keys()) - possible, _NO_TEXT))
         asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
+        advice = getattr(self._chat, "advice", "")
         for ask, answers in zip(asks, await gathered(map(self._asked, asks)), strict=True):
-            findings = findings.merged(_findings_of(ask, answers))
+            findings = findings.merged(_findings_of(ask, answers, advice))
         return findings
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
@@ -198,7 +199,7 @@ class LLMJudge:
         return await self._stagger.run(prompt.prefix, partial(self._chat.complete, prompt))
 
 
-def _findings_of(ask: Ask, answers: Answers) -> Findings:
+def _findings_of(ask: Ask, answers: Answers, advice: str) -> Findings:
     """Return the finding with its content, or the cause of its absence.
 
     If only some items have content, the others are unsure. A metric decides whether the content is
@@ -211,7 +212,7 @@ def _findings_of(ask: Ask, answers: Answers) -> Findings:
     if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
         detail = f"the judge gave no valid reply for {missing} of {len(asked)} items"
         if answers.problem:
-            detail += f"; last problem: {answers.problem}"
+            detail += f"; last problem: {answers.problem}{advice}"
         content = answers.failure or NotScored(Cause.JUDGE_FAILED, detail)
     else:
         content = ask.content(answers.values)

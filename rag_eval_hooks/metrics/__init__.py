@@ -8,7 +8,7 @@ from typing import Final
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import graphrag, lexical, nvidia, ragas, retrieval, whitepaper
 from rag_eval_hooks.metrics.citations import CITATION_SUPPORT
-from rag_eval_hooks.metrics.metric import AskedMetric, Metric, missing_inputs
+from rag_eval_hooks.metrics.metric import AskedMetric, Metric, gaps, missing_inputs
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.sample import Field
 
@@ -22,6 +22,7 @@ __all__ = [
     "build",
     "choose",
     "chosen_by_default",
+    "gaps",
     "missing_inputs",
 ]
 

@@ -107,6 +107,18 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
     }
 
 
+def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
+    """Return contexts and answer, if the sample lacks them, with the key that was meant.
+
+    Either counts if a metric needs it, or if a key of the metadata is similar.
+    """
+    needed = {name for metric in metrics for name in metric.needs}
+    keys = tuple(key for key in sample.metadata if isinstance(key, str))
+    lacking = Field.lacking(sample) & {Field.CONTEXTS, Field.ANSWER}
+    told = {name: _with_hint(name.value, keys) for name in sorted(lacking)}
+    return {name: text for name, text in told.items() if name in needed or text != name}
+
+
 @lru_cache
 def _with_hint(field: str, keys: tuple[str, ...]) -> str:
     """Return a missing field, with the metadata key that may be a misspelling of it."""

@@ -21,6 +21,7 @@ from rag_eval_hooks.results.read import without_texts
 from rag_eval_hooks.results.summary import (
     By,
     MetricSummary,
+    check_key,
     group_key,
     identity_of,
     sessions_of,
@@ -112,9 +113,11 @@ def compare(
         allow_different_judges: Whether scores of different judges or prompts may be compared.
 
     Raises:
-        ConfigError: A metric was judged by different judges or prompts.
+        ConfigError: A metric was judged by different judges or prompts, or no sample has the key.
     """
     before, after = (list(map(without_texts, rows)) for rows in (base, new))
+    if before or after:
+        check_key([*before, *after], by)
     if not allow_different_judges:
         _check_judges(before, after)
     rows = list(_pairs(before, after))

@@ -14,12 +14,14 @@ from functools import cache
 from importlib import resources
 from typing import Any, TypeAlias
 
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
 
+_KEYS = ("workflow", "user_id", "session_id")
 By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 
@@ -97,6 +99,22 @@ def group_key(row: Evaluation, by: By) -> str | None:
     return None if value is None else str(value)
 
 
+def check_key(rows: Iterable[Evaluation], by: By, name: str = "by") -> None:
+    """Refuse a key of which no row has a value.
+
+    Raises:
+        ConfigError: None has; it names the keys that there are.
+    """
+    if not isinstance(by, str):
+        return
+    known = {"reason", "day", "version", *_KEYS}
+    for row in rows:
+        if group_key(row, by) is not None:
+            return
+        known.update(map(str, row.sample.metadata))
+    raise ConfigError.unknown(name, by, known)
+
+
 def _value(row: Evaluation, by: str) -> object:
     if by in row.sample.metadata:
         return row.sample.metadata[by]
@@ -106,7 +124,7 @@ def _value(row: Evaluation, by: str) -> object:
         return row.time and row.time.date()
     if by == "version":
         return next((score.version for score in row.scores.values()), None)
-    return getattr(row.sample, by, None) if by in ("workflow", "user_id", "session_id") else None
+    return getattr(row.sample, by, None) if by in _KEYS else None
 
 
 def _summaries(rows: Iterable[Evaluation]) -> dict[str, MetricSummary]:

@@ -16,8 +16,7 @@ from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.outbox import Consumer, Job
 from rag_eval_hooks.delivery.outbox_file import FEEDBACK
 from rag_eval_hooks.evaluation.worker import Handler
-from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.incidents import place_of_caller
+from rag_eval_hooks.feedback import Feedback, given_id, id_of
 from rag_eval_hooks.request import Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.memory import Memory
@@ -89,7 +88,7 @@ class FeedbackDesk(Observer):
                 label=self._pipeline.assembler.label(given["label"]),
                 reference=self._pipeline.assembler.reference(given["reference"]),
             )
-            key = id_of(name)
+            key = given_id(name)
             joined = self._join(key, feedback, refusal)
         except BaseException as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._pipeline.books.note("feedback", "invalid")
@@ -99,12 +98,10 @@ class FeedbackDesk(Observer):
             outcome = refusal or self._pass_on(key, feedback)
             self._pipeline.books.note("feedback", outcome)
             if outcome == "shutdown":
-                self._parts.incidents.count("feedback after shutdown", detail=place_of_caller())
+                self._parts.incidents.mistake("feedback after shutdown")
             elif outcome in ("alone", "unknown"):
-                self._parts.incidents.count(
-                    "feedback for an unknown id",
-                    detail=f"pass a trace id or sample id, {place_of_caller()}",
-                )
+                advice = "pass a trace id or sample id"
+                self._parts.incidents.mistake("feedback for an unknown id", advice)
             return outcome in ("alone", "passed_on")
         return joined
 

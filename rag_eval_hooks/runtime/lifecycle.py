@@ -160,6 +160,7 @@ class ExitHook:
 def flush(pipeline: Pipeline, timeout: float | None) -> bool:
     """Wait for everything accepted so far; return False if `timeout` seconds are too few."""
     pipeline.ready()
+    pipeline.recorder.report_roots()
     deadline = None if timeout is None else time.monotonic() + timeout
 
     def left() -> float | None:

@@ -16,11 +16,10 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import Dispatch
 from rag_eval_hooks.delivery.outbox import Consumer, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, check_spool
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, InputError
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Handler, Worker
 from rag_eval_hooks.explanation import Explanation
-from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.incidents import place_of_caller
+from rag_eval_hooks.feedback import given_id
 from rag_eval_hooks.request import Ending, HeldSpan, Request
 from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.runtime.feedback import FeedbackDesk
@@ -203,7 +202,7 @@ class Pipeline:
     def _queue(self, request: Request) -> Ending | None:
         if refusal := self._refusal():
             if self.is_closed:
-                self.parts.incidents.count("request after shutdown", detail=place_of_caller())
+                self.parts.incidents.mistake("request after shutdown")
             return Ending.dropped(refusal)
         size = request.size
         reason = self.worker.reserve(size)
@@ -300,10 +299,16 @@ class Pipeline:
     def explain(self, name: object) -> tuple[Explanation, ...]:
         """Explain the samples of a trace, or a request without retrieved text."""
         self.drain()
-        key = id_of(name)
+        try:
+            key = given_id(name)
+        except InputError as error:
+            self.parts.incidents.report("explain", error)
+            return ()
         if found := self.books.explain(key):
             return found
         if not self.recorder.ended.explains(key):
+            advice = "pass a trace id or sample id of this process"
+            self.parts.incidents.mistake("explain: an unknown id", advice)
             return ()
         return (Explanation(key=key, outcome="not offered", reason="without_retrieval"),)
 

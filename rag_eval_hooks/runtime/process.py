@@ -290,13 +290,17 @@ async def evaluate_inline(
 ) -> Outcomes:
     """Return the outcomes of all metrics, or of the chosen ones, as in the background."""
     with suppressed(), parts.call_context():
-        outcomes = await _score(parts, parts.referenced(sample), chosen)
+        # A metric that was asked for by name gives its reason where it lacks an input.
+        named = chosen is not None
+        outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)
     return OutcomeTable(
         {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
     )
 
 
-async def _score(parts: Parts, sample: Sample, chosen: Container[str] | None) -> Outcomes:
-    outcomes = await parts.scorer.score(sample, chosen)
+async def _score(
+    parts: Parts, sample: Sample, chosen: Container[str] | None, *, whole: bool = False
+) -> Outcomes:
+    outcomes = await parts.scorer.score(sample, chosen, whole=whole)
     parts.telemetry.used(sample, outcomes)
     return outcomes

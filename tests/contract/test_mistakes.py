@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from rag_eval_hooks import ConfigError, NotScored, RagEval, Sample, Score
-from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.errors import InputError, unknown
 from tests.support.evaluation import sample
 
 SECRET = "a text of the application"
@@ -32,139 +33,141 @@ def evals() -> Iterator[RagEval]:
         yield made
 
 
-def submit_number(evals: RagEval) -> None:
-    evals.submit(42)  # type: ignore[arg-type]
-
-
-def submit_without_question(evals: RagEval) -> None:
-    evals.submit({SECRET: SECRET, "answer": SECRET})
-
-
-def submit_wrong_contexts(evals: RagEval) -> None:
-    evals.submit({"question": SECRET, "contexts": [{SECRET: SECRET}]})
-
-
-def state_wrong_contexts(evals: RagEval) -> None:
-    with evals.interaction(SECRET) as it:
-        it.contexts([{SECRET: SECRET}])
-        it.answer(SECRET)
-
-
-def never_open(evals: RagEval) -> None:
-    evals.interaction(SECRET).answer(SECRET)
-
-
-def answer_late(evals: RagEval) -> None:
-    with evals.interaction(SECRET) as it:
-        it.contexts([SECRET])
-    it.answer(SECRET)
-
-
-def forget_the_answer(evals: RagEval) -> None:
-    with evals.interaction(SECRET) as it:
-        it.contexts([SECRET])
-
-
-def ask_nothing(evals: RagEval) -> None:
-    with evals.interaction(" ") as it:
-        it.answer(SECRET)
-
-
-def answer_with_a_coroutine(evals: RagEval) -> None:
-    async def model() -> str:
-        return SECRET
-
-    reply = model()
-    with evals.interaction(SECRET) as it:
-        it.contexts([SECRET])
-        it.answer(reply)
-    reply.close()
-
-
-def answer_twice_at_once(evals: RagEval) -> None:
-    with evals.interaction(SECRET) as it:
-        it.answer(SECRET, SECRET)  # type: ignore[call-arg]
-        it.answer(None)
-
-
-def state_no_contexts(evals: RagEval) -> None:
-    with evals.interaction(SECRET) as it:
-        it.contexts()
-        it.answer(SECRET)
-
-
-def misspell_an_option(evals: RagEval) -> None:
-    with evals.interaction(SECRET, contxts=SECRET) as it:  # type: ignore[call-arg]
-        it.answer(SECRET)
-
-
-def submit_a_misspelt_field(evals: RagEval) -> None:
-    evals.submit(question=SECRET, anwser=SECRET)
-
-
-def submit_an_unknown_status(evals: RagEval) -> None:
-    evals.submit(question=SECRET, status=SECRET)
-
-
-def give_feedback_after_shutdown(evals: RagEval) -> None:
-    evals.shutdown()
-    evals.feedback(SECRET, score=1)
-
-
-def give_feedback_of_nothing(evals: RagEval) -> None:
-    evals.feedback(SECRET)
-
-
-def give_feedback_of_wrong_type(evals: RagEval) -> None:
-    evals.feedback(SECRET, score=SECRET)  # type: ignore[arg-type]
-
-
-def give_feedback_to_nobody(evals: RagEval) -> None:
-    evals.feedback(SECRET, score=1)
-
-
-def submit_after_shutdown(evals: RagEval) -> None:
-    evals.shutdown()
-    evals.submit(sample(answer=SECRET))
-
-
-MISTAKES: dict[Callable[[RagEval], None], str] = {
-    submit_number: "a mapping with question, contexts and answer, not int",
-    submit_without_question: "A sample needs a 'question'",
-    submit_wrong_contexts: "contexts must be texts or objects with a text, not dict",
-    state_wrong_contexts: "contexts must be texts or objects with a text, not dict",
-    never_open: "it.answer() was called outside its with block",
-    answer_late: "it.answer() was called after its with block",
-    forget_the_answer: "interaction without an answer (call it.answer(text), or it.answer(None)",
-    ask_nothing: "no question",
-    give_feedback_of_nothing: "Feedback needs a score, a label or a reference",
-    give_feedback_of_wrong_type: "score must be a number, not str",
-    give_feedback_to_nobody: "feedback for an unknown id (pass a trace id or sample id",
-    answer_with_a_coroutine: "it.answer() takes a text, not coroutine. Await it first",
-    answer_twice_at_once: "takes 2 positional arguments but 3 were given",
-    state_no_contexts: "it.contexts() takes the documents, or [] if retrieval found none",
-    misspell_an_option: "interaction() has no option 'contxts'; did you mean 'contexts'?",
-    submit_a_misspelt_field: "A sample has no field 'anwser'; did you mean 'answer'?",
-    submit_an_unknown_status: "status must be one of ok, error",
-    give_feedback_after_shutdown: "feedback after shutdown",
-    submit_after_shutdown: "request after shutdown",
+# Code of an application, and what the one WARNING says besides its place. Texts of the
+# application are in SECRET.
+MISTAKES: dict[str, str] = {
+    "evals.submit(42)": "a mapping with question, contexts and answer, not int",
+    "evals.submit([{'question': SECRET}])": "not list. Pass one sample to each call",
+    "evals.submit({SECRET: SECRET, 'answer': SECRET})": "A sample needs a 'question'",
+    "evals.submit(answer=SECRET)": "A sample needs a 'question'",
+    "evals.submit({'question': SECRET, 'contexts': [SECRET, {SECRET: SECRET}]})": (
+        "contexts must be texts or objects with a text, not dict. Its text must be under 'text', "
+        "'page_content', 'content'. It is contexts[1], called"
+    ),
+    "evals.submit({'question': SECRET, 'contexts': [{'txt': SECRET}]})": "A key is like 'text'",
+    "evals.submit({'question': SECRET, 'contexts': [{'text': 5}]})": "Its 'text' must be str",
+    "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
+    "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": (
+        "A sample has no field 'anwser'; did you mean 'answer'?"
+    ),
+    "evals.submit({'question': SECRET, 'contexts': [SECRET], 'anwser': SECRET})": (
+        "submit: the sample has no answer (but metadata 'anwser'"
+    ),
+    "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
+    "evals.submit(question=SECRET, latency=SECRET)": "latency must be a number of seconds, not str",
+    "evals.submit(question=SECRET, latency=-1)": "latency must be a number of seconds, not a neg",
+    "evals.submit(question=SECRET, metadata=SECRET)": "metadata must be a mapping, not str",
+    "evals.submit({'question': SECRET, 'metadata': SECRET})": "metadata must be a mapping, not str",
+    "evals.submit(question=SECRET, tags=5)": "tags must be a list of texts, not int",
+    "evals.submit(question=SECRET, ended_at=SECRET)": "nanoseconds since the epoch",
+    "evals.submit(question=SECRET, session_id=[SECRET])": "session_id must be str, not list",
+    "evals.submit(question=SECRET, workflow=5)": "workflow must be str, not int",
+    "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
+    "evals.interaction(SECRET)": "interaction() without a with block records nothing",
+    "it = evals.interaction(SECRET); it.answer(SECRET)": "called outside its with block",
+    "with evals.interaction(SECRET) as it: it.contexts([SECRET])\nit.answer(SECRET)": (
+        "it.answer() was called after its with block"
+    ),
+    "with evals.interaction(SECRET) as it: it.contexts([SECRET])": (
+        "interaction without an answer (call it.answer(text), or it.answer(None)"
+    ),
+    "with evals.interaction(SECRET) as it: it.answer(SECRET)": (
+        "interaction without contexts (call it.contexts(documents), or it.contexts([])"
+    ),
+    "with evals.interaction(' ') as it: it.answer(SECRET)": "no question",
+    "with evals.interaction({SECRET: 1}) as it: it.answer(SECRET)": "question must be a text",
+    "with evals.interaction(SECRET, metadata=SECRET): pass": "metadata must be a mapping",
+    "with evals.interaction(SECRET, tags=5): pass": "tags must be a list of texts, not int",
+    "with evals.interaction(SECRET, contxts=SECRET): pass": (
+        "interaction() has no option 'contxts'; did you mean 'contexts'?"
+    ),
+    "with evals.interaction(SECRET) as it: it.contexts([{SECRET: SECRET}])": (
+        "contexts must be texts or objects with a text, not dict"
+    ),
+    "with evals.interaction(SECRET) as it: it.contexts()": (
+        "it.contexts() takes the documents, or [] if retrieval found none"
+    ),
+    "with evals.interaction(SECRET) as it: it.answer(coroutine())": (
+        "answer must be a text, not coroutine. Await it first"
+    ),
+    "with evals.interaction(SECRET) as it: it.answer(SECRET, SECRET)": (
+        "takes 2 positional arguments but 3 were given"
+    ),
+    "with evals.interaction(SECRET) as it: it.anwser = SECRET": "did you mean 'answer'?",
+    "with evals.interaction(SECRET) as it: it.metadata(SECRET)": "metadata must be a mapping",
+    "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
+    "evals.feedback(SECRET, score=SECRET)": "score must be a number, not str",
+    "evals.feedback(SECRET, score=float('nan'))": "score must be a number, not nan",
+    "evals.feedback(None, score=1)": "the id must be a trace id or sample id, not NoneType",
+    "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
+    "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
+    "evals.explain(SECRET)": "explain: an unknown id (pass a trace id or sample id",
+    "evals.explain(None)": "the id must be a trace id or sample id, not NoneType",
+    "asyncio.run(evaluate(evals))": "evaluate() blocks the running event loop (write: await",
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+async def evaluate(evals: RagEval) -> Any:
+    return evals.evaluate(sample())
+
+
+def coroutine() -> Any:
+    async def model() -> str:
+        return SECRET
+
+    made = model()
+    made.close()
+    return made
+
+
+@pytest.mark.parametrize("code", MISTAKES)
 def test_mistake_is_logged_once_with_the_line_of_the_caller(
-    mistake: Callable[[RagEval], None], evals: RagEval, caplog: pytest.LogCaptureFixture
+    code: str, evals: RagEval, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "rag_eval_hooks")
+    called = compile(code, "/app/mistake.py", "exec")
+    names = {"SECRET": SECRET, "asyncio": asyncio, "sample": sample, "coroutine": coroutine}
     for _ in range(3):
-        mistake(evals)
+        exec(called, {**names, "evals": evals, "evaluate": evaluate, "__name__": "app"})
         assert evals.flush(60)
-    lines = [one.getMessage() for one in caplog.records if MISTAKES[mistake] in one.getMessage()]
-    code, first = inspect.getsourcelines(mistake)
-    places = [f"{__file__}:{number}" for number in range(first, first + len(code))]
+    lines = [one.getMessage() for one in caplog.records if MISTAKES[code] in one.getMessage()]
     assert len(lines) == 1
-    assert any(place in lines[0] for place in places)
+    place = __file__ if "evaluate" in code else "/app/mistake.py:"
+    assert place in lines[0]
     assert not [one for one in caplog.records if SECRET in one.getMessage()]
+
+
+# A call that raises, and what its error says: it shows the value, as the caller sees it.
+ERRORS: dict[str, str] = {
+    "evals.evaluate('a question')": "A sample must be a Sample, or a mapping with .* not str",
+    "evals.evaluate(question='q', latency='fast')": "latency must be .* not str. It is 'fast'",
+    "evals.evaluate({'question': 'q', 'contexts': [{'body': 'x'}]})": "It has body",
+    "evals.evaluate(question='q', metrics=5)": "metrics must be ids .* not int. It is 5",
+    "evals.evaluate(question='q', metrics=[half])": "metrics must be ids .* not function",
+    "evals.evaluate(question='q', metrics='own.hafl')": "did you mean 'own.half'?",
+    "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
+    "evals.evaluate(question='q').half": r"Write: outcomes\['own.half'\].value",
+    "asyncio.run(awaited(evals))": r"Write: await evals.aevaluate\(",
+    "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
+    "evals.shutdown('5')": "timeout must be a number of seconds, not str",
+}
+
+
+async def awaited(evals: Any) -> Any:
+    return await evals.evaluate(question="q")
+
+
+@pytest.mark.parametrize("code", ERRORS)
+def test_mistake_in_an_inline_call_raises_what_is_wrong(code: str, evals: RagEval) -> None:
+    with pytest.raises((InputError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
+        eval(code, {"evals": evals, "half": half, "asyncio": asyncio, "awaited": awaited})
+
+
+@given(st.text(st.characters(categories=["Ll"]), min_size=4), st.integers(0, 3))
+def test_unknown_name_names_the_similar_one_or_all(name: str, at: int) -> None:
+    misspelt = name[:at] + "Z" + name[at + 1 :]
+    assert f"did you mean {name!r}?" in unknown("It has no", misspelt, ["Q", name])
+    assert unknown("It has no", "0123456", ["Q", name]).endswith(f"there are Q, {name}.")
 
 
 @given(answer=st.text(st.characters(codec="utf-8"), min_size=1), chunk=st.text(min_size=1))

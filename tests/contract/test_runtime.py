@@ -31,7 +31,7 @@ def test_exception_in_an_asked_evaluation_is_a_failure_not_a_shutdown(
         RagEval("ragas.faithfulness", faithful_judge(), sinks=[memory], config=config)
     )
 
-    async def broken(*_: Any) -> Any:
+    async def broken(*_: Any, **__: Any) -> Any:
         raise KeyError
 
     monkeypatch.setattr(evals._parts.scorer, "score", broken)

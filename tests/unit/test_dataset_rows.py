@@ -161,7 +161,7 @@ def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
         ({"prompt": Q}, "columns are prompt; say --map question"),
         ({"question": " "}, "No column has a question"),
         ({"question": Q, "contexts": 7}, "contexts must be texts or objects with a text, not int"),
-        ({"question": Q, "contexts": [{"title": "x"}]}, "a text, not dict. It has title"),
+        ({"question": Q, "contexts": [{"title": "x"}]}, "It has title"),
         ({"question": Q, "answer": {"deep": 1}}, "answer must be str, not dict"),
         (["a list"], "must be a JSON object"),
     ],

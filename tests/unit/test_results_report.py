@@ -238,8 +238,8 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
         (("nowhere.jsonl", "--worst", "3"), "nowhere.jsonl: no such file"),
         (("r.jsonl", "--worst", "-3"), "--worst: '-3' is not accepted. Use a whole number, 1"),
         (("r.jsonl", "--since", "yesterdayish"), "Use 24h, 90m, 7d, today"),
-        (("noise.parquet",), "None of 0 results has a score in the selection; lines skipped: 1"),
-        (("r.jsonl", "--since", "2126-01-01"), "None of 24 results has a score"),
+        (("noise.parquet",), "no line is a result with an outcome (lines skipped: 1 unreadable)"),
+        (("r.jsonl", "--since", "2126-01-01"), "None of 24 results meets --where"),
         (("r.jsonl", "-o", "no/such/folder.html"), "no/such/folder.html: No such file"),
     ],
 )

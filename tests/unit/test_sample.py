@@ -74,7 +74,7 @@ def test_a_score_is_never_nan(value: float) -> None:
 
 @pytest.mark.parametrize("value", ["0.5", None, [1]])
 def test_score_of_no_number_is_refused_by_type(value: object) -> None:
-    with pytest.raises(TypeError, match=f"a number, not {type(value).__name__}"):
+    with pytest.raises(TypeError, match=f"a finite number, not {type(value).__name__}"):
         Score(value=value)  # type: ignore[arg-type]
 
 
