@@ -31,15 +31,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import Metric, RagEval, Sample, Score
-from rag_eval_hooks.testing import Findings
+from rag_eval_hooks import Metric, RagEval
+from rag_eval_hooks.score import UNIT
 
-PLAIN = "none"
-SAMPLED_OUT = "ours, sampled out"
-EVALUATED = "ours, evaluated"
-OPENINFERENCE = "OpenInference"
-CALL_GATE = 0.25
-STREAM_GATE = 0.15
+PLAIN, OPENINFERENCE = "none", "OpenInference"
+SAMPLED_OUT, EVALUATED = "ours, sampled out", "ours, evaluated"
+CALL_GATE, STREAM_GATE = 0.25, 0.15
 """Shares of the plain request's CPU that one which is sampled out may add: called, streamed."""
 
 
@@ -89,16 +86,10 @@ def ours(
     enable: Callable[[RagEval], Any] | None = None,
 ) -> Variant:
     """Return our variant: a callback in each request, or capture enabled around it."""
-
-    def constant(_sample: Sample, _findings: Findings) -> Score:
-        return Score(value=1.0, normalized=1.0)
-
     tracing = Tracing()
+    constant = Metric(id="bench.constant", score=lambda *_: UNIT.score(1.0), needs=frozenset())
     evals = RagEval(
-        metrics=[Metric(id="bench.constant", score=constant, needs=frozenset())],
-        judge="heuristic",
-        sample_rate=sample_rate,
-        tracer_provider=tracing.provider,
+        [constant], judge="heuristic", sample_rate=sample_rate, tracer_provider=tracing.provider
     )
 
     @contextmanager
@@ -126,17 +117,9 @@ def openinference(framework: str, tracing: Tracing) -> Variant:
     return Variant(switch=switch, clear=tracing.exporter.clear)
 
 
-def with_openinference(variants: dict[str, Variant], framework: str) -> dict[str, Variant]:
-    """Return the variants and OpenInference's, where it is installed."""
-    try:
-        return {**variants, OPENINFERENCE: openinference(framework, Tracing())}
-    except ImportError:
-        return variants
-
-
 def measure(
     title: str,
-    request: Callable[[list[Any]], None],
+    request: Callable[[list[Any]], object],
     variants: dict[str, Variant],
     *,
     gate: float,
@@ -158,7 +141,7 @@ def measure(
     return Row(title, gate, _median(plain), added)
 
 
-def _once(request: Callable[[list[Any]], None], variant: Variant) -> Cost:
+def _once(request: Callable[[list[Any]], object], variant: Variant) -> Cost:
     with variant.switch():
         process, thread, wall = time.process_time(), time.thread_time(), time.perf_counter()
         request(variant.callbacks)
@@ -179,19 +162,30 @@ def _median(costs: Sequence[Cost]) -> Cost:
 
 
 def overhead_parser(description: str | None) -> ArgumentParser:
-    """Return a parser with the options of both benchmarks, and keep warnings quiet.
-
-    OpenInference meets a deprecation in langchain-core once per span; printing it costs more than
-    its own work.
-    """
-    warnings.simplefilter("ignore")
     parser = parser_of(description)
     parser.add_argument("--rounds", type=int, default=200)
     return parser
 
 
-def report(rows: Sequence[Row], file: Path | None) -> None:
-    """Print what every variant adds to every request in milliseconds, then the gates."""
+Request = tuple[str, Callable[[list[Any]], object], float]
+"""A title, a function that makes a request with callbacks, and its gate."""
+
+
+def compared(
+    framework: str,
+    requests: Sequence[Request],
+    variants: dict[str, Variant],
+    rounds: int,
+    file: Path | None,
+) -> None:
+    """Print what every variant, and OpenInference's, adds to every request, then the gates."""
+    # OpenInference meets a deprecation once per span; printing it costs more than its own work.
+    warnings.simplefilter("ignore")
+    try:
+        variants = {**variants, OPENINFERENCE: openinference(framework, Tracing())}
+    except ImportError:
+        print("OpenInference is not installed")
+    rows = [measure(name, way, variants, gate=gate, rounds=rounds) for name, way, gate in requests]
     flat: list[dict[str, object]] = [
         {"request": row.title, "plain": row.plain.process, "variant": name}
         | {"CPU": cost.process, "its thread": cost.thread, "wall": cost.wall}
@@ -200,14 +194,11 @@ def report(rows: Sequence[Row], file: Path | None) -> None:
         for name, cost in row.added.items()
     ]
     written(flat, file)
-    print(
-        "\nAdded CPU of the process as a share of the plain request's. The gate is for those that"
-    )
-    print("are sampled out; medians of few rounds, or on a busy machine, scatter around it.")
-    names = (SAMPLED_OUT, EVALUATED, OPENINFERENCE)
+    print("\nAdded CPU of the process as a share of the plain request's. The gate is for those")
+    print("that are sampled out; medians of few rounds, or on a busy machine, scatter around it.")
     gates: list[dict[str, object]] = [
         {"request": row.title, "plain ms": row.plain.process}
-        | {name: row.share(name) for name in names}
+        | {name: row.share(name) for name in (SAMPLED_OUT, EVALUATED, OPENINFERENCE)}
         | {"gate": row.gate, "": "met" if (row.share(SAMPLED_OUT) or 0) <= row.gate else "missed"}
         for row in rows
     ]

@@ -14,26 +14,17 @@ import asyncio
 import functools
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import (
-    ChatGeneration,
-    ChatGenerationChunk,
-    ChatResult,
-)
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import (
-    Runnable,
-    RunnableLambda,
-    RunnablePassthrough,
-    RunnableSequence,
-)
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough, RunnableSequence
 from langchain_core.tools import create_retriever_tool
 
 from benchmarks.added_cpu import (
@@ -43,11 +34,9 @@ from benchmarks.added_cpu import (
     SAMPLED_OUT,
     STREAM_GATE,
     Variant,
-    measure,
+    compared,
     ours,
     overhead_parser,
-    report,
-    with_openinference,
 )
 from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -111,15 +100,13 @@ class Agent(Model):
     """Picks the tool, then answers."""
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
-        """Return the model itself, which knows its tool."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         if messages[-1].type == "tool":
             return super()._generate(messages)
-        return ChatResult(
-            generations=[ChatGeneration(message=AIMessage(content="", tool_calls=[PICK]))]
-        )
+        pick = AIMessage(content="", tool_calls=[PICK])
+        return ChatResult(generations=[ChatGeneration(message=pick)])
 
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
@@ -146,8 +133,6 @@ def build_agent() -> Any:
 
 
 class State(TypedDict, total=False):
-    """State of the graph."""
-
     question: str
     documents: list[Any]
     answer: str
@@ -182,32 +167,23 @@ def build_graph() -> Any:
     return graph.compile()
 
 
-class Shape(NamedTuple):
-    """A pipeline and the input of its requests."""
-
-    build: Callable[[], Any]
-    inputs: Any
-
-
-SHAPES = {
-    "lcel": Shape(build_chain, QUESTION),
-    "agent": Shape(build_agent, {"messages": [("user", QUESTION)]}),
-    "graph": Shape(build_graph, {"question": QUESTION}),
+SHAPES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "lcel": (build_chain, QUESTION),
+    "agent": (build_agent, {"messages": [("user", QUESTION)]}),
+    "graph": (build_graph, {"question": QUESTION}),
 }
+"""Pipelines, and the input of their requests."""
 
 
 def handler(evals: RagEval) -> list[Any]:
-    """Return our callbacks."""
     return [RagEvalCallbackHandler(evals)]
 
 
 def invoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """Make one sync request."""
     chain.invoke(inputs, {"callbacks": callbacks})
 
 
 def ainvoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """Make one async request."""
     LOOP.run_until_complete(chain.ainvoke(inputs, {"callbacks": callbacks}))
 
 
@@ -231,7 +207,6 @@ WAYS = (
 
 
 def main() -> None:
-    """Measure each shape in three ways of calling it."""
     parser = overhead_parser(__doc__)
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
     options = parser.parse_args()
@@ -241,15 +216,13 @@ def main() -> None:
         SAMPLED_OUT: ours(0.0, handler),
         EVALUATED: ours(1.0, handler),
     }
-    variants = with_openinference(variants, "langchain")
-    rows = []
+    requests = []
     for name in SHAPES if options.shape == "all" else (options.shape,):
-        chain = SHAPES[name].build()
+        build, inputs = SHAPES[name]
+        chain = build()
         for title, way, gate in WAYS:
-            request = functools.partial(way, chain, SHAPES[name].inputs)
-            title = f"{name}, {title}"
-            rows.append(measure(title, request, variants, gate=gate, rounds=options.rounds))
-    report(rows, options.json)
+            requests.append((f"{name}, {title}", functools.partial(way, chain, inputs), gate))
+    compared("langchain", requests, variants, options.rounds, options.json)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ python -m benchmarks.llama_index_overhead [--rounds 200] [--json FILE]
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from llama_index.core import Document, MockEmbedding, VectorStoreIndex, set_global_tokenizer
@@ -18,12 +17,11 @@ from benchmarks.added_cpu import (
     PLAIN,
     SAMPLED_OUT,
     STREAM_GATE,
+    Request,
     Variant,
-    measure,
+    compared,
     ours,
     overhead_parser,
-    report,
-    with_openinference,
 )
 from rag_eval_hooks_llama_index import enable
 
@@ -46,25 +44,19 @@ def engine(streaming: bool = False) -> Any:
 
 
 def main() -> None:
-    """Measure three ways of calling."""
     options = overhead_parser(__doc__).parse_args()
     called, streamed = engine(), engine(streaming=True)
-    ways: tuple[tuple[str, Callable[[list[Any]], Any], float], ...] = (
+    requests: list[Request] = [
         ("query", lambda _: called.query(QUESTION), CALL_GATE),
         ("aquery", lambda _: LOOP.run_until_complete(called.aquery(QUESTION)), CALL_GATE),
         ("stream 300", lambda _: list(streamed.query(QUESTION).response_gen), STREAM_GATE),
-    )
+    ]
     variants = {
         PLAIN: Variant(),
         SAMPLED_OUT: ours(0.0, enable=enable),
         EVALUATED: ours(1.0, enable=enable),
     }
-    variants = with_openinference(variants, "llama_index")
-    rows = [
-        measure(f"LlamaIndex, {title}", way, variants, gate=gate, rounds=options.rounds)
-        for title, way, gate in ways
-    ]
-    report(rows, options.json)
+    compared("llama_index", requests, variants, options.rounds, options.json)
 
 
 if __name__ == "__main__":
