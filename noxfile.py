@@ -6,6 +6,7 @@ Arguments after `--` go to what a session runs: `nox -s test -- tests/golden`.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ INSTALLED = (
     *("tests/integration/test_langchain.py", "tests/integration/test_llama_index.py"),
 )
 """Where files of the package are read, and the frameworks: the rest is equal in the source tree."""
+APPS = ["langchain", "llama-index", "llama-index-server"]
+RUNNERS = ("hypothesis", "pytest", "pytest-asyncio", "starlette", "uvicorn")
 BENCHMARKS = (
     *("handler_overhead", "llama_index_overhead", "judge_calls", "sink_throughput", "kill9"),
     "interval_coverage",
@@ -117,8 +120,7 @@ def newest(session: nox.Session) -> None:
 def coexistence(session: nox.Session) -> None:
     """Test the installed wheel beside other instrumentors, which patch the same places."""
     extras = "langchain,llama-index,instrument,openai"
-    runners = ("hypothesis", "pytest", "pytest-asyncio", "starlette", "uvicorn")
-    install_wheel(session, extras, "--group", "coexistence", *runners)
+    install_wheel(session, extras, "--group", "coexistence", *RUNNERS)
     # Each is loaded in a dozen processes: the nightly run tests "traceloop or official".
     pair = os.environ.get("RAGEVAL_INSTRUMENTORS", "openinference or langfuse")
     outside(session, "--long", "tests/coexistence", "-k", f"{pair} or llama")
@@ -128,9 +130,8 @@ def coexistence(session: nox.Session) -> None:
 def providers(session: nox.Session) -> None:
     """Test judges of other providers by their clients, and redaction by a real Presidio."""
     extras = "langchain,instrument,openai,privacy"
-    runners = ("hypothesis", "pytest", "pytest-asyncio", "starlette", "uvicorn")
     groups = ("--group", "judges", "--group", "presidio")
-    install_wheel(session, extras, *groups, *runners)
+    install_wheel(session, extras, *groups, *RUNNERS)
     files = ("tests/integration/test_provider_judges.py", "tests/redaction/test_presidio.py")
     outside(session, "-rs", *files)
 
@@ -141,10 +142,23 @@ def conformance(session: nox.Session) -> None:
     run(session, "python", "-m", "tests.conformance", *session.posargs)
 
 
-@nox.session(python=False)
-def apps(session: nox.Session) -> None:
-    """Run applications that others wrote, with capture on."""
-    run(session, "python", "-m", "tests.apps", *session.posargs)
+@nox.session
+@nox.parametrize("group", APPS, ids=APPS)
+def apps(session: nox.Session, group: str) -> None:
+    """Run applications that others wrote, with capture on; `-- --newest`: their newest versions."""
+    wanted = Path(f"tests/apps/requirements-{group}.txt").read_text()
+    arguments = [each for each in session.posargs if each != "--newest"]
+    if "--newest" in session.posargs:
+        wanted = re.sub(r"==\S+", "", wanted)
+    pins = Path(session.create_tmp()) / "pins.txt"
+    pins.write_text(wanted)
+    session.install("-q", "-r", str(pins), *RUNNERS, "--editable", ".[otel]")
+    if group == "llama-index":
+        # It wants llama-cpp-python, which is compiled for minutes and replaced by a fake here.
+        session.install("-q", "--no-deps", "llama-index-packs-self-rag==0.5.1")
+    file = f"tests/apps/{group.removesuffix('-server').replace('-', '_')}.py"
+    paths = {"PYTHONPATH": f".{os.pathsep}integrations"}
+    session.run("python", "-m", "pytest", "-q", "-rs", "-W", "ignore", file, *arguments, env=paths)
 
 
 @nox.session(python=False)

@@ -1,0 +1,344 @@
+"""Packages around LangChain: agents, middleware, tools of MCP, chains, servers, run ids."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pytest
+from deepagents import create_deep_agent
+from fastapi import FastAPI
+from langchain.agents import create_agent
+from langchain.agents.middleware import ModelRequest, SummarizationMiddleware, dynamic_prompt
+from langchain_classic.chains import RetrievalQA, create_retrieval_chain
+from langchain_classic.chains.combine_documents import create_stuff_documents_chain
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnablePassthrough
+from langchain_core.tools import create_retriever_tool, tool
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph_supervisor import create_supervisor
+from langgraph_swarm import create_handoff_tool, create_swarm
+from langmem import create_manage_memory_tool, create_search_memory_tool
+from langserve import add_routes
+from starlette.testclient import TestClient
+
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
+from tests.apps.case import Apps, Case, Make, Texts
+from tests.matrix.langchain.agents import asks
+from tests.matrix.langchain.kit import Bags, Chat, call, joined, prompt_text, store, top
+from tests.matrix.world import World
+
+AGENT_WAYS = ("invoke", "ainvoke", "astream", "enable")
+WAYS = ("invoke", "ainvoke", "stream", "astream", "enable")
+PROMPT = ChatPromptTemplate.from_template("Use only this:\n{context}\n\nQuestion: {input}")
+
+
+@contextmanager
+def capturing(world: World, way: str) -> Iterator[dict[str, Any]]:
+    """Capture by a handler in the config, or of every run of the process."""
+    if way != "enable":
+        yield {"callbacks": [RagEvalCallbackHandler(world.evals)]}
+        return
+    enable(world.evals)
+    try:
+        yield {}
+    finally:
+        disable()
+
+
+def _call(asked: Case, world: World, way: str) -> None:
+    with capturing(world, way) as handlers:
+        config: Any = {**handlers, **asked.config}
+        if asked.ask is not None:
+            asked.ask(config)
+        else:
+            call("invoke" if way == "enable" else way, asked.chain, [asked.given], config)
+
+
+APPS = Apps(_call)
+
+
+@pytest.mark.parametrize(("make", "way"), APPS.cases)
+def test_application_of_others_is_captured_right(make: Make, way: str) -> None:
+    APPS.check(make, way)
+
+
+def model(*replies: tuple[str, str], default: str = "") -> Chat:
+    """A model that gives the reply of the first marker in its prompt, else the default."""
+
+    def reply(messages: list[BaseMessage]) -> str:
+        prompt = prompt_text(messages)
+        return next((said for marker, said in replies if marker in prompt), default)
+
+    return Chat(reply=reply, custom_get_token_ids=lambda text: list(range(len(text.split()))))
+
+
+def steps(*calls: AIMessage | str, seen: list[str] | None = None) -> Chat:
+    """A model that says one thing after another, by the model messages since the last question."""
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        if seen is not None:
+            seen.append(prompt_text(messages))
+        last = max((n for n, m in enumerate(messages) if m.type == "human"), default=0)
+        done = sum(message.type == "ai" for message in messages[last:])
+        return calls[min(done, len(calls) - 1)]
+
+    return Chat(reply=reply)
+
+
+def tool_call(name: str, **arguments: Any) -> AIMessage:
+    made = {"name": name, "args": arguments, "id": f"call-{name}", "type": "tool_call"}
+    return AIMessage(content="", tool_calls=[made])
+
+
+def retriever(texts: Texts) -> Any:
+    return store(texts.sheets).as_retriever(search_kwargs={"k": 3})
+
+
+def best(texts: Texts, question: str, k: int = 3) -> list[str]:
+    return top(question, k, texts.sheets)
+
+
+def search_tool(texts: Texts) -> Any:
+    """A tool that gives the retriever's documents with their artifact."""
+    return create_retriever_tool(
+        retriever(texts), "search_sheets", "Searches.", response_format="content_and_artifact"
+    )
+
+
+def agent_case(texts: Texts, chain: Any, contexts: Any = None, **more: Any) -> Case:
+    contexts = best(texts, texts.query) if contexts is None else contexts
+    return Case(chain, asks(texts.asked), texts.asked, contexts, texts.answer, **more)
+
+
+def searching(texts: Texts, before: tuple[str, ...] = (), **more: Any) -> Chat:
+    return steps(*before, tool_call("search_sheets", query=texts.query), texts.answer, **more)
+
+
+@APPS.app("langgraph-supervisor", *AGENT_WAYS)
+def supervised(texts: Texts) -> Case:
+    """A supervisor that hands on to an agent with a retriever, and repeats what it says."""
+    # The supervisor's call stands among the messages since the question.
+    expert = create_agent(searching(texts, ("",)), [search_tool(texts)], name="expert")
+    head = steps(tool_call("transfer_to_expert"), texts.answer)
+    return agent_case(texts, create_supervisor([expert], model=head).compile())
+
+
+@APPS.app("langgraph-swarm", *AGENT_WAYS)
+def swarm(texts: Texts) -> Case:
+    handoff = create_handoff_tool(agent_name="expert")
+    front = create_agent(steps(tool_call("transfer_to_expert")), [handoff], name="front")
+    expert = create_agent(searching(texts, ("",)), [search_tool(texts)], name="expert")
+    return agent_case(texts, create_swarm([front, expert], default_active_agent="front").compile())
+
+
+@APPS.app("deepagents, file written and listed", *AGENT_WAYS)
+def deep_with_files(texts: Texts) -> Case:
+    """A deep agent that searches with a tool of text alone, writes a file and lists the folder."""
+
+    @tool
+    def search_sheets(query: str) -> str:
+        """Search."""
+        return best(texts, query, 1)[0]
+
+    chat = steps(
+        tool_call("search_sheets", query=texts.query),
+        tool_call("write_file", file_path="/notes.md", content=f"Remember: {texts.answer}"),
+        tool_call("ls", path="/"),
+        texts.answer,
+    )
+    chain = create_deep_agent(model=chat, tools=[search_sheets])
+    return agent_case(texts, chain, best(texts, texts.query, 1))
+
+
+@APPS.app("search summarised in its tool, and a note", *AGENT_WAYS)
+def research(texts: Texts) -> Case:
+    """A search that a model summarises inside the tool, then a note: open_deep_research.
+
+    The summary is a model's words, and the page is in no event: no sample.
+    """
+    summary = f"Summary of what was read: {texts.sheet} Nothing else is of any use here."
+
+    @tool
+    def web_search(query: str) -> str:
+        """Search and summarise."""
+        page = best(texts, query, 1)[0]
+        said = model(default=summary).invoke(f"Summarise this page: {page}").content
+        return f"Results:\n\n--- SOURCE 1 ---\nURL: https://example.org/5\n\nSUMMARY:\n{said}"
+
+    @tool
+    def take_note(note: str) -> str:
+        """Keep a note."""
+        return f"Reflection recorded: {note}"
+
+    chat = steps(
+        tool_call("web_search", query=texts.query),
+        tool_call("take_note", note=f"I have read enough about {texts.query} and can write."),
+        texts.answer,
+    )
+    return Case(create_agent(chat, [web_search, take_note]), asks(texts.asked))
+
+
+@APPS.app("langmem", *AGENT_WAYS)
+def memory(texts: Texts) -> Case:
+    memories = InMemoryStore(index={"dims": 512, "embed": Bags()})
+    memories.put(("memories",), "one", {"content": texts.sheet})
+    chat = steps(
+        tool_call("search_memory", query=texts.query, limit=1),
+        tool_call("manage_memory", content="The user asked for a figure.", action="create"),
+        texts.answer,
+    )
+    tools = [
+        create_search_memory_tool(("memories",), response_format="content_and_artifact"),
+        create_manage_memory_tool(("memories",)),
+    ]
+    return agent_case(texts, create_agent(chat, tools, store=memories), [texts.sheet])
+
+
+@APPS.app("SummarizationMiddleware, second turn", *AGENT_WAYS)
+def summarised(texts: Texts) -> Case:
+    """The second turn of a conversation, whose first turn is summarised."""
+    summary = f"So far: {texts.sentence()}"
+    prompts: list[str] = []
+    middleware = SummarizationMiddleware(
+        model=model(default=summary), trigger=("messages", 5), keep=("messages", 3)
+    )
+    saver = InMemorySaver()
+
+    def agent() -> Any:
+        tools = [search_tool(texts)]
+        chat = searching(texts, seen=prompts)
+        return create_agent(chat, tools, middleware=[middleware], checkpointer=saver)
+
+    thread: dict[str, Any] = {"configurable": {"thread_id": texts.name()}}
+    agent().invoke(asks(texts.question()), thread)
+    return agent_case(texts, agent(), lambda: texts.within(prompts[-1]), config=thread)
+
+
+@APPS.app("dynamic_prompt, not recorded", *AGENT_WAYS)
+def unseen(texts: Texts) -> Case:
+    """Documents in the system prompt that no event shows: no sample, rather than a guess."""
+
+    def with_sheets(request: ModelRequest) -> str:
+        found = best(texts, str(request.messages[-1].content), 2)
+        return "Use only this:\n" + "\n\n".join(found)
+
+    chat = model(default=texts.answer)
+    return Case(create_agent(chat, [], middleware=[dynamic_prompt(with_sheets)]), asks(texts.asked))
+
+
+SERVER = """
+import sys
+from mcp.server.fastmcp import FastMCP
+server = FastMCP("sheets")
+@server.tool()
+def search_sheets(query: str) -> list[str]:
+    return [sheet for sheet in sys.argv[1:] if query in sheet]
+server.run("stdio")
+"""
+
+
+@APPS.app("langchain-mcp-adapters", "ainvoke", "enable")
+def mcp(texts: Texts) -> Case:
+    """Tools of a real MCP server in a process of its own."""
+    arguments = ["-c", SERVER, *texts.sheets]
+    settings: Any = {"command": sys.executable, "args": arguments, "transport": "stdio"}
+
+    def ask(config: Any) -> None:
+        async def once() -> None:
+            tools = await MultiServerMCPClient({"sheets": settings}).get_tools()
+            await create_agent(searching(texts), tools).ainvoke(asks(texts.asked), config)
+
+        asyncio.run(once())
+
+    return agent_case(texts, None, [texts.sheet], ask=ask)
+
+
+def lcel(texts: Texts) -> Any:
+    inputs = {"context": retriever(texts) | joined, "input": RunnablePassthrough()}
+    return inputs | PROMPT | model(default=texts.answer) | StrOutputParser()
+
+
+def chain_case(texts: Texts, chain: Any, given: Any, contexts: Any = None, **more: Any) -> Case:
+    contexts = best(texts, texts.asked) if contexts is None else contexts
+    return Case(chain, given, texts.asked, contexts, **{"answer": texts.answer, **more})
+
+
+@APPS.app("create_retrieval_chain, run id as text", *WAYS)
+def text_run_id(texts: Texts) -> Case:
+    """A chain whose caller gives its run an id as text."""
+    stuff = create_stuff_documents_chain(model(default=texts.answer), PROMPT)
+    chain, config = create_retrieval_chain(retriever(texts), stuff), {"run_id": str(uuid.uuid4())}
+    return chain_case(texts, chain, {"input": texts.asked}, config=config)
+
+
+@APPS.app("LCEL, run id that is no UUID", *WAYS)
+def odd_run_id(texts: Texts) -> Case:
+    return chain_case(texts, lcel(texts), texts.asked, config={"run_id": texts.name()})
+
+
+@APPS.app("langserve", "invoke", "enable")
+def served(texts: Texts) -> Case:
+    def ask(config: Any) -> None:
+        server = FastAPI()
+        add_routes(server, lcel(texts).with_config(config), path="/rag")
+        with TestClient(server) as client:
+            reply = client.post("/rag/invoke", json={"input": texts.asked})
+            assert reply.json()["output"] == texts.answer, reply.text
+
+    return chain_case(texts, None, None, ask=ask)
+
+
+@APPS.app("RetrievalQA map_rerank", *WAYS)
+def one_of_many(texts: Texts) -> Case:
+    """Map-rerank: every sheet is asked by itself, the best reply is the answer."""
+    first = best(texts, texts.asked)[0]
+    chat = model(
+        (first, f"{texts.figure}\nScore: 100"),
+        default="This document does not answer the question\nScore: 0",
+    )
+    chain = RetrievalQA.from_chain_type(chat, "map_rerank", retriever=retriever(texts))
+    return chain_case(texts, chain, {"query": texts.asked}, [first], answer=texts.figure)
+
+
+@APPS.app("GraphCypherQAChain", "enable")
+def rows(texts: Texts) -> Case:
+    from langchain_community.chains.graph_qa.cypher import GraphCypherQAChain
+    from langchain_community.graphs.graph_store import GraphStore
+
+    found = [{"t.name": texts.name(), "t.figure": texts.short()} for _ in range(2)]
+
+    class Graph(GraphStore):  # type: ignore[misc]
+        get_schema = "Thing {name: STRING, figure: INTEGER}"
+        get_structured_schema: ClassVar[dict[str, Any]] = {}
+
+        def query(self, query: str, params: dict[str, Any] | None = None) -> Any:
+            return found
+
+        def refresh_schema(self) -> None: ...
+
+        def add_graph_documents(self, *args: Any, **kwargs: Any) -> None: ...
+
+    cypher = ("Generate Cypher", "MATCH (t:Thing) RETURN t.name, t.figure")
+    chat = model(cypher, default=texts.answer)
+    chain = GraphCypherQAChain.from_llm(chat, graph=Graph(), allow_dangerous_requests=True)
+    return chain_case(texts, chain, {"query": texts.asked}, [str(row) for row in found])
+
+
+@APPS.app("VectorStoreRetrieverMemory", "enable")
+def remembered(texts: Texts) -> Case:
+    """Memory of a classic chain, whose retriever is called before the chain's run begins."""
+    from langchain_classic.chains import ConversationChain
+    from langchain_classic.memory import VectorStoreRetrieverMemory
+
+    memory = VectorStoreRetrieverMemory(retriever=retriever(texts), return_docs=False)
+    chain = ConversationChain(llm=model(default=texts.answer), memory=memory)
+    return chain_case(texts, chain, {"input": texts.asked})

@@ -1,0 +1,162 @@
+"""Packs, postprocessors and a server of LlamaIndex, on a core that they can be installed with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from llama_index.core import Document, Settings, StorageContext, VectorStoreIndex
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.postprocessor import PIINodePostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery
+from llama_index.core.vector_stores.types import VectorStoreQueryMode
+
+from tests.apps.case import Apps, Case, Make, Texts
+from tests.matrix.llama_index.kit import (
+    CALL,
+    WAYS,
+    Bags,
+    Scripted,
+    in_turn,
+    index_of,
+    pick,
+    prompt_text,
+    says,
+    traced,
+)
+from tests.matrix.world import World
+
+
+def _call(asked: Case, world: World, way: str) -> None:
+    def ask() -> Any:
+        if asked.ask is not None:
+            return asked.ask(None)
+        return CALL[way](asked.chain, str(asked.question))
+
+    traced(world, {}, [ask])
+
+
+APPS = Apps(_call)
+
+
+@pytest.mark.parametrize(("make", "way"), APPS.cases)
+def test_application_of_others_is_captured_right(
+    make: Make, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # The server makes folders for data and results.
+    APPS.check(make, way)
+
+
+def over(texts: Texts) -> VectorStoreIndex:
+    return index_of(tuple(texts.sheets))
+
+
+def best(texts: Texts, question: str) -> list[str]:
+    found = over(texts).as_retriever(similarity_top_k=2).retrieve(question)
+    return [node.get_content() for node in found]
+
+
+def case(texts: Texts, engine: Any, contexts: Any = None, **more: Any) -> Case:
+    contexts = best(texts, texts.asked) if contexts is None else contexts
+    return Case(engine, None, texts.asked, contexts, texts.answer, **more)
+
+
+@APPS.app("PIINodePostprocessor", *WAYS)
+def masked(texts: Texts) -> Case:
+    """A postprocessor whose model masks what the answering model is shown."""
+    first = best(texts, texts.asked)[0]
+    hidden = first.replace(first[:8], "[PLACE_1]")
+    engine = over(texts).as_query_engine(
+        llm=says(texts.answer),
+        similarity_top_k=1,
+        node_postprocessors=[
+            PIINodePostprocessor(llm=says(f'{hidden}\nOutput Mapping:\n{{"PLACE_1": "x"}}'))
+        ],
+    )
+    return case(texts, engine, [hidden])
+
+
+@APPS.app("llama-index-packs-self-rag", *WAYS)
+def self_rag(texts: Texts) -> Case:
+    """The pack whose source nodes are the prompts of its own model."""
+    fake = ModuleType("llama_cpp")
+
+    class Llama:
+        def __init__(self, **_: Any) -> None: ...
+
+        def __call__(self, prompt: str, **_: Any) -> dict[str, Any]:
+            said = texts.answer if "<paragraph>" in prompt else "[Retrieval]"
+            scores = {"[Relevant]": -0.1, "[Irrelevant]": -2.0}
+            return {
+                "choices": [{"text": said, "logprobs": {"tokens": [], "top_logprobs": [scores]}}]
+            }
+
+    fake.Llama = Llama  # type: ignore[attr-defined]
+    sys.modules["llama_cpp"] = fake
+    from llama_index.packs.self_rag import SelfRAGPack
+
+    pack = SelfRAGPack("none", over(texts).as_retriever(similarity_top_k=2))
+    return case(texts, pack.get_modules()["query_engine"])
+
+
+@APPS.app("llama-index-packs-auto-merging-retriever", *WAYS)
+def auto_merging(texts: Texts) -> Case:
+    from llama_index.packs.auto_merging_retriever import AutoMergingRetrieverPack
+
+    prompts: list[str] = []
+
+    def reply(messages: Any) -> str:
+        prompts.append(prompt_text(messages))
+        return texts.answer
+
+    Settings.llm, Settings.embed_model = Scripted(reply=reply), Bags()
+    pack = AutoMergingRetrieverPack([Document(text=sheet) for sheet in texts.sheets])
+    engine: Any = pack.get_modules()["query_engine"]
+    return case(texts, engine, lambda: texts.within(prompts[-1]))
+
+
+@APPS.app("llama-index-packs-koda-retriever", *WAYS)
+def koda(texts: Texts) -> Case:
+    """The pack whose retriever asks a model which kind of question it is."""
+    from llama_index.packs.koda_retriever import KodaRetriever
+
+    class Store(SimpleVectorStore):
+        def query(self, query: VectorStoreQuery, **kwargs: Any) -> Any:
+            query.mode = VectorStoreQueryMode.DEFAULT  # in memory there is no hybrid search
+            return super().query(query, **kwargs)
+
+    context = StorageContext.from_defaults(vector_store=Store())
+    nodes = [TextNode(text=sheet) for sheet in texts.sheets]
+    own = VectorStoreIndex(nodes, storage_context=context, embed_model=Bags())
+    retriever = KodaRetriever(index=own, llm=says("concept seeking query"), similarity_top_k=2)
+    return case(texts, RetrieverQueryEngine.from_args(retriever, llm=says(texts.answer)))
+
+
+@APPS.app("llama-index-server, engine that cites", "http")
+def served(texts: Texts) -> Case:
+    """The agent of the server's template, asked over HTTP as its page does."""
+    from llama_index.server import LlamaIndexServer, UIConfig
+    from llama_index.server.tools.index import get_query_engine_tool
+    from starlette.testclient import TestClient
+
+    def agent() -> FunctionAgent:
+        Settings.llm = says(texts.sentence())
+        tool = get_query_engine_tool(index=over(texts), similarity_top_k=2)
+        calls = pick(str(tool.metadata.name), input=texts.query)
+        return FunctionAgent(tools=[tool], llm=in_turn(texts.answer, calls))
+
+    def ask(_: object) -> None:
+        server = LlamaIndexServer(
+            workflow_factory=agent, suggest_next_questions=False, ui_config=UIConfig(enabled=False)
+        )
+        message = {"role": "user", "content": texts.asked}
+        with TestClient(server) as client:
+            reply = client.post("/api/chat", json={"id": "one", "messages": [message]})
+        assert reply.status_code == 200, reply.text
+
+    return case(texts, None, best(texts, texts.query), ask=ask)
