@@ -1,7 +1,7 @@
 """Live quality evaluation for RAG pipelines.
 
-Make one `RagEval` per process and give it to a framework's handler, such as
-`rag_eval_hooks_langchain.RagEvalCallbackHandler`; scores appear on the RAG spans.
+Create one `RagEval` per process and pass it to a framework's handler, such as
+`rag_eval_hooks_langchain.RagEvalCallbackHandler`. Scores appear on the RAG spans.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
-# Without the names that need an extra: `import *` works where none is installed.
+# Without the names that need an extra, so that `import *` works without extras.
 __all__ = [
     "AskedMetric",
     "CallableJudge",
@@ -92,7 +92,7 @@ __all__ = [
     "setup_tracing",
 ]
 
-# Names that need an extra, or that most applications do not use, are imported on first use.
+# Names that need an extra, or that few applications use, are imported on first use.
 _LAZY: Final = {
     "BertScorer": "rag_eval_hooks.judges.bert_scorer",
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
@@ -112,7 +112,7 @@ _LAZY: Final = {
 }
 
 
-# Parts of names that users look for here, and where these live.
+# Fragments of names that users look for here, and the right import.
 _ELSEWHERE: Final = {
     "llama": "from rag_eval_hooks_llama_index import enable, LlamaIndexJudge",
     "langchainjudge": "from rag_eval_hooks_langchain import LangChainJudge",
@@ -130,10 +130,10 @@ def __getattr__(name: str) -> Any:
     """Import a lazy name.
 
     Raises:
-        ImportError: The name is that of an integration; the error says where it lives.
+        ImportError: The name belongs to an integration; the error shows the import.
     """
     if name not in _LAZY:
-        # Modules are written in lower case: the import system asks for them here first.
+        # The import system asks for submodules here first; their names are lower case.
         if name[:1].isupper() or name in _ELSEWHERE:
             places = (place for part, place in _ELSEWHERE.items() if part in name.lower())
             if (place := next(places, None)) is not None:
@@ -145,5 +145,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return all public names, lazy ones included."""
+    """Return all public names, including lazy ones."""
     return sorted({*globals(), *__all__, *_LAZY})

@@ -1,4 +1,4 @@
-"""Books of all requests: every request stands in exactly one column at every moment."""
+"""Statistics of all requests: every request is in exactly one column at any moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rag_eval_hooks.score import Cause, NotScored
 __all__ = ["Books", "Stats"]
 
 _PER_ID: Final = 8
-"""Requests with one id, such as those of a trace, that `explain` returns."""
+"""Requests with the same id, such as a trace, that `explain` returns."""
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 
@@ -27,28 +27,28 @@ class Stats:
     """Counts of all samples offered so far, by column. `offered` is the sum of the columns.
 
     Attributes:
-        offered: Captured requests, samples submitted by hand, samples recovered from the spool, and
-            evaluations that a feedback asked for.
+        offered: Captured requests, submitted samples, samples recovered from the spool, and
+            evaluations that a feedback requested.
         scored: Evaluated, with a score for at least one metric.
-        sampled_out: Left out by the sample rate, a rate of metrics or a rule.
+        sampled_out: Excluded by the sample rate, a metric's rate or a rule.
         dropped: Not evaluated, by reason; `str(evals.explain(id)[0])` says what each means.
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
-            first cause. `partial`: the judge failed, and the only scores need no judge.
-        shipped: Sent to the workers of a fleet, which count its end.
+            first cause. `partial`: the judge failed, and only metrics without a judge have scores.
+        shipped: Sent to Celery workers, which count the outcome.
         pending: Queued or being evaluated.
-        incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
-            the sum, as are all fields below.
-        recovered: Part of `offered` that processes which have ended left in the spool.
+        incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. This field and
+            all fields below are not part of the sum.
+        recovered: Part of `offered` that earlier processes left in the spool.
         undurable: Part of `offered` that could not be stored in the spool.
         without_retrieval: Requests in which a model answered and no retrieved text was seen.
         decisions: Decisions by reason: `ratio`, `rule:<name>`, `tail:<name>`, `sampled_out`,
             `sampled_out:rule:<name>`, `feedback:<name>`, `reference`; and `rate_limit` for each
             sample beyond the limit.
-        refused: Metrics that a refusal left unscored, by reason: `budget`.
-        failures: Scores that are missing through a failure, by metric and cause, such as
+        refused: Metrics without a score because of a limit, by reason: `budget`.
+        failures: Scores missing because of a failure, by metric and cause, such as
             `ragas.faithfulness: judge_failed`.
         feedback: Calls of `feedback` by result: `joined`; `passed_on` to other processes or
-            delivered `alone`; `unknown`, `invalid`, or the reason of a refusal.
+            delivered `alone`; `unknown`, `invalid`, or the reason of a rejection.
     """
 
     offered: int = 0
@@ -80,36 +80,36 @@ def _in_words(count: int | Mapping[str, int]) -> str:
 
 
 class Books(Observer):
-    """Counts requests by their ends, and remembers so many of them for `explain`. Thread-safe.
+    """Counts requests by outcome and remembers recent ones for `explain`. Thread-safe.
 
-    The lock is a plain one that C code takes and releases: a signal handler of the application may
-    raise at any moment, and must leave no lock taken.
+    A plain lock, which C code acquires and releases: the application's signal handler may raise at
+    any moment and must not leave the lock held.
     """
 
     def __init__(self, explained: int = 10_000) -> None:
         self._explained = explained
         self._lock = threading.Lock()
-        # Numbers of accepted items, in rising order.
+        # Numbers of accepted items, ascending.
         self._pending: dict[object, int] = {}
         self._numbered = 0
         self._feedback: set[object] = set()
-        # Locks that `wait` has taken, each with the number that it waits for.
+        # Locks that `wait` holds, each with its target number.
         self._waiters: dict[threading.Lock, int] = {}
         # By column and reason.
         self._counts: dict[tuple[str, str], int] = {}
         self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
-        # Remembered requests by number, and their numbers by each of their ids.
+        # Remembered requests by number, and numbers by id.
         self._entries: OrderedDict[int, Explanation] = OrderedDict()
         self._names: dict[int, set[str]] = {}
         self._named: dict[str, dict[int, None]] = {}
 
     def note(self, column: str, reason: str) -> None:
-        """Count an event that is not the end of a request: `decisions` or `feedback`."""
+        """Count an event other than the outcome of a request: `decisions` or `feedback`."""
         with self._lock:
             self._notes[column][reason] += 1
 
     def accepted(self, request: Request) -> None:
-        """Enter a request as pending."""
+        """Record a request as pending."""
         with self._lock:
             self._enter(self._begin(request), request)
 
@@ -123,7 +123,7 @@ class Books(Observer):
                 self._name(number, id_of(sample_id))
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Enter the end of a request, accepted or not."""
+        """Record the outcome of a request, accepted or not."""
         missing, counts = ending.missing, self._counts
         key = ending.column.value, ending.reason if ending.column in _BY_REASON else ""
         with self._lock:
@@ -139,8 +139,8 @@ class Books(Observer):
             if not request.is_counted:
                 if missing:
                     self._note_missing(missing)
-                # No signal handler runs between the two stores: an end that it interrupts is
-                # entered again, and counted once.
+                # No signal handler runs between the two stores. An interrupted outcome is recorded
+                # again and counted once.
                 counts[key], request.is_counted = counts.get(key, 0) + 1, True
             self._end(request)
 
@@ -152,7 +152,7 @@ class Books(Observer):
                 self._notes["refused"][BUDGET] += 1
 
     def begin_feedback(self, feedback: object) -> None:
-        """Enter a feedback: `wait` waits for it, the columns do not show it."""
+        """Record an open feedback. `wait` waits for it; the columns do not show it."""
         with self._lock:
             self._feedback.add(feedback)
             self._begin(feedback)
@@ -164,13 +164,13 @@ class Books(Observer):
             self._feedback.discard(feedback)
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
-        """Explain the latest requests with an id, such as that of a trace, in order."""
+        """Explain the latest requests with an id, such as a trace id, in order."""
         with self._lock:
             numbers = list(self._named.get(name, ()))[-_PER_ID:]
             return tuple(self._entries[number] for number in numbers)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until all that was accepted before the call is settled; return whether it is."""
+        """Wait until everything accepted before the call has finished; return whether it has."""
         turn = threading.Lock()
         turn.acquire()
         with self._lock:
@@ -186,7 +186,7 @@ class Books(Observer):
     def snapshot(
         self, incidents: Mapping[str, int], *, recovered: int = 0, undurable: int = 0
     ) -> Stats:
-        """Return the statistics at this moment."""
+        """Return the current statistics."""
         with self._lock:
             by_column: dict[str, dict[str, int]] = {column.value: {} for column in Column}
             for (column, reason), count in self._counts.items():
@@ -228,7 +228,7 @@ class Books(Observer):
                 turn.release()
 
     def _enter(self, number: int, request: Request) -> bool:
-        """Remember a request; return False for one without a key, which `explain` cannot find."""
+        """Remember a request. Return False without a key, because `explain` could not find it."""
         if request.key and number not in self._entries:
             self._entries[number] = Explanation(key=request.key, outcome="pending")
             self._names[number] = set()

@@ -1,4 +1,4 @@
-"""Calls to judge, embedder and token scorer, as logs, spans and metrics see them."""
+"""Calls to judge, embedder and token scorer, for logs, spans and metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["Call", "CallLog", "CallOutcome", "Caller", "Operation"]
 
 _MAX_LOGGED: Final = 500
-"""Calls logged for one evaluation; further ones are only counted."""
+"""Calls logged per evaluation. Later calls are only counted."""
 
 
 class Operation(StrEnum):
@@ -25,16 +25,16 @@ class CallOutcome(StrEnum):
     """Outcome of a call that was sent."""
 
     OK = "ok"
-    """There was a reply, readable or not."""
+    """A reply arrived, readable or not."""
     RATE_LIMITED = "rate_limited"
-    """The endpoint wants fewer calls."""
+    """The endpoint asks for fewer calls."""
     TIMEOUT = "timeout"
     REFUSED = "refused"
-    """The endpoint refused this request."""
+    """The endpoint rejected this request."""
     ERROR = "error"
-    """The endpoint could not be reached, had an internal error, or denied access."""
+    """The endpoint was unreachable, had an internal error, or denied access."""
     CANCELLED = "cancelled"
-    """The sample's time ran out, or the evaluator ended."""
+    """The sample's time ran out, or the evaluator shut down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,17 @@ class Caller:
 
     @property
     def model(self) -> str:
-        """Name of the model without its kind; all of the name for a local model."""
+        """Name of the model without its kind. A local model has its full name."""
         kind, _, model = self.name.partition(":")
         return self.name if self.local else model or kind
 
 
 @dataclass(slots=True)
 class Call:
-    """One call without its content, with all tries of its client.
+    """One call without content, including all retries of its client.
 
-    `start` and `end` are nanoseconds since the epoch, tokens are 0 where they are unknown, and
-    `error` is the HTTP status or the type of its exception.
+    `start` and `end` are nanoseconds since the epoch. Unknown tokens are 0. `error` is the HTTP
+    status or the type of the exception.
     """
 
     caller: Caller
@@ -86,11 +86,11 @@ class Call:
 
 @dataclass(slots=True)
 class CallLog:
-    """The first 500 calls of one evaluation, in the order in which they ended."""
+    """The first 500 calls of one evaluation, in the order in which they finished."""
 
     calls: list[Call] = field(default_factory=list)
     omitted: int = 0
-    """Number of further calls."""
+    """Number of later calls."""
 
     def called(self, call: Call) -> None:
         """Add a call, or count it if the log is full."""

@@ -1,4 +1,4 @@
-"""Completions that OpenTelemetry's own GenAI instrumentations hand over, from any client.
+"""Capture completions of any client through OpenTelemetry's GenAI instrumentations.
 
 `OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK=rag_eval_hooks` selects the entry point.
 """
@@ -20,16 +20,16 @@ from rag_eval_hooks.incidents import host_edge
 __all__ = ["RagEvalCompletionHook", "completion_hook"]
 
 _CAPTURED: Final = ("langchain", "llama")
-"""Parts of the names of instrumentations whose frameworks we capture ourselves."""
+"""Name parts of instrumentations whose frameworks we capture ourselves."""
 _OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 
 
 class RagEvalCompletionHook:
-    """Captures each completion as a call of a model.
+    """Captures each completion as a model call.
 
-    Inside `evals.interaction(...)` it is a part of that, and its reply the answer if none is
-    given. By itself it is a request if its prompt shows what tools of this turn gave out, or
-    documents that a captured retriever found.
+    Inside `evals.interaction(...)`, the completion belongs to that interaction, and its reply is
+    the default answer. Elsewhere it is a request if its prompt shows tool results of this turn or
+    documents of a captured retriever.
     """
 
     def __init__(self, evals: RagEval) -> None:
@@ -46,13 +46,13 @@ class RagEvalCompletionHook:
         span: Span | None = None,
         **_: Any,
     ) -> None:
-        """Note a completion that has ended; `opentelemetry-util-genai` calls this."""
+        """Record a finished completion; `opentelemetry-util-genai` calls this."""
         around = self._recorder.around(None)
         if not _is_completion(span) or not (around is None or around.by_hand):
             return
         turn = _this_turn(inputs)
         results = [one for message in turn for part in message.parts if (one := _result(part))]
-        # Only an agent's last completion is a request by itself: a part of one needs no root.
+        # Only an agent's last completion is a separate request.
         root = self._start(RunKind.CHAIN, "completion", None) if results else None
         run = self._start(RunKind.MODEL, "chat", root)
         if run is None:
@@ -78,7 +78,7 @@ class RagEvalCompletionHook:
         if run is not None:
             interaction = run.interaction
             interaction.is_joinable = True
-            # The completion has a span already.
+            # The completion already has a span.
             interaction.others = interaction.others or Others(active=True)
         return run
 
@@ -98,10 +98,10 @@ class RagEvalCompletionHook:
 
 
 def completion_hook() -> RagEvalCompletionHook:
-    """Return a hook for the evaluator of this process; settings make one if there is none.
+    """Return a hook for this process's evaluator, creating the evaluator if necessary.
 
     Raises:
-        ConfigError: A setting cannot be used.
+        ConfigError: A setting is invalid.
     """
     from rag_eval_hooks.instrumentor import RagEvalInstrumentor
 
@@ -112,7 +112,7 @@ def completion_hook() -> RagEvalCompletionHook:
 
 
 def _is_completion(span: Span | None) -> bool:
-    """Return whether a model was called, by a client that we do not capture ourselves."""
+    """Return whether a client that we do not capture otherwise called a model."""
     scope = getattr(getattr(span, "instrumentation_scope", None), "name", "") or ""
     attributes = getattr(span, "attributes", None) or {}
     operation = attributes.get(semconv.GEN_AI_OPERATION_NAME, _OPERATIONS[0])
@@ -120,7 +120,7 @@ def _is_completion(span: Span | None) -> bool:
 
 
 def _this_turn(inputs: Sequence[Any]) -> Sequence[Any]:
-    """Return the messages from the user's last on."""
+    """Return the messages from the user's last message on."""
     asked = [place for place, one in enumerate(inputs) if _role(one) == "user"]
     return inputs[asked[-1] if asked else 0 :]
 
@@ -143,6 +143,6 @@ def _texts(parts: Sequence[Any]) -> Iterator[str]:
 
 
 def _result(part: Any) -> tuple[Any, Any] | None:
-    """Return id and result of a tool's call."""
+    """Return id and result of a tool call."""
     is_result = getattr(part, "type", None) == "tool_call_response" and part.response is not None
     return (part.id, part.response) if is_result else None

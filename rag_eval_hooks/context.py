@@ -1,4 +1,4 @@
-"""Retrieved chunks, made of documents of any library: texts, mappings, objects with a text."""
+"""Retrieved chunks, built from documents of any library: texts, mappings, objects with a text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
-"""Mappings that are read in what passes by: another kind may load its values, or run code."""
+"""Mapping types that are safe to read. Other types may load values or run code."""
 
 _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
 _TEXT_KEYS = ("text", "page_content", "content")
@@ -48,7 +48,7 @@ class Context:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what is no text.
+        """Reject values that are not text.
 
         Raises:
             InputError: `text` is no str, `score` no number, or `metadata` no mapping.
@@ -60,7 +60,7 @@ class Context:
 
     @classmethod
     def of(cls, value: Any) -> Context:
-        """Return a context of one document of any kind, see `contexts_of`."""
+        """Return a context for one document of any kind, see `contexts_of`."""
         if isinstance(value, Context):
             return value
         if isinstance(value, str):
@@ -81,7 +81,7 @@ class Context:
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:
-    """Return contexts of whatever an application calls its documents.
+    """Return contexts for documents of any kind.
 
     Args:
         values: One document or several. A document is a text, a `Context`, a mapping with `text`,
@@ -90,7 +90,7 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
             pair of a document and its score.
 
     Raises:
-        TypeError: Something is none of these.
+        TypeError: A value is not a document.
     """
     if _is_one(values):
         return (Context.of(values),)
@@ -108,20 +108,20 @@ def _numbered(number: int, value: Any) -> Context:
 
 
 def is_readable(value: Any) -> bool:
-    """Return whether a value can be read as documents without using up or loading anything."""
+    """Return whether reading a value as documents would neither consume nor load anything."""
     readable = (*READABLE_MAPPING, str, Context, list, tuple, set, frozenset)
     return isinstance(value, readable) or (_is_one(value) and not isinstance(value, Mapping))
 
 
 def scalars(metadata: Any) -> dict[str, Any]:
-    """Return the entries of a document's metadata that are texts, numbers or booleans."""
+    """Return the text, number and boolean entries of a document's metadata."""
     if not isinstance(metadata, Mapping):
         return {}
     return {k: v for k, v in metadata.items() if isinstance(v, _SCALARS)}
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
-    """Return the score that a retriever or reranker left in a document's metadata, or None."""
+    """Return the score in a document's metadata, from a retriever or reranker, or None."""
     for key in _SCORE_KEYS:
         if key in metadata and (score := _number(metadata[key])) is not None:
             return score
@@ -140,7 +140,7 @@ def _of_mapping(value: Mapping[str, Any]) -> Context:
     metadata = scalars(value.get("metadata"))
     score = _number(value.get("score"))
     if score is None and "text" not in value:
-        # A document of another library; our own form says so where there is a score.
+        # Another library's document; our own form marks a score.
         score = score_in(metadata)
     return _context(text, value.get("id"), score, metadata)
 
@@ -151,7 +151,7 @@ def _context(text: str, found_id: Any, score: float | None, metadata: dict[str, 
 
 
 def _number(value: Any) -> float | None:
-    # Rerankers give NumPy numbers, which have this one method in common with ours.
+    # Rerankers return NumPy numbers, which share only this method with Python's.
     if value is not None and hasattr(value, "__float__"):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             return float(value)

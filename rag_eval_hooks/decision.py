@@ -1,4 +1,4 @@
-"""Sampling decisions as values: traits of a request, shares of metrics, and the outcome."""
+"""Sampling decisions as values: traits of a request, rates of metrics, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RATE_LIMIT", "RATIO", "SAMPLED_OUT", "Decision", "Rates", "Share", "
 
 RATE_LIMIT: Final = "rate_limit"
 RATIO: Final = "ratio"
-"""Reason of a share that a plain rate sets, rather than a rule."""
+"""Reason of a share that a plain rate sets, not a rule."""
 SAMPLED_OUT: Final = "sampled_out"
 _RANGE: Final = 1 << 64
 
@@ -23,7 +23,7 @@ def _no_answer() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Properties of a request that sampling rules compare; latency is in seconds."""
+    """Properties of a request for sampling rules. Latency is in seconds."""
 
     question: str = ""
     answer: Callable[[], str | None] = _no_answer
@@ -34,7 +34,7 @@ class Traits:
 
     @classmethod
     def of(cls, sample: Sample) -> Traits:
-        """Return the traits of a sample that exists already."""
+        """Return the traits of an existing sample."""
         ids = {name: getattr(sample, name) for name in ("user_id", "session_id", "question_id")}
         return cls(
             question=sample.question,
@@ -54,18 +54,18 @@ class Share:
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return whether a key is chosen. Choices are nested: a higher rate includes a lower."""
+        """Return whether a key is sampled. A higher rate includes all keys of a lower rate."""
         return position < round(self.rate * _RANGE)
 
 
 class Rates:
-    """Inclusion probability of every metric; the highest decides whether a sample is evaluated."""
+    """Inclusion probability of every metric. The highest decides whether a sample is evaluated."""
 
     __slots__ = ("highest", "shares")
 
     def __init__(self, shares: Mapping[str, Share]) -> None:
         self.shares = dict(shares)
-        # Among equal rates a rule's reason is more specific than the plain ratio.
+        # Among equal rates, a rule's reason is more specific than the plain ratio.
         self.highest = max(
             self.shares.values(),
             key=lambda share: (share.rate, share.reason != RATIO),
@@ -77,11 +77,11 @@ class Rates:
         return Rates({**self.shares, **dict.fromkeys(ids, share)})
 
     def raised(self, ids: Iterable[str], share: Share) -> Rates:
-        """Return the rates with those of the metrics that lie below a share raised to it."""
+        """Return the rates with a minimum for some metrics."""
         return self.set((name for name in ids if self.shares[name].rate < share.rate), share)
 
     def bounded(self, share: Share) -> Rates:
-        """Return the rates with the likeliest metrics at this share, no other above its rate."""
+        """Return the rates with the likeliest metrics at this share, and no rate raised."""
         highest = self.highest.rate
         return Rates(
             {
@@ -115,7 +115,7 @@ class Decision:
 
     @property
     def sampled(self) -> bool:
-        """True if any metric is evaluated."""
+        """Whether any metric is evaluated."""
         return self.rates.highest.includes(self.position)
 
     @property
@@ -130,7 +130,7 @@ class Decision:
 
     @property
     def reason(self) -> str:
-        """Reason in a word; `sampled_out:<rule>` for a sample that a rule left out."""
+        """Reason in one word; `sampled_out:<rule>` for a sample that a rule excluded."""
         if self.sampled:
             return self.because
         return SAMPLED_OUT if self.because == RATIO else f"{SAMPLED_OUT}:{self.because}"
@@ -152,15 +152,15 @@ class Decision:
         return replace(self, rates=self.rates.raised(ids, share))
 
     def limited_to(self, ids: Iterable[str]) -> Decision:
-        """Return the decision about these metrics; those without a rate are left out."""
+        """Return the decision about these metrics, without metrics that lack a rate."""
         shares = {name: self.rates.shares.get(name, Share(0.0)) for name in ids}
         return replace(self, rates=Rates(shares))
 
     def chosen_before(self, probability: float, reason: str) -> Decision:
-        """Return the decision about a key that was chosen earlier, possibly under other rates.
+        """Return the decision about a key that was sampled earlier, maybe under other rates.
 
         The likeliest metrics keep the earlier probability. Every other metric follows the present
-        rates, within the set that was chosen earlier, because rates are nested.
+        rates within the earlier set, because rates are nested.
         """
         if probability == self.rates.highest.rate:
             return self

@@ -1,4 +1,4 @@
-"""Text without lone surrogates, which some models give and UTF-8 cannot hold."""
+"""Text without lone surrogates, which some models return and UTF-8 cannot encode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanation of what happened to a sample, for a person who asks about it."""
+"""Explanation of the outcome of a sample, for people."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _ADVICE: Final[Mapping[str, str]] = tomllib.loads(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """End of one sample, for a person. Holds no content.
+    """Outcome of one sample, for people. Contains no content.
 
     Attributes:
         key: Trace id, or the sample's or root run's id if no trace was recorded.
         outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
-        reason: Reason of a drop or failure, as in `Stats`; for a sample that was left out, the
-            origin of its rate: `ratio`, `rule:<name>`, `tail:<name>`.
+        reason: Reason of a drop or failure, as in `Stats`. For a sampled-out request, the origin of
+            its rate: `ratio`, `rule:<name>`, `tail:<name>`.
         absent: Cause and detail by metric without a score.
         sample_id: Id of the sample, once it was built.
-        probability: Inclusion probability of a sample that was left out.
+        probability: Inclusion probability of a sampled-out request.
     """
 
     key: str

@@ -13,7 +13,7 @@ __all__ = ["explain", "failed_items", "one_line", "prose"]
 
 _DEPTH: Final = 6
 _ROUNDS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
-"""Ever shorter forms: share of the limit for one text, and items of one list."""
+"""Ever shorter forms: fraction of the limit for one text, and items per list."""
 _DROPPED: Final = object()
 _CUT: Final = " [...]"
 _NAMED: Final = 3
@@ -21,7 +21,7 @@ _NAMED: Final = 3
 
 
 class _Verdicts(NamedTuple):
-    """List of an explanation whose items have a verdict: a truth value, or None for unsure."""
+    """List of an explanation whose items have a verdict: true, false, or None for unsure."""
 
     key: str
     name: str
@@ -33,9 +33,9 @@ def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | Non
 
     Args:
         value: Explanation of a score by its metric.
-        limit: Characters at most. A longer one has fewer items and shorter texts, marked by
-            `"cut": true`.
-        content: Whether texts may be included; numbers and truth values always are.
+        limit: Maximum number of characters. A longer explanation loses items and characters, marked
+            by `"cut": true`.
+        content: Whether to include texts. Numbers and booleans are always included.
     """
     for number, (share, items) in enumerate(_ROUNDS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
@@ -50,8 +50,8 @@ def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | Non
 
 
 def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
-    """Return a value in plain types, with texts of `chars` characters, or none if it is None."""
-    # By exact type first: asking abstract classes takes most of the time otherwise.
+    """Return a value in plain types, with texts of at most `chars` characters, or without texts."""
+    # By exact type first: checks of abstract classes would take most of the time.
     kind = type(value)
     if value is None or kind is bool or kind is int:
         return value
@@ -67,17 +67,17 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, int):
         return int(value)
-    # A text that cannot be encoded would cost the exporter the whole batch.
+    # A text that cannot be encoded would make the exporter lose the whole batch.
     return _DROPPED if chars is None else encodable(str(value)[:chars])
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as lines of text, or None if it is empty; failed verdicts come first.
+    """Return an explanation as lines of text, failed verdicts first, or None if it is empty.
 
     Args:
         explanation: Explanation of a score by its metric.
-        limit: Characters at most; a longer one is cut and ends with `[...]`.
-        content: Whether texts may be included; else it is JSON of numbers and truth values.
+        limit: Maximum number of characters. Longer text is cut and ends with `[...]`.
+        content: Whether to include texts. Otherwise the result is JSON of numbers and booleans.
     """
     if not content:
         return explain(explanation, limit, content=False)
@@ -98,7 +98,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def failed_items(explanation: Mapping[str, Any]) -> list[str]:
-    """Return the failed or undecided items of an explanation, a line each."""
+    """Return the failed or undecided items of an explanation, one line each."""
     return [
         _line(item, name)
         for _, name, items in _verdicts(explanation)
@@ -108,15 +108,15 @@ def failed_items(explanation: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return what failed first in one line, such as `1 of 3 claims unsupported: claim 2`.
+    """Return the first failures in one line, such as `1 of 3 claims unsupported: claim 2`.
 
     Args:
         explanation: Explanation of a score by its metric.
-        limit: Characters at most.
-        content: Whether texts may be included, such as the reason of a verdict.
+        limit: Maximum number of characters.
+        content: Whether to include texts, such as the reason of a verdict.
 
     Returns:
-        The line, or None if the explanation has no verdicts and no reason that may be included.
+        The line, or None if the explanation has no verdict and no usable reason.
     """
     if (first := next(_verdicts(explanation), None)) is not None:
         told = _counted(first, content=content)
@@ -128,7 +128,7 @@ def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> st
 
 def _counted(verdicts: _Verdicts, *, content: bool) -> str:
     key, name, items = verdicts
-    # An item that the judge could not tell is not counted by any score either.
+    # Scores do not count unsure items either.
     sure = {n: item for n, item in enumerate(items, start=1) if item[name] is not None}
     bad = [number for number, item in sure.items() if not item[name]]
     if not bad:
@@ -153,13 +153,13 @@ def _verdicts(explanation: Mapping[str, Any]) -> Iterator[_Verdicts]:
 
 def _is_verdict(name: str, items: Sequence[Mapping[str, Any]]) -> bool:
     values = [item.get(name, "") for item in items]
-    # A word tells verdicts that are all unsure from other values that are all absent.
+    # A word distinguishes unsure verdicts from missing values.
     is_known = any(value is not None for value in values) or "verdict" in items[0]
     return is_known and all(value is None or isinstance(value, bool) for value in values)
 
 
 def _subject(item: Mapping[str, Any]) -> str | None:
-    """Return the subject of a verdict: a text, else the number of a chunk."""
+    """Return the subject of a verdict: its text or its chunk number."""
     name, value = next(iter(item.items()), (None, None))
     if isinstance(value, str):
         return value
@@ -167,7 +167,7 @@ def _subject(item: Mapping[str, Any]) -> str | None:
 
 
 def _line(item: Mapping[str, Any], name: str) -> str:
-    """Return one verdict in words: one of several, or a name that holds or does not."""
+    """Return one verdict in words: an item of a list, or a named condition."""
     label = name if item[name] else "unsure" if item[name] is None else f"not {name}"
     if isinstance(word := item.get("verdict"), str):
         label = word.replace("_", " ")

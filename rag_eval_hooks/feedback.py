@@ -14,7 +14,7 @@ from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_ty
 __all__ = ["Feedback", "given_id", "id_of"]
 
 _LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
-# A match within a longer word does not count; an underscore separates words.
+# A match inside a longer word does not count; underscores separate words.
 _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGNORECASE)
 
 
@@ -23,13 +23,13 @@ class Feedback:
     """Feedback on one answer.
 
     Attributes:
-        score: Number in the scale of its giver, such as 0 to 1 or 1 to 5, or None.
+        score: Number in the caller's scale, such as 0 to 1 or 1 to 5, or None.
         label: Word such as `thumbs_down`, or None.
         reference: Correct answer, or None.
         time: Time of the feedback in nanoseconds since the epoch.
         id: Unique id of this feedback; not part of equality.
         sample_id: Id of the sample that it joined, if one was built.
-        trace_id: 32 hex digits of the RAG span's trace, where a span was recorded.
+        trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.
         span_id: 16 hex digits of the RAG span.
     """
 
@@ -58,15 +58,15 @@ class Feedback:
 
     @property
     def is_thumbs_down(self) -> bool:
-        """True for a score below 0.5, or a label for a thumb down."""
+        """Whether the score is below 0.5, or the label means thumbs down."""
         low = self.score is not None and self.score < 0.5
         return low or (self.label is not None and _DOWN.search(self.label) is not None)
 
 
 def id_of(value: object) -> str:
-    """Return an id in normal form: hexadecimal digits in lower case without dashes.
+    """Return an id in normal form: lower-case hexadecimal digits without dashes.
 
-    Any other id, such as a sample id that the application made, is only stripped of white space.
+    From any other id, such as the application's own sample id, only white space is stripped.
 
     Args:
         value: Trace id, sample id or run id of a framework, as text, UUID or whole number; text

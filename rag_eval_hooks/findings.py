@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Finding(StrEnum):
-    """The kinds of finding; each value is the name of the field in `Findings`."""
+    """Kinds of findings. Each value is the name of the field in `Findings`."""
 
     ANSWER_CLAIMS = "answer_claims"
     REFERENCE_CLAIMS = "reference_claims"
@@ -63,13 +63,13 @@ class Finding(StrEnum):
 
 
 EMBEDDED: Final = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
-"""Findings of an embedder."""
+"""Findings made by an embedder."""
 TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
-"""Findings of a token scorer."""
+"""Findings made by a token scorer."""
 
 
 class Maker(NamedTuple):
-    """A judge that made a finding; `screening` where it finds bad answers but does not decide."""
+    """A judge that made a finding; `screening` if it is too weak for decisions."""
 
     name: str
     kind: AnnotatorKind
@@ -77,14 +77,14 @@ class Maker(NamedTuple):
 
     @classmethod
     def of(cls, judge: Any) -> Maker:
-        """Return the name, the kind and the standing of a judge."""
+        """Return the name, kind and screening flag of a judge."""
         return cls(judge.name, judge.annotator_kind, bool(getattr(judge, "screening", False)))
 
 
 CUT: Final = "limits cut the text"
-"""Reason of a verdict that is unsure because what is not stated may stand in what was cut."""
+"""Reason of an unsure verdict: the missing statement may be in the cut part of the text."""
 UNREAD: Final = "the judge gave no readable verdict"
-"""Reason of a verdict that is unsure because the reply about its item could not be read."""
+"""Reason of an unsure verdict: the reply about its item could not be read."""
 
 
 class ClaimVerdict(StrEnum):
@@ -94,7 +94,7 @@ class ClaimVerdict(StrEnum):
     CONTRADICTED = "contradicted"
     """A chunk states the contrary."""
     NOT_STATED = "not_stated"
-    """No chunk states it, and none the contrary."""
+    """No chunk states the claim or its contrary."""
     UNSURE = "unsure"
     """The judge cannot tell. Counts neither for nor against the answer."""
 
@@ -104,16 +104,15 @@ class Support:
     """Support of one claim by the chunks.
 
     Attributes:
-        by_chunk: One flag per chunk: this chunk alone supports the claim.
-        together: Several chunks support it together though none does alone.
-        verdict: By default `supported` if a chunk, or several together, support the claim, else
-            `not_stated`.
-        quote: Words of a chunk that decide it; empty if none do.
+        by_chunk: One flag per chunk: whether this chunk alone supports the claim.
+        together: Whether several chunks support the claim only together.
+        verdict: Default: `supported` if one or several chunks support the claim, else `not_stated`.
+        quote: The deciding words of a chunk, or empty.
         probability: Calibrated probability in [0, 1] that the claim is supported, or None.
-        warning: Reason not to trust the verdict blindly, or empty.
-        partly: Numbers of the chunks that state a part of the claim; not part of equality.
-        judge: Name of the judge that gave it, where there are several; else empty.
-        sent_on: Probability with which a cascade sends such a verdict on to its second judge.
+        warning: Reason to distrust the verdict, or empty.
+        partly: Numbers of the chunks that state part of the claim; ignored by equality.
+        judge: Name of the judge, if there are several; else empty.
+        sent_on: Probability that a cascade sends such a verdict to its second judge.
 
     Raises:
         ValueError: `verdict` contradicts the flags, or `probability` is outside [0, 1].
@@ -131,7 +130,7 @@ class Support:
     partly: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Derive a missing verdict, and refuse a verdict that contradicts the flags."""
+        """Derive a missing verdict, and reject a verdict that contradicts the flags."""
         supported = self.together or any(self.by_chunk)
         default = ClaimVerdict.SUPPORTED if supported else ClaimVerdict.NOT_STATED
         verdict = ClaimVerdict(self.verdict or default)
@@ -143,7 +142,7 @@ class Support:
 
     @property
     def supported(self) -> bool:
-        """True if the contexts support the claim."""
+        """Whether the contexts support the claim."""
         return self.verdict is ClaimVerdict.SUPPORTED
 
     @property
@@ -154,9 +153,9 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One yes or no with its reason; the other fields are those of `Support`.
+    """One yes or no with its reason. The other fields match those of `Support`.
 
-    Where `sure` is False the judge cannot tell, and `holds` means nothing.
+    If `sure` is False, the judge cannot tell and `holds` has no meaning.
 
     Raises:
         ValueError: `probability` is outside [0, 1].
@@ -171,7 +170,7 @@ class Verdict:
     warning: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a number outside 0 to 1."""
+        """Reject a number outside 0 to 1."""
         _require_probability(self.probability)
 
 
@@ -184,7 +183,7 @@ def _require_probability(value: float | None) -> None:
 class ChunkRelevance:
     """Usefulness of one chunk for the question, with a rating from 0 to 100.
 
-    Where `sure` is False the judge cannot tell, and `useful` and `rating` mean nothing.
+    If `sure` is False, the judge cannot tell; `useful` and `rating` have no meaning.
     """
 
     useful: bool
@@ -195,7 +194,7 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Three different questions that the answer would answer, or none if it states nothing.
+    """Three different questions that the answer answers, or none if it states nothing.
 
     `noncommittal` is True for an answer that evades the question.
     """
@@ -206,7 +205,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """Which of answer and reference neither state nor deny anything that can be checked."""
+    """Whether answer and reference each state nothing that can be checked."""
 
     answer: bool
     reference: bool = False
@@ -232,38 +231,38 @@ class GEval:
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """Token-level likeness of answer and reference (BERTScore), each at most 1."""
+    """Token-level similarity of answer and reference (BERTScore), each at most 1."""
 
     precision: float
     recall: float
     f1: float
 
 
-_NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not asked for")
+_NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not requested")
 Made: TypeAlias = T | NotScored
-"""A finding's content, or why there is none."""
+"""A finding's content, or the reason of its absence."""
 Pair: TypeAlias = tuple[int | None, int | None]
-"""Ratings by two independent templates; None for an invalid one."""
+"""Ratings by two independent templates. An invalid rating is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """All findings of a sample. Read a field through `made`.
 
-    Verdicts stand one for each item, in order: support and agreement for each claim, relevance for
-    each chunk, `entities_found` for each entity, `question_similarity` for each question. Cosines
-    lie in [-1, 1], `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1, the rubrics run from 1 to 5, and
-    `docs/metrics.md` says what each finding is made of.
+    Verdicts are in item order, one per item: support and agreement per claim, relevance per chunk,
+    `entities_found` per entity, `question_similarity` per question. Cosines are in [-1, 1],
+    `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1, and rubrics go from 1 to 5. `docs/metrics.md`
+    defines each finding.
 
     Attributes:
-        relevance: Judged by the reference if there is one, else by the question; never by the
+        relevance: Judged with the reference or, without one, with the question; never with the
             answer.
         accuracy_ratings: Answer against reference by two templates, the second with the roles
-            swapped: 0, 2 or 4 each, None for an invalid one; at least one is valid.
-        context_ratings: 0, 1 or 2 each, as are `groundedness_ratings`.
-        usage: Usage of each finding, absent ones included.
+            swapped: 0, 2 or 4 each. An invalid rating is None; at least one is valid.
+        context_ratings: 0, 1 or 2 each, like `groundedness_ratings`.
+        usage: Usage of each finding, including absent findings.
         warnings: Notes for a reader of a finding, such as that an item could not be read.
-        by: The judges that made each finding, where there are several.
+        by: The judges of each finding, if there are several.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED
@@ -300,17 +299,17 @@ class Findings:
 
     @classmethod
     def of(cls, kind: Finding, content: Any, **others: Any) -> Findings:
-        """Return findings that have this one."""
+        """Return findings with this one."""
         return cls(**{kind.value: content}, **others)
 
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
-        """Make findings that are all absent for one reason."""
+        """Return findings that are all absent for one reason."""
         absent: dict[str, Any] = dict.fromkeys(kinds, why)
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        """Return these findings with the other's, present or absent."""
+        """Merge these findings with the other's, present or absent."""
         values = {
             name: value for name in _NAMES if (value := getattr(other, name)) is not _NOT_ASKED
         }

@@ -1,4 +1,4 @@
-"""Exceptions caught at an edge: counted, and each kind logged once, never any content."""
+"""Count exceptions caught at an edge, and log each kind once, without content."""
 
 from __future__ import annotations
 
@@ -42,40 +42,40 @@ class Incidents:
         self.forked()
 
     def forked(self) -> None:
-        """Count from zero in a forked child, which may have inherited a lock that is held."""
+        """Count from zero in a forked child, which may have inherited a held lock."""
         self._counts: Counter[str] = Counter()
         # Reentrant: a finalizer may count wherever the collector runs it.
         self._lock = threading.RLock()
 
     def report(self, origin: str, error: BaseException) -> None:
-        """Count an exception; the first of its kind is logged with its type and place.
+        """Count an exception. The first of its kind is logged with its type and place.
 
-        A message can hold the content of a request; types, origins and lines of code cannot.
+        Messages can quote content of a request; types, origins and lines of code cannot.
 
         Args:
             origin: Part that raised it, such as `sink MyStore`.
             error: The exception.
 
         Raises:
-            BaseException: `error` itself, if it is a KeyboardInterrupt or a signal handler of the
-                application raised it, as the time limits of Celery and RQ do. It interrupted us by
-                chance and belongs to the application.
+            BaseException: `error` itself, if it is a KeyboardInterrupt or comes from the
+                application's signal handler, like the time limits of Celery and RQ. It interrupted
+                us by chance and belongs to the application.
         """
         if raised_by_signal_handler(error):
             raise error
-        # A wrong argument is a kind of its own by its first sentence, which holds no content.
+        # The first sentence of an argument error is its kind; it contains no content.
         stated = error.stated.partition(". ")[0] if is_stated(error) else None
         kind = f"{origin}: {(stated or type(error).__name__).rstrip('.')}"
         if self._is_first(kind):
             _warn(_story(origin, error))
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
-        """Count failures that are no exceptions of this process; the first is logged.
+        """Count failures other than exceptions of this process. The first is logged.
 
         Args:
-            kind: Origin and failure in words; holds no content.
-            times: Number of failures; nothing is counted for 0.
-            detail: Addition to the line of the first one; holds no content either.
+            kind: Origin and failure in words, without content.
+            times: Number of failures.
+            detail: Text to append to the first log line, without content.
         """
         if times and self._is_first(kind, times):
             _warn(f"{kind} ({detail})" if detail else kind)
@@ -97,11 +97,11 @@ class Incidents:
 
 
 def _warn(message: str) -> None:
-    _logger.warning("%s; counted in stats(), further ones are not logged", message)
+    _logger.warning("%s; stats() counts it, and later ones are not logged", message)
 
 
 def _story(origin: str, error: BaseException) -> str:
-    """Return what happened and where: in the application's code if any of it is involved."""
+    """Return the failure and its place, in the application's code if possible."""
     caller, theirs = place_of_caller(), place_in_application(error)
     called = f", called at {caller}" if caller else ""
     if is_stated(error):
@@ -116,7 +116,7 @@ def _story(origin: str, error: BaseException) -> str:
 def raised_by_signal_handler(error: BaseException) -> bool:
     """Return whether a Python signal handler of the process raised an exception."""
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-    # Python runs signal handlers in the main thread alone.
+    # Python runs signal handlers only in the main thread.
     if not codes or threading.current_thread() is not threading.main_thread():
         return False
     if isinstance(error, KeyboardInterrupt):
@@ -135,18 +135,18 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether a package of ours raised it: the text of others may hold content."""
+    """Return whether one of our packages raised it: other texts may contain content."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return not frames or str(frames[-1].f_globals.get("__name__", "")).startswith("rag_eval_hooks")
 
 
 def is_stated(error: BaseException) -> TypeGuard[InputError]:
-    """Return whether it is a wrong argument in words of ours."""
+    """Return whether it is an argument error in our words."""
     return isinstance(error, InputError) and is_ours(error)
 
 
 def _last_frame_of_ours(error: BaseException) -> str:
-    """Return file, line and function in which a package of ours was when it was raised."""
+    """Return file, line and function of our last frame in the traceback."""
     ours = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
@@ -157,7 +157,7 @@ def _last_frame_of_ours(error: BaseException) -> str:
 
 
 def place_in_application(error: BaseException) -> str:
-    """Return file and line in the function of others that we called; empty without one."""
+    """Return file and line of the application's function that we called, or empty text."""
     file, place, outer = "", "", ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
@@ -169,7 +169,7 @@ def place_in_application(error: BaseException) -> str:
 
 
 def place_of_caller() -> str:
-    """Return file and line of the application's call that led here; empty in a thread of ours."""
+    """Return file and line of the application's call that led here; empty in our threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         ours = str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
@@ -189,10 +189,10 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F) -> F:
-    """Wrap a callback of a framework; its exceptions are counted and go no further.
+    """Wrap a framework's callback. Its exceptions are counted and not raised.
 
     Args:
-        method: A method of an object that has its `Incidents` in `_incidents`.
+        method: A method of an object with an `Incidents` in `_incidents`.
     """
 
     @functools.wraps(method)
@@ -202,7 +202,7 @@ def host_edge(method: F) -> F:
         except Exception as error:  # noqa: BLE001 - the host's edge
             trace = error.__traceback__
             if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
-                # Python's own words on the arguments of the call: names and numbers.
+                # Python's own message about the call's arguments: names and numbers.
                 error = InputError(str(error))
             self._incidents.report(f"capture {method.__name__}", error)
             return None
@@ -211,15 +211,15 @@ def host_edge(method: F) -> F:
 
 
 class ExitError(Exception):
-    """Code of a user tried to end the process."""
+    """The user's code tried to end the process."""
 
 
 async def without_exit(call: Awaitable[T]) -> T:
-    """Await code of a user.
+    """Await the user's code.
 
     Raises:
-        ExitError: It raised `SystemExit` or `KeyboardInterrupt`, which would end the event loop
-            and with it all other evaluations.
+        ExitError: The code raised `SystemExit` or `KeyboardInterrupt`, which would stop the event
+            loop and all other evaluations.
     """
     try:
         return await call

@@ -37,50 +37,50 @@ class _Framework(Protocol):
 
 
 class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
-    """Evaluates every RAG interaction of LangChain and LlamaIndex, without a change of code.
+    """Evaluates every RAG interaction of LangChain and LlamaIndex without a code change.
 
     ```sh
     RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
     ```
 
-    Settings come from `RAG_EVAL_*` variables and the settings file. Whatever goes wrong is logged
-    and leaves the application as it is: an exception would abort all other instrumentation.
+    Settings come from `RAG_EVAL_*` variables and the settings file. Errors are logged, not raised:
+    an exception would abort all other instrumentation.
 
-    The processors that the SDK's provider has at the start wait for scores as in
-    `RagEvalSpanProcessor`. Where SIGTERM has no handler yet, it gets one that finishes first; a
-    Chainlit application finishes in its `on_app_shutdown`.
+    The processors that the SDK's provider has at start-up wait for scores like
+    `RagEvalSpanProcessor`. If SIGTERM has no handler, it gets one that finishes pending
+    evaluations. A Chainlit application finishes them in `on_app_shutdown`.
 
-    There is one object in a process: `RagEvalInstrumentor().evals` is it, wherever it is asked.
+    Each process has one object: `RagEvalInstrumentor().evals` always returns it.
 
     Attributes:
-        evals: What evaluates, for `stats()`, `feedback()`, `interaction()` and the like; None
-            before it is instrumented, or where it is off or no framework is installed.
+        evals: The evaluator, for `stats()`, `feedback()`, `interaction()` and so on. None before
+            instrumentation, if it is off, or without an installed framework.
     """
 
     evals: RagEval | None = None
     _enabled: tuple[_Framework, ...] = ()
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return none: each framework is looked for by itself."""
+        """Return none: each framework is detected separately."""
         return ()
 
     def _instrument(self, **kwargs: Any) -> None:
         try:
             self._start({name: kwargs.get(name) for name in _PROVIDERS})
         except (ConfigError, ImportError) as error:
-            # Names setting, value and accepted values, with secrets masked, or the extra that is
-            # missing: a person needs it.
+            # The text names setting, value and accepted values, with secrets masked, or the missing
+            # extra.
             _logger.error("rag_eval_hooks is off: %s", error)
         except Exception as error:  # noqa: BLE001 - the host's edge
             _logger.error("rag_eval_hooks is off: %s", type(error).__name__)
 
     def _start(self, providers: dict[str, Any]) -> None:
-        # A completion hook may have made it.
+        # A completion hook may have created the evaluator.
         is_used = self.evals is not None
         evals = self.evals or RagEval(**providers)
         self._enabled = tuple(filter(None, (_enable(name, evals) for name in _FRAMEWORKS)))
         if not self._enabled and not is_used:
-            _logger.warning("rag_eval_hooks is off: no framework that it captures is installed")
+            _logger.warning("rag_eval_hooks is off: no supported framework is installed")
             evals.shutdown(0)
             return
         self.evals = evals
@@ -113,7 +113,7 @@ def _enable(package: str, evals: RagEval) -> _Framework | None:
 
 
 def _let_spans_wait(provider: object, evals: RagEval) -> bool:
-    """Let RAG spans of other instrumentors wait for their scores; return whether they can."""
+    """Make RAG spans of other instrumentors wait for scores; return whether they can."""
     try:
         from rag_eval_hooks.span_processor import wrap_processors
     except ImportError:
@@ -124,12 +124,13 @@ def _let_spans_wait(provider: object, evals: RagEval) -> bool:
 def finish_at_sigterm(evals: RagEval) -> bool:
     """Finish evaluations and flush the global providers before SIGTERM ends the process.
 
-    Servers such as uvicorn end by raising the signal again after their graceful shutdown, so that
-    no exit hook runs and the last spans are lost. Nothing changes where the application handles
-    the signal, or outside of the main thread.
+    Servers such as uvicorn raise the signal again after their graceful shutdown, so that no exit
+    hook runs and the last spans are lost. Nothing changes if the application handles the signal, or
+    outside the main thread.
 
     Args:
-        evals: Is shut down within `exit_timeout` seconds, and as many are left to the providers.
+        evals: Evaluator to shut down within `exit_timeout` seconds; the providers get the same
+            time.
 
     Returns:
         Whether the handler was set.
@@ -140,7 +141,7 @@ def finish_at_sigterm(evals: RagEval) -> bool:
         return False
 
     def handle(number: int, _: FrameType | None) -> None:
-        # In a thread: the code that the signal interrupted may hold a lock that is needed here.
+        # In a thread, because the interrupted code may hold a lock that is needed here.
         thread = threading.Thread(
             target=_finish, args=(evals,), name="rag-eval-hooks-sigterm", daemon=True
         )
@@ -154,9 +155,9 @@ def finish_at_sigterm(evals: RagEval) -> bool:
 
 
 def _finish_with_chainlit(evals: RagEval) -> None:
-    """Finish when a Chainlit application shuts down, unless it has a hook of its own for that.
+    """Finish when a Chainlit application shuts down, unless it has its own hook.
 
-    Chainlit then leaves by `os._exit`: no handler of a signal and no exit hook runs.
+    Chainlit leaves by `os._exit`, so no signal handler or exit hook runs.
     """
 
     def register(chainlit: Any) -> None:

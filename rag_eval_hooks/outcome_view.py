@@ -1,4 +1,4 @@
-"""Outcomes as a person reads them in a terminal or a notebook: the worst score first."""
+"""Outcomes for a terminal or a notebook, worst score first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["GOOD", "OutcomeTable", "html_table", "outcome_lines"]
 GOOD: Final = 0.8
 """Normalized score from which no reason is shown."""
 _REASON_CHARS: Final = 1000
-"""Characters of one score's reason."""
+"""Maximum length of one score's reason."""
 
 
 class NoOutcome(KeyError):
@@ -27,7 +27,7 @@ class NoOutcome(KeyError):
 
 
 class OutcomeTable(dict[str, Outcome]):
-    """Outcomes by metric that show themselves as a table."""
+    """Outcomes by metric that display as a table."""
 
     def __missing__(self, name: object) -> Outcome:
         raise NoOutcome(unknown("There is no outcome of", name, list(self)))
@@ -40,7 +40,7 @@ class OutcomeTable(dict[str, Outcome]):
         raise InputError("evaluate() has no coroutine. Write: await evals.aevaluate(...)")
 
     def __repr__(self) -> str:
-        """Return a line for each metric, and the reason of each bad score."""
+        """Return one line per metric, and the reason of each bad score."""
         return "\n".join(text for text, _ in outcome_lines(self)) or "{}"
 
     def _repr_html_(self) -> str:
@@ -50,11 +50,11 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield a text of one or several lines for each outcome: its value, name, label and reason.
+    """Yield one text per outcome: its value, name, label and reason.
 
     Args:
         outcomes: The outcomes, by metric.
-        failed: Metrics that miss their threshold, which come first.
+        failed: Metrics below their threshold; they come first.
     """
     for name, outcome in sorted(_worst_first(outcomes), key=lambda item: item[0] not in failed):
         _, value, label, reason = _cells(name, outcome)
@@ -64,7 +64,7 @@ def outcome_lines(
 
 
 def html_table(rows: Iterable[Sequence[object]]) -> str:
-    """Return a table, the first column as heads of its rows; texts are escaped."""
+    """Return a table with the first column as row headers. Texts are escaped."""
     return f"<table>{''.join(map(_row, rows))}</table>"
 
 
@@ -75,7 +75,7 @@ def _row(cells: Sequence[object]) -> str:
 
 
 def _worst_first(outcomes: Mapping[str, Outcome]) -> list[tuple[str, Outcome]]:
-    """Return the outcomes by name: undecided ones, scores, other absences."""
+    """Return the outcomes by name: undecided outcomes, scores, other absences."""
     return sorted(outcomes.items(), key=lambda item: _rank(item[1]))
 
 
@@ -103,6 +103,6 @@ def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _reason(score: Score) -> str:
-    """Return the failed items of an explanation, or its reason in a line where it has none."""
+    """Return the failed items of an explanation, or its reason in one line."""
     failed = "\n".join(failed_items(score.explanation))
     return failed[:_REASON_CHARS] or one_line(score.explanation, _REASON_CHARS, content=True) or ""

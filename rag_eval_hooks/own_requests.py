@@ -1,4 +1,4 @@
-"""Limits of the library's own HTTP requests: a quiet log, and replies of bounded size."""
+"""Limits on our HTTP requests: a quiet log and bounded replies."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any, Final
 __all__ = ["ENCODINGS", "ReplyTooLongError", "check_encoding", "quiet", "replace_body", "taken"]
 
 LONGEST_REPLY: Final = 4_000_000
-"""Decoded bytes; a reply without an end would take all memory."""
+"""Decoded bytes. An endless reply would exhaust memory."""
 ENCODINGS: Final = "gzip, deflate"
-"""Encodings to ask for: a piece of any other may decode to gigabytes at once."""
+"""Accepted encodings. A chunk in another encoding may decode to gigabytes."""
 _LOGGERS: Final = ("httpx", "httpx2", "openai._base_client")
 _is_own: ContextVar[bool] = ContextVar("rag_eval_hooks_own_request", default=False)
 
 
 class ReplyTooLongError(Exception):
-    """The reply is longer than the limit, or encoded so that its length cannot be known."""
+    """The reply is too long, or its encoding hides its length."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the lines that HTTP clients log at INFO for requests of the block out of the log."""
+    """Suppress the INFO logs of HTTP clients for requests in the block."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_is_of_the_application)
     token = _is_own.set(True)
@@ -39,18 +39,18 @@ def _is_of_the_application(record: logging.LogRecord) -> bool:
 
 
 def check_encoding(response: Any) -> None:
-    """Refuse a reply whose pieces may decode to any size.
+    """Reject a reply whose chunks may decode to any size.
 
     Raises:
-        ReplyTooLongError: It is encoded twice, or otherwise than asked for.
+        ReplyTooLongError: The reply is encoded twice, or with an unexpected encoding.
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("gzip", "deflate", "identity", ""):
-        raise ReplyTooLongError("the reply has an encoding that was not asked for")
+        raise ReplyTooLongError("the reply has an unexpected encoding")
 
 
 def taken(body: bytearray, piece: bytes) -> None:
-    """Add a piece to a body.
+    """Append a chunk to a body.
 
     Raises:
         ReplyTooLongError: The body is too long.

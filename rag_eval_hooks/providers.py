@@ -1,7 +1,7 @@
 """Names that settings accept for judges, embedders, token scorers and sinks.
 
-A new name is a row here and a case in `judges/choose.py` or `delivery/dispatch.py`: settings, error
-texts and help read these tables.
+To add a name, add a row here and a case in `judges/choose.py` or `delivery/dispatch.py`. Settings,
+errors and help read these tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["EMBEDDERS", "JUDGES", "SINKS", "SINK_KEYS", "TOKEN_SCORERS", "NameTa
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Names that one setting accepts, each with the form of the text behind it.
+    """Names that a setting accepts, each with the form of the following text.
 
     `:<model>` must follow the name, `[:<model>]` may follow it, and nothing may follow an empty
     form.
@@ -27,7 +27,7 @@ class NameTable:
     setting: str
     rows: Mapping[str, str]
     other: Callable[[str], str] = lambda _value: ""
-    """Returns the way to a value that no row is similar to, or nothing."""
+    """Returns a hint for a value without a similar row, or empty text."""
 
     @property
     def wanted(self) -> str:
@@ -36,22 +36,22 @@ class NameTable:
         return f"{', '.join(first)} or {last}"
 
     def check(self, value: str) -> str:
-        """Return the value; raise as `parts` does."""
+        """Return the value, or raise like `parts`."""
         self.parts(value)
         return value
 
     def parts(self, value: str) -> tuple[str, str]:
-        """Return a name of the table and the text behind it, empty for none.
+        """Return a name of the table and the text after it, or empty text.
 
         Raises:
-            ConfigError: The value names no row, or has another form.
+            ConfigError: The value names no row, or has the wrong form.
         """
         name, colon, behind = value.partition(":")
         rest, behind = self.rows.get(name), behind.strip()
         if rest is None or not (behind if rest.startswith(":") else rest or not colon):
             raise ConfigError(self.setting, value, self.wanted + self._hint(value))
         if rest == _URL and not is_url(behind):
-            # A URL with credentials must not be repeated.
+            # The error must not repeat a URL with credentials.
             shown = f"{name}:**********" if "@" in value else value
             wants = f"'{name}{rest}' with a URL without credentials or parameters"
             raise ConfigError(self.setting, shown, wants)
@@ -68,7 +68,7 @@ class NameTable:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is a URL over HTTP without credentials or parameters.
+    """Return whether a text is an HTTP URL without credentials or parameters.
 
     Credentials, or a key among the parameters, would appear in errors and logs.
     """
@@ -109,7 +109,7 @@ _OTHER_JUDGES: Final = {
     "mistral": "ChatMistralAI(...)",
     "vertex": "ChatVertexAI(...)",
 }
-"""Models that no row serves but a chat model of LangChain, by the beginning of their names."""
+"""Models without a row that a LangChain chat model can serve, by name prefix."""
 _BY_OPENAI: Final = {"openai": ":<model>", "azure": ":<deployment>", "ollama": ":<model>"}
 _URL: Final = ":<url>"
 JUDGES: Final = NameTable(
@@ -130,4 +130,4 @@ SINK_KEYS: Final = {
     "mlflow": "<token>",
     "langfuse": "<public key>:<secret key>",
 }
-"""Forms of the keys of platforms."""
+"""Forms of the platforms' keys."""

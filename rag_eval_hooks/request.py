@@ -1,4 +1,4 @@
-"""One record of a request, from its capture or submission to its end."""
+"""The record of a request, from capture or submission to its outcome."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ __all__ = [
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
 BROKER_DOWN: Final = "broker"
-"""Reason of samples that the broker of a fleet did not accept."""
+"""Reason of samples that the Celery broker did not accept."""
 BUDGET: Final = "budget"
-"""Reason of metrics that the budget refused, and of samples that it left without a score."""
+"""Reason of metrics rejected by the budget, and of samples left without a score."""
 PARTIAL: Final = "partial"
-"""Reason of samples whose judge failed, and whose only scores need no judge."""
+"""Reason of samples whose judge failed, and whose scores all need no judge."""
 
 
 class EndableSpan(Protocol):
-    """A span of ours, or a stand-in for a span of another instrumentor."""
+    """Our span, or a stand-in for another instrumentor's span."""
 
     def is_recording(self) -> bool: ...
 
@@ -58,13 +58,13 @@ class EndableSpan(Protocol):
 
 @dataclass(slots=True, eq=False)
 class HeldSpan:
-    """RAG span whose request has ended and that waits for its scores. Never a current span."""
+    """RAG span of a finished request that waits for scores. Never a current span."""
 
     span: EndableSpan
     end_time: int
     """End of the request in nanoseconds since the epoch."""
     deadline: float = 0.0
-    """Seconds on the monotonic clock at which the span ends without scores."""
+    """Monotonic time in seconds at which the span ends without scores."""
 
 
 class Column(StrEnum):
@@ -75,12 +75,12 @@ class Column(StrEnum):
     DROPPED = "dropped"
     FAILED = "failed"
     SHIPPED = "shipped"
-    """A worker on another machine evaluates and counts it."""
+    """A worker on another machine evaluates and counts the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """End of a request: its column, and its evaluation or the reason of its absence."""
+    """Outcome of a request: its column, and its evaluation or the reason of its absence."""
 
     column: Column
     reason: str = ""
@@ -89,22 +89,22 @@ class Ending:
 
     @classmethod
     def dropped(cls, reason: str) -> Ending:
-        """Return the end of a request that is not evaluated."""
+        """Return the outcome of a request that is not evaluated."""
         return cls(Column.DROPPED, reason)
 
     @classmethod
     def failed(cls, cause: Cause) -> Ending:
-        """Return the end of a request whose evaluation raised."""
+        """Return the outcome of a request whose evaluation raised."""
         return cls(Column.FAILED, cause.value)
 
     @classmethod
     def sampled_out(cls, decision: Decision) -> Ending:
-        """Return the end of a request that was not chosen."""
+        """Return the outcome of a sampled-out request."""
         return cls(Column.SAMPLED_OUT, decision.because, probability=decision.probability)
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> Ending:
-        """Return the end of an evaluated request: scored, refused by the budget, or failed."""
+        """Return the outcome of an evaluated request: scored, rejected by the budget, or failed."""
         if evaluation.scores:
             if evaluation.lacks_judge:
                 return cls(Column.FAILED, PARTIAL, evaluation)
@@ -112,16 +112,16 @@ class Ending:
         causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
         if Cause.OVER_BUDGET in causes:
             return cls(Column.DROPPED, BUDGET, evaluation)
-        # A metric that its own rate left out does not explain why the chosen ones have no score.
+        # A metric that was sampled out does not explain why the sampled metrics lack a score.
         chosen = [cause for cause in causes if cause is not Cause.SAMPLED_OUT]
         failures = [cause for cause in chosen if cause.is_failure]
-        # Without any outcome, the sample feeds no metric.
+        # Without any outcome, the sample lacks the inputs of every metric.
         cause = next(iter(failures or chosen), Cause.MISSING_INPUT)
         return cls(Column.FAILED, cause.value, evaluation)
 
     @property
     def is_left(self) -> bool:
-        """True if the disk may keep the sample for the next process."""
+        """Whether the disk may keep the sample for the next process."""
         return self.reason in ("spooled", "shutdown")
 
     @property
@@ -140,57 +140,57 @@ class Ending:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Request:
-    """One captured request, or one sample that the application submitted. Compared by identity.
+    """One captured request or submitted sample. Compared by identity.
 
-    The request's thread creates it. After it is queued, the worker's thread alone writes to it.
+    The request's thread creates it. Once queued, only the worker's thread writes to it.
     """
 
     key: str
-    """The sampler hashes it: the trace id, or any unique id."""
+    """The sampler's hash input: the trace id, or any unique id."""
     build: Callable[[], Sample] | None
     """Builds the sample, once, off the request's thread."""
     status: Status = Status.OK
     size: int = 0
-    """Characters that it keeps in memory until it is settled."""
+    """Characters in memory until the request is settled."""
     ids: tuple[str, ...] = ()
-    """Ids by which `feedback` and `explain` find it."""
+    """Ids by which `feedback` and `explain` find the request."""
     trace_id: str | None = None
     span_id: str | None = None
     span: HeldSpan | None = None
     traits: Callable[[], Traits] = Traits
     accepted_at: float = field(default_factory=time.time)
     decision: Decision | None = None
-    """None before the sampler's decision, and where the status is not evaluated."""
+    """None before the sampler decides, and for a status that is not evaluated."""
     is_final: bool = False
-    """True if another process, or a feedback, has decided for good."""
+    """Whether another process or a feedback has made the final decision."""
     by_feedback: bool = False
-    """True if a feedback asked for this evaluation of an ended request."""
+    """Whether a feedback requested this evaluation of a finished request."""
     is_shipped: bool = False
     accepted: bool = False
     ending: Ending | None = None
     is_counted: bool = False
-    """True once the books have its end."""
+    """Whether the books have recorded the outcome."""
     evaluated: frozenset[str] = frozenset()
-    """Ids of the metrics that a feedback need not ask for again."""
+    """Ids of the metrics that a feedback need not request again."""
     probability: float | None = None
-    """Inclusion probability when a process that has ended accepted it, or None."""
+    """Inclusion probability from an earlier process that accepted the request, or None."""
     reason: str = ""
     outcomes: Outcomes | None = None
-    """Outcomes that another process has published already, or None."""
+    """Outcomes that another process has already published, or None."""
     entry: Any = None
-    """Its job in the outbox, or None."""
+    """Job in the outbox, or None."""
     sampling_key: str | None = None
-    """The sampler hashes it instead, if the request was sampled at its start."""
+    """Hash input in place of `key`, if the request was sampled at its start."""
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        """Return the request of a sample that exists already.
+        """Return the request of an existing sample.
 
         Args:
             sample: The sample that the sampler decides about.
-            build: Builds the sample to evaluate, if that is another one.
+            build: Builds the sample to evaluate, if it differs.
         """
         names = (sample.trace_id, sample.sample_id)
         return cls(
@@ -206,60 +206,60 @@ class Request:
 
     @property
     def is_recovered(self) -> bool:
-        """True if a process that has ended accepted it."""
+        """Whether an earlier process accepted the request."""
         return self.probability is not None
 
     def sample(self) -> Sample:
-        """Return the sample, always the same one. Thread-safe.
+        """Return the sample, always the same object. Thread-safe.
 
         Raises:
             LookupError: The sample was released.
-            Exception: Whatever building it raises; raised anew by every call.
+            Exception: Any error of `build`; every call raises it again.
         """
         with self._lock:
             if self._sample is None:
                 if self.build is None:
                     raise LookupError("the sample was released")
                 self._sample = self.build()
-                # Both may keep all objects alive that the framework handed over.
+                # Both may keep all of the framework's objects alive.
                 self.build, self.traits = None, Traits
             return self._sample
 
     def judged_sample(self) -> Sample:
-        """Return the sample as it is evaluated: without the partial answer of a failed request."""
+        """Return the sample to evaluate: without the partial answer of a failed request."""
         sample = self.sample()
         return replace(sample, answer=None) if sample.status is Status.ERROR else sample
 
     def keep(self, sample: Sample) -> None:
-        """Replace the sample, as by the same with a reference."""
+        """Replace the sample, for example by one with a reference."""
         with self._lock:
             self.build, self._sample = None, sample
 
     def release(self) -> None:
-        """Drop the text of an ended request; only the ids stay."""
+        """Drop the texts of a finished request; only the ids stay."""
         with self._lock:
             self.build, self._sample, self.traits = None, None, Traits
 
 
 class Observer:
-    """Base of what follows every request; a subclass overrides the moments that it needs.
+    """Base of classes that follow every request. Subclasses override the methods they need.
 
-    The moments of one request come in this order: `accepted`, `begun`, `evaluated`, `settled`.
-    A request that is refused at submission has `settled` alone. Observers are called in one fixed
-    order. An exception is counted, and the next observer is called all the same.
+    The calls for one request have this order: `accepted`, `begun`, `evaluated`, `settled`. A
+    request rejected at submission gets only `settled`. Observers are called in a fixed order. An
+    exception is counted, and the next observer is still called.
     """
 
     def accepted(self, request: Request) -> None:
-        """React to a request that has its slot in the queue. Request's thread; never blocks."""
+        """Handle a request that got a slot in the queue. Request's thread; never blocks."""
 
     def begun(self, request: Request) -> None:
-        """React to a request whose sample is built and evaluated next. Worker's thread."""
+        """Handle a request whose sample was built and is evaluated next. Worker's thread."""
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """React to the evaluation of a request. Worker's thread."""
+        """Handle the evaluation of a request. Worker's thread."""
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """React to the end of a request. Either thread; never blocks.
+        """Handle the outcome of a request. Either thread; never blocks.
 
-        Called a second time only if a signal handler of the application interrupted the first call.
+        Called again only if the application's signal handler interrupted the first call.
         """

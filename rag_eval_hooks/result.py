@@ -1,4 +1,4 @@
-"""Result of evaluating one sample: what telemetry and sinks receive."""
+"""Result of evaluating one sample, for telemetry and sinks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Evaluation:
     Attributes:
         sample: The evaluated sample; its trace and span ids name the RAG span, if there is one.
         outcomes: Outcome by metric id.
-        probability: Inclusion probability of the sample, or None if no draw chose it.
-        start: Start in nanoseconds since the epoch, as is `end`; 0 where it is unknown.
-        reason: Reason why the sample was chosen, in a word.
+        probability: Inclusion probability of the sample, or None if it was not sampled at random.
+        start: Start in nanoseconds since the epoch, like `end`; 0 if unknown.
+        reason: Why the sample was sampled, in one word.
         verdicts: Pass or fail of the scored metrics that have a threshold.
         passed: Pass or fail of the sample, or None if that is unknown.
         log: Judge calls of the evaluation, if they are recorded.
@@ -45,7 +45,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC, estimated from the evaluation's where it is unknown."""
+        """Start of the request in UTC, estimated from the evaluation if unknown."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 
@@ -66,13 +66,13 @@ class Evaluation:
 
     @cached_property
     def unscored(self) -> Mapping[str, NotScored]:
-        """Outcomes that should have been scores."""
+        """Outcomes that lack a possible score."""
         pairs = self.outcomes.items()
         return {k: v for k, v in pairs if isinstance(v, NotScored) and v.is_missing}
 
     @property
     def lacks_judge(self) -> bool:
-        """True if the judge failed and stands behind no score."""
+        """Whether the judge failed and no score comes from a judge."""
         causes = {outcome.cause for outcome in self.unscored.values()}
         if causes.isdisjoint(_OF_JUDGE):
             return False
@@ -82,8 +82,8 @@ class Evaluation:
     def status(self) -> EvalStatus:
         """Status as on the RAG span: `partial` if a score is missing, `error` if all failed.
 
-        A metric that the sample cannot feed, or that is undefined for it, is not missing; one that
-        the judge left undecided is.
+        A metric without inputs or a defined value is not missing. A metric that the judge left
+        undecided is missing.
         """
         if not self.unscored:
             return EvalStatus.OK

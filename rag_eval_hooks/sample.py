@@ -31,17 +31,17 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """End of an interaction. Only `OK` is scored, and `ERROR` where a rule selects it."""
+    """Outcome of an interaction. Only `OK` is scored, and `ERROR` if a rule selects it."""
 
     OK = "ok"
     ERROR = "error"
     CANCELLED = "cancelled"
     CLOSED = "closed"
-    """The reader dropped the stream before its end: the answer is cut."""
+    """The reader dropped the stream before its end, so the answer is cut."""
     ABANDONED = "abandoned"
-    """No end was ever reported within the time limit."""
+    """The request did not finish within the time limit."""
     INTERRUPTED = "interrupted"
-    """It waited for somebody, and was not resumed within the time limit."""
+    """The request waited for a person and was not resumed within the time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +49,26 @@ class Sample:
     """One request to a RAG pipeline: question, retrieved contexts and answer.
 
     Attributes:
-        contexts: Chunks that the answering model saw, in its order. None if no retrieval ran;
-            empty if retrieval found nothing. Texts and documents are accepted too.
-        answer: Answer that the user got, or None if there was none.
-        reference: Known right answer, if there is one.
-        reference_ids: Ids of the chunks that are known to be relevant, if they are.
+        contexts: Chunks that the answering model saw, in its order. None if no retrieval ran; empty
+            if retrieval found nothing. Also accepts texts and documents.
+        answer: Answer that the user got, or None.
+        reference: Known correct answer, if any.
+        reference_ids: Ids of the chunks known to be relevant, if any.
         question_id: The question's id in a set of known questions.
         error_type: Qualified name of the exception's class when `status` is `ERROR`.
         latency: Duration of the request in seconds, if known.
         truncated: Fields that a limit cut, such as `contexts[2].text`, and the parts `question`,
             `contexts`, `answer` or `prompt` that a limit or a lost event left incomplete.
         context_source: Rule that found the contexts: `recorded` and `chosen` by the
-            application, `prompt`, `shingles`, `structure`, `last_list`, `step`,
-            `earlier_turn`; None where no retrieval ran.
+            application, `prompt`, `shingles`, `structure`, `last_list`, `step`, `earlier_turn`;
+            None without retrieval.
         question_source: Origin of the question: `recorded` or `chosen` by the application,
-            `input`, `prompt`, `state`, or `query`, what a retriever was asked.
+            `input`, `prompt`, `state`, or `query` (the retriever's query).
         trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.
         span_id: 16 hex digits of the RAG span.
         workflow: Name of the pipeline, as on its RAG span.
-        response_id: Id of the model's reply that is the answer, where the framework tells it. It,
-            `ended_at` and `sample_id` are no part of equality.
+        response_id: Id of the model's reply that is the answer, if known. Equality ignores
+            `response_id`, `ended_at` and `sample_id`.
         ended_at: End of the request in nanoseconds since the epoch, if known.
         sample_id: Unique id of this sample.
     """
@@ -128,13 +128,13 @@ class Sample:
 
     @property
     def chars(self) -> int:
-        """Number of characters of its texts."""
+        """Number of characters in all texts."""
         texts = [self.question, self.answer or "", self.reference or ""]
         texts += map(_TEXT, self.contexts or ())
         return sum(map(len, texts))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the sample as plain types; a field at its default is left out."""
+        """Return the sample as plain types, without fields at their default."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["status"] = None if self.status is Status.OK else self.status.value
         plain["metadata"] = dict(self.metadata)
@@ -147,10 +147,10 @@ class Sample:
 
     @classmethod
     def of(cls, value: Sample | Mapping[str, Any]) -> Sample:
-        """Return a sample as it is, or the sample that a mapping describes, as for `from_dict`.
+        """Return a sample unchanged, or build a sample from a mapping, as `from_dict` does.
 
         Raises:
-            TypeError: It is neither, or a field has the wrong type.
+            TypeError: The value is neither, or a field has the wrong type.
         """
         if isinstance(value, Sample):
             return value
@@ -166,7 +166,7 @@ class Sample:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Return a sample from the output of `to_dict`; unknown keys go to `metadata`.
 
-        The names of ragas are understood too: `user_input`, `retrieved_contexts`, `response`,
+        The names of ragas work too: `user_input`, `retrieved_contexts`, `response`,
         `reference_context_ids`.
 
         Raises:
@@ -202,7 +202,7 @@ class Field(StrEnum):
 
 
 def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return values with the names of ragas replaced by ours, which win."""
+    """Return values with ragas' names replaced by ours. Our names win."""
     if _OTHER_NAMES.keys().isdisjoint(values):
         return values
     others = {_OTHER_NAMES[key]: value for key, value in values.items() if key in _OTHER_NAMES}
@@ -242,7 +242,7 @@ def tags_of(tags: Any) -> tuple[str, ...]:
 
 
 def _ids_of(values: Any) -> tuple[str, ...]:
-    """Return ids as texts; a store's number is its decimal form."""
+    """Return ids as texts. A number becomes its decimal form."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise wrong_type("reference_ids", "a sequence of ids", values)
     return tuple(map(str, values))

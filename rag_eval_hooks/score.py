@@ -1,4 +1,4 @@
-"""Result of one metric on one sample: a score, or the cause of its absence; ids and plain form."""
+"""Result of one metric on one sample: a score or the cause of its absence."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ __all__ = [
 
 
 class Cause(StrEnum):
-    """Cause of a missing score: a fact about the sample, a failure, or not chosen."""
+    """Cause of a missing score: a property of the sample, a failure, or sampled out."""
 
     MISSING_INPUT = "missing_input"
     """The sample lacks a field that the metric needs, or the judge cannot make the finding."""
     UNDEFINED = "undefined"
-    """The formula has no value for this sample: a share of no items."""
+    """The formula has no value for this sample, such as a share of zero items."""
     JUDGE_FAILED = "judge_failed"
     JUDGE_UNAVAILABLE = "judge_unavailable"
-    """The judge failed too often in a row, so it was not asked."""
+    """The judge failed too often in a row, so no call was made."""
     METRIC_FAILED = "metric_failed"
     """The metric's own code raised."""
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"
     SAMPLED_OUT = "sampled_out"
-    """The sample is evaluated, but not by this metric: its rate leaves it out."""
+    """The sample is evaluated, but this metric's rate excludes it."""
     DROPPED = "dropped"
 
     @property
     def is_failure(self) -> bool:
-        """True if a score was possible and is missing."""
+        """Whether a score was possible and is missing."""
         return self not in (Cause.MISSING_INPUT, Cause.UNDEFINED, Cause.SAMPLED_OUT)
 
 
 class AnnotatorKind(StrEnum):
-    """Kind of annotator that judged."""
+    """Kind of annotator."""
 
     CODE = "CODE"
     LLM = "LLM"
@@ -71,23 +71,23 @@ class Score:
 
     Attributes:
         value: The number in the metric's native scale.
-        normalized: The same in [0, 1], where 1 is best. A metric may leave it out; then its scale
-            gives it.
-        label: The metric's word for the value, where it has one.
-        parts: Named numbers that the value is made of.
+        normalized: The value in [0, 1], where 1 is best. By default computed from the metric's
+            scale.
+        label: The metric's word for the value, if any.
+        parts: Named numbers behind the value.
         explanation: Claims, verdicts and chunk numbers behind the value; plain JSON types.
-        warnings: What a reader should know before trusting the value.
+        warnings: Reasons to distrust the value.
         risk: 1 minus the least probability of a claim that the metric reads, in [0, 1], or None.
-            The higher, the sooner a person should look.
+            Review high risks first.
         annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a model.
         annotator: The judge's name and model, or None when no judge was needed.
-        judged: Whether a judge's findings stand behind the value.
-        screening: Whether a judge behind it is good for finding bad answers, not for deciding.
+        judged: Whether the value depends on a judge's findings.
+        screening: Whether the judge is too weak for decisions and only helps to find bad answers.
         version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
-        usage: This metric's part of what judging the sample took.
-        probability: Inclusion probability, above 0 and at most 1: how likely this metric is
-            evaluated for such a sample. Weigh by its inverse. None where no draw chose it.
-        probability_estimated: Whether the probability holds the estimated fraction that a rate
+        usage: This metric's share of the sample's judge usage.
+        probability: Inclusion probability of this metric, above 0 and at most 1. Weight by its
+            inverse. None if the metric was not sampled at random.
+        probability_estimated: Whether the probability includes an estimated fraction that a rate
             limit or a full queue admitted.
         reason: Why it was evaluated: `ratio`, `rule:<name>`, `tail:<name>`, `feedback:<name>`,
             `reference`; empty inline.
@@ -95,7 +95,7 @@ class Score:
 
     value: float
     _: KW_ONLY
-    normalized: float = cast("float", None)  # Until the scorer applies the metric's scale.
+    normalized: float = cast("float", None)  # The scorer sets it later, by the scale.
     label: str | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     explanation: Mapping[str, Any] = field(default_factory=dict)
@@ -107,13 +107,13 @@ class Score:
     screening: bool = False
     version: str = ""
     usage: Usage = field(default_factory=Usage)
-    # How a sample was chosen is no part of its score: inline and online ones are equal.
+    # Sampling is not part of a score: inline and online scores are equal.
     probability: float | None = field(default=None, compare=False)
     probability_estimated: bool = field(default=False, compare=False)
     reason: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse values that are no score.
+        """Reject values that are not a score.
 
         Raises:
             InputError: A field has the wrong type, `value` is not finite, or `normalized` is
@@ -133,15 +133,15 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """Absence of a score, with its cause. Never counted in a mean.
+    """Absence of a score, with its cause. Means never include it.
 
-    It has the fields of `Score`; those that only a value can have are None or empty.
+    It has the fields of `Score`; fields of a value are None or empty.
 
     Attributes:
-        detail: One sentence for a person; holds no content of the sample.
-        usage: Wasted usage, this metric's part.
-        undecided: Whether the judge could not tell enough of the items that the formula needs.
-        explanation: The items that there are.
+        detail: One sentence for people, without content of the sample.
+        usage: This metric's share of the wasted usage.
+        undecided: Whether the judge was unsure about too many items.
+        explanation: The available items.
     """
 
     cause: Cause
@@ -169,7 +169,7 @@ class NotScored:
         """Convert the name of a cause to the cause.
 
         Raises:
-            TypeError: It is no cause.
+            TypeError: The name is not a cause.
         """
         if not isinstance(self.cause, Cause):
             if self.cause not in list(Cause):
@@ -179,7 +179,7 @@ class NotScored:
 
     @property
     def is_missing(self) -> bool:
-        """True if a score was possible and is missing: by a failure, or left undecided."""
+        """Whether a possible score is missing because of a failure or an undecided judge."""
         return self.undecided or self.cause.is_failure
 
     @property
@@ -191,11 +191,11 @@ class NotScored:
 Outcome: TypeAlias = Score | NotScored
 """Score of a metric, or the cause of its absence."""
 Outcomes: TypeAlias = Mapping[str, Outcome]
-"""Metric id to outcome, in the order in which the metrics were chosen."""
+"""Outcome by metric id, in the order of the chosen metrics."""
 
 
 class Unavailable(Exception):
-    """Raised when a metric reads a finding that was not made; becomes its outcome."""
+    """Raised when a metric reads a missing finding. Becomes the metric's outcome."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)
@@ -204,7 +204,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Native range of a metric, and its direction: error rates are better when lower."""
+    """Native range of a metric, and its direction: a lower error rate is better."""
 
     low: float
     high: float
@@ -223,7 +223,7 @@ class Scale:
             raise InputError("The low end of a scale must be below its high end.", ends)
 
     def score(self, value: float, **details: Any) -> Score:
-        """Return a score, given a number on the scale and further fields of `Score`.
+        """Return a score, given a number on the scale and other fields of `Score`.
 
         Raises:
             ValueError: The value is outside the scale.
@@ -231,7 +231,7 @@ class Scale:
         return Score(value=value, normalized=self.normalize(value), **details)
 
     def normalize(self, value: float) -> float:
-        """Return a number of the scale in [0, 1], where 1 is best.
+        """Map a number of the scale to [0, 1], where 1 is best.
 
         Raises:
             ValueError: The value is outside the scale.
@@ -247,17 +247,17 @@ UNIT = Scale(0.0, 1.0)
 
 
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
-    """Return the id of one metric's outcome, 32 hex digits: of sample, metric, judge and versions.
+    """Return the id of one metric's outcome, 32 hex digits, by sample, metric, judge and versions.
 
-    It is an idempotency key: a store that keeps one row per id has no outcome twice, whatever
-    crashed between the write and our note of it.
+    It is an idempotency key: a store with one row per id never has an outcome twice, even if a
+    process crashes after the write.
     """
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return the id of all outcomes of one sample, 32 hex digits, whatever their order."""
+    """Return the id of all outcomes of one sample, 32 hex digits, in any order."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 
@@ -266,7 +266,7 @@ def _digest(parts: list[Any]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-@cache  # made on first use: it takes milliseconds of an import
+@cache  # made on first use, because it would add milliseconds to the import
 def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
     return TypeAdapter(Score), TypeAdapter(NotScored)
 
@@ -274,7 +274,7 @@ def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as plain types: a score, or `not_scored` with its cause.
 
-    A field at its default is left out, except the kind of annotator.
+    Fields at their default are omitted, except the kind of annotator.
     """
     scores, absences = _adapters()
     if isinstance(outcome, NotScored):
@@ -285,7 +285,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of the plain form of `outcome_to_dict`; unknown keys are ignored.
+    """Return the outcome from the plain form of `outcome_to_dict`; ignore unknown keys.
 
     Raises:
         ValueError: A field is missing, or a value is out of range or of the wrong type.

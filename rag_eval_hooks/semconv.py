@@ -1,8 +1,7 @@
-"""Names of spans, attributes and values that we emit, spelled once.
+"""Names of the spans, attributes and values that we emit.
 
-OpenTelemetry's `gen_ai.*` names are in development and change with their package, so none is
-imported. OpenInference's names stand beside them: Jaeger's readers search the first, Phoenix
-reads the second.
+OpenTelemetry's `gen_ai.*` names are in development and change with their package, so we do not
+import them. We also emit OpenInference's names, because Phoenix reads them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ __all__ = ["EvalStatus", "eval_key", "evaluation"]
 
 TRACER_NAME: Final = "rag_eval_hooks"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
-"""Of the GenAI conventions, which are versioned apart from the general ones since 2026."""
+"""Schema of the GenAI conventions, which have had their own versions since 2026."""
 
 # OpenTelemetry, general and GenAI
 ERROR_TYPE: Final = "error.type"
@@ -124,11 +123,11 @@ _COMPOSITES: Final = {
     "graphrag.ragas_score": "graphrag",
     "whitepaper.weighted_score": "whitepaper",
 }
-"""Metrics that stand for their whole suite, under whose name they are."""
+"""Metrics that represent their whole suite and use its name."""
 
 
 class EvalStatus(StrEnum):
-    """Values of `rag.eval.status`: the reason of the scores on a RAG span, or of their absence."""
+    """Values of `rag.eval.status`: why a RAG span has scores or lacks them."""
 
     OK = "ok"
     PARTIAL = "partial"
@@ -145,21 +144,21 @@ class EvalStatus(StrEnum):
     """Not evaluated; `rag.eval.reason` says why."""
     SAMPLED_OUT = "sampled_out"
     SHIPPED = "shipped"
-    """A worker evaluates it, and writes its scores below the RAG span."""
+    """A worker evaluates the request and writes its scores below the RAG span."""
     ABANDONED = "abandoned"
-    """The interaction never ended within `limits.INTERACTION_SECONDS`."""
+    """The interaction did not finish within `limits.INTERACTION_SECONDS`."""
 
 
 def eval_key(metric_id: str, field: str) -> str:
     """Return the attribute key of one field of a metric's result.
 
     Args:
-        metric_id: Id of the metric; a composite is under the name of its suite.
+        metric_id: Id of the metric. A composite uses the name of its suite.
         field: `score`, `normalized`, `label`, `pass`, `reason` or `sample_rate`.
     """
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 
 
 def evaluation(index: int, field: str) -> str:
-    """Return OpenInference's key of one field of a result; results are counted from 0."""
+    """Return OpenInference's key for one field of a result. Results count from 0."""
     return f"evaluations.{index}.evaluation.{field}"

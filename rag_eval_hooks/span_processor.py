@@ -1,4 +1,4 @@
-"""`RagEvalSpanProcessor`: lets the spans of other instrumentors carry our scores."""
+"""`RagEvalSpanProcessor`: adds our scores to the spans of other instrumentors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["RagEvalSpanProcessor", "wrap_processors"]
 
 
 class RagEvalSpanProcessor(SpanProcessor):
-    """Wraps a span processor; a RAG span of another instrumentor waits here for its scores.
+    """Wraps a span processor and holds another instrumentor's RAG span until it has scores.
 
     With OpenInference, Traceloop or another instrumentor active, `spans="auto"` writes no second
-    set of spans. Their RAG span ends with the request, before the scores are there. This
-    processor keeps it back, at most `hold_timeout` seconds and at most `max_held` of them, and
-    passes it on with the scores. Every other span goes through untouched and at once; every span
-    is passed on exactly once.
+    set of spans. Their RAG span ends with the request, before the scores exist. This processor
+    holds up to `max_held` RAG spans, each for at most `hold_timeout` seconds, and passes them on
+    with the scores. Every other span passes at once, unchanged. Every span is passed on exactly
+    once.
 
     ```python
     evals = RagEval()
@@ -39,13 +39,13 @@ class RagEvalSpanProcessor(SpanProcessor):
     ```
 
     Args:
-        inner: The processor that would have been added to the provider.
-        evals: Whose scores the spans are to carry.
+        inner: The processor to wrap.
+        evals: Source of the scores.
     """
 
     def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
         self._inner = inner
-        # A collected evaluator is closed.
+        # A garbage-collected evaluator is closed.
         self._evals = checked(evals)
         self._others = evals.others
         self._incidents = evals.incidents
@@ -57,15 +57,15 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.on_start(span, parent_context)
 
     def _on_ending(self, span: Span) -> None:
-        # The SDK's own hook, younger than some processors that can be wrapped.
+        # The SDK's hook; older processors lack it.
         if (hook := getattr(self._inner, "_on_ending", None)) is not None:
             hook(span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Keep a RAG span that waits for scores; pass on any other."""
+        """Hold a RAG span that waits for scores; pass on other spans."""
         try:
             addition = self._others.ended(span, self._export)
-        except Exception as error:  # noqa: BLE001 - the host's edge: the span must get through
+        except Exception as error:  # noqa: BLE001 - the host's edge: the span must pass
             self._incidents.report("span processor", error)
             addition = {}, ()
         if addition is not None:
@@ -75,15 +75,15 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.on_end(_ScoredSpan(span, addition) if any(addition) else span)
 
     def shutdown(self) -> None:
-        """Pass on the kept spans, then shut down the inner processor."""
+        """Pass on the held spans, then shut down the inner processor."""
         self._release(self._others.kept(), EvalStatus.SHUTDOWN)
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Pass on the kept spans, with scores if they come in time, and flush.
+        """Pass on the held spans, with scores if they arrive in time, and flush.
 
-        Waits at most `hold_timeout` and `timeout_millis` for scores; what still lacks them then
-        is passed on as `timeout`.
+        Waits for scores at most `hold_timeout` and `timeout_millis`. Spans without scores are then
+        passed on as `timeout`.
         """
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
@@ -101,12 +101,12 @@ class RagEvalSpanProcessor(SpanProcessor):
 
 
 def wrap_processors(provider: object, evals: RagEval) -> bool:
-    """Let every processor that a provider of the SDK has by now wait for scores.
+    """Make every current processor of an SDK provider wait for scores.
 
-    For providers that no code of the application made; the SDK has no public way to it.
+    For providers that the application did not create. The SDK has no public API for this.
 
     Returns:
-        Whether there was anything to wrap.
+        Whether the provider had a processor.
     """
     processors = getattr(provider, "_active_span_processor", None)
     inner = getattr(processors, "_span_processors", None)
@@ -120,7 +120,7 @@ def wrap_processors(provider: object, evals: RagEval) -> bool:
 
 
 class _ScoredSpan(ReadableSpan):
-    """An ended span with attributes and links added; the original stays as it is."""
+    """A copy of a finished span with added attributes and links."""
 
     def __init__(self, span: ReadableSpan, addition: Addition) -> None:
         attributes, links = addition

@@ -17,32 +17,32 @@ from rag_eval_hooks.threads import at_fork
 __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
-"""Exceptions that the use of a file may raise. SQLite's message about a damaged file may quote
-bytes that are not text; Python then fails to decode the message (`UnicodeDecodeError`)."""
+"""Exceptions that a file may raise. SQLite's message about a damaged file may quote invalid bytes;
+Python then fails to decode the message (`UnicodeDecodeError`)."""
 _RETRY_S: Final = 0.002
-"""Seconds between two tries to lock a file. SQLite's own pauses grow to 0.1 s, so that a process
-that has waited for long loses against others that come later."""
+"""Seconds between two tries to lock a file. SQLite's pauses grow to 0.1 s, so that a process that
+has waited long loses against newcomers."""
 _FORK_PATIENCE_S: Final = 2.0
-"""Seconds that a fork waits for a file that another thread is using."""
+"""Seconds that a fork waits for a file in use by another thread."""
 _LOG_LIMIT: Final = 4_194_304
-"""Bytes to which SQLite cuts its write-ahead log after a checkpoint."""
+"""Size in bytes to which SQLite truncates its write-ahead log after a checkpoint."""
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# A full or slow disk, missing permissions and missing memory say nothing about the file.
+# A full or slow disk, missing permissions and missing memory do not mean a damaged file.
 _HARMLESS: Final = "BUSY LOCKED FULL IOERR READONLY CANTOPEN PERM NOMEM INTERRUPT TOOBIG"
 _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.split()}
 
 
 class SqliteFile:
-    """SQLite file, opened at its first use and closed before every fork. Thread-safe.
+    """SQLite file, opened on first use and closed before every fork. Thread-safe.
 
-    SQLite remembers in the process which locks it holds on a file. A child inherits that memory
-    but not the locks, whether it uses the connection or opens another; so the connection is
-    closed before the fork, and both sides open the file anew when they use it again.
+    SQLite tracks its file locks in process memory. A forked child inherits that memory but not the
+    locks. So the connection is closed before the fork, and both processes reopen the file on next
+    use.
 
     Args:
-        path: The file; created for its owner alone (mode 0600) if it does not exist.
-        schema: Statements run each time that the file is opened; they must be repeatable.
-        patience: Seconds to wait for another process that holds the file.
+        path: The file. If missing, it is created with mode 0600.
+        schema: Statements to run at every open; they must be idempotent.
+        patience: Seconds to wait for another process's lock.
     """
 
     def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:
@@ -69,7 +69,7 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection inside one transaction, which is rolled back on an exception.
+        """Lend the connection in a transaction, which is rolled back on an exception.
 
         Raises:
             Exception: One of `FILE_ERRORS`.
@@ -86,7 +86,7 @@ class SqliteFile:
                 raise
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file. The next use opens it again."""
         with self._lock:
             self._close()
 
@@ -107,8 +107,8 @@ class SqliteFile:
             self._lock.release()
 
     def _forked(self) -> None:
-        # The lock may be held by a thread that the child does not have. A connection that could
-        # not be closed in time belongs to the parent and must not even be garbage collected.
+        # A thread that does not exist in the child may hold the lock. A connection that could not
+        # be closed in time belongs to the parent and must not even be garbage-collected.
         self._lock = threading.Lock()
         self._forking = False
         if self._connection is not None:
@@ -117,12 +117,12 @@ class SqliteFile:
 
 
 def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:
-    """Open a file in autocommit mode; it is not created, and without `writable` not changed.
+    """Open an existing file in autocommit mode, read-only unless `writable`.
 
     Raises:
         sqlite3.Error: The file does not exist or cannot be opened.
     """
-    # The mode "rwc" is not used: SQLite would create the file with the umask's permissions.
+    # Not "rwc": SQLite would create the file with the umask's permissions.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
         uri=True,
@@ -133,15 +133,15 @@ def open_existing(path: Path, *, patience: float, writable: bool = False) -> sql
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an exception says that the file itself is broken, and not the disk."""
+    """Return whether an exception means that the file, not the disk, is damaged."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
-    # Text that cannot be encoded comes from us, not from the file.
+    # Unencodable text comes from us, not from the file.
     return isinstance(error, ValueError) and not isinstance(error, UnicodeEncodeError)
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether another process holds the file at the moment: nothing is wrong with it."""
+    """Return whether another process currently locks the file."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _BUSY
 
 
@@ -152,7 +152,7 @@ def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connect
     try:
         # With the write-ahead log, readers and a writer do not block each other.
         _locking(connection, "PRAGMA journal_mode = WAL", until)
-        # A commit is handed to the system: it survives the process, though not a power cut.
+        # A commit survives a crash of the process, but not a power failure.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
         for statement in schema:
@@ -164,7 +164,7 @@ def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connect
 
 
 def _locking(connection: sqlite3.Connection, statement: str, until: float) -> None:
-    """Execute a statement that needs a lock, again until another process has released it."""
+    """Execute a statement that needs a lock, retrying until the lock is free."""
     while True:
         try:
             connection.execute(statement)
@@ -177,9 +177,9 @@ def _locking(connection: sqlite3.Connection, statement: str, until: float) -> No
 
 
 def _make_private(path: Path) -> None:
-    """Create the file if it does not exist, and close it and its log to all but the owner."""
-    # SQLite gives the log the permissions of the file. An existing file is not opened here:
-    # closing it again would end every lock that this process has on it.
+    """Create a missing file, and restrict it and its log to the owner."""
+    # The log gets the permissions of the file. An existing file is not opened here, because closing
+    # it would release every lock of this process on it.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):

@@ -1,4 +1,4 @@
-"""Suppression of judge calls in the application's traces."""
+"""Keep judge calls out of the application's traces."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from opentelemetry import context
 
 __all__ = ["is_suppressed", "paused", "suppressed"]
 
-# Private names of opentelemetry-api, shared by all instrumentations. Without the names of a future
-# version, judge calls stay in the traces, and the import of this package still works.
+# Private names of opentelemetry-api that all instrumentations share. If a future version renames
+# them, judge calls appear in traces, but the import still works.
 _INSTRUMENTATION: Final[str] = getattr(
     context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
 )
@@ -24,7 +24,7 @@ _PAUSED: Final = context.create_key("rag_eval_paused")
 def _suppressing() -> context.Context:
     fresh = context.set_value(_INSTRUMENTATION, True, context.Context())
     fresh = context.set_value(_HTTP, True, fresh)
-    # Instrumentations older than the shared keys read this name.
+    # Older instrumentations read this name.
     return context.set_value("suppress_instrumentation", True, fresh)
 
 
@@ -33,9 +33,9 @@ _SUPPRESSING: Final = _suppressing()
 
 @contextmanager
 def suppressed() -> Iterator[None]:
-    """Suppress instrumentations in the block, in an OpenTelemetry context of its own.
+    """Suppress instrumentations in the block, in a separate OpenTelemetry context.
 
-    Only for tasks of the worker; the context of an application is never replaced.
+    Only for tasks of the worker; the application's context is never replaced.
     """
     token = context.attach(_SUPPRESSING)
     try:
@@ -46,7 +46,7 @@ def suppressed() -> Iterator[None]:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Capture nothing that starts in the block; other instrumentations go on."""
+    """Pause our capture for runs that start in the block. Other instrumentations continue."""
     token = context.attach(context.set_value(_PAUSED, True))
     try:
         yield
@@ -55,6 +55,6 @@ def paused() -> Iterator[None]:
 
 
 def is_suppressed() -> bool:
-    """Return whether the caller runs inside an evaluation, or where capture is paused."""
+    """Return whether the caller runs inside an evaluation, or while capture is paused."""
     current = context.get_current()
     return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))

@@ -1,4 +1,4 @@
-"""Doubles for the tests of applications: no network, no model, real scores.
+"""Test doubles for applications: no network, no model, real scores.
 
 Example:
     ```python
@@ -54,7 +54,7 @@ __all__ = [
 
 
 class MemorySink:
-    """Sink that stores evaluations and feedbacks in order; complete after `RagEval.flush`."""
+    """Stores evaluations and feedback in order. Complete after `RagEval.flush`."""
 
     def __init__(self) -> None:
         self.results: list[Evaluation] = []
@@ -62,7 +62,7 @@ class MemorySink:
         self.closed = False
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Keep one evaluation."""
+        """Store one evaluation."""
         self.results.append(evaluation)
 
     def feedback(self, feedback: Feedback) -> None:
@@ -70,12 +70,12 @@ class MemorySink:
         self.feedbacks.append(feedback)
 
     def close(self) -> None:
-        """Note the end."""
+        """Record the close."""
         self.closed = True
 
 
 class JudgeCall(NamedTuple):
-    """One call of `Judge.make`: sample, findings to make, and findings that were made before."""
+    """One call of `Judge.make`: sample, requested findings, and known findings."""
 
     sample: Sample
     wanted: frozenset[Finding]
@@ -86,9 +86,9 @@ class ScriptedJudge:
     """Judge that returns scripted findings.
 
     Args:
-        script: Findings, or a function from the call to findings. A finding that is wanted and
-            not in the script is absent as `judge_failed`.
-        error: Exception raised instead of every reply, such as `JudgeError("down")`.
+        script: Findings, or a function from the call to findings. A requested finding that the
+            script lacks is absent as `judge_failed`.
+        error: Exception to raise instead of every reply, such as `JudgeError("down")`.
         latency: Seconds before each reply.
 
     Attributes:
@@ -112,7 +112,7 @@ class ScriptedJudge:
         self.calls: list[JudgeCall] = []
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return the scripted findings among those wanted."""
+        """Return the scripted findings among the requested ones."""
         call = JudgeCall(sample, wanted, known)
         self.calls.append(call)
         await asyncio.sleep(self._latency)

@@ -1,4 +1,4 @@
-"""Daemon threads that never delay the exit of the process, and fork hooks bound to objects."""
+"""Daemon threads that never delay the process's exit, and fork hooks bound to objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The interpreter cannot unregister a hook, so it gets one of each kind for all objects.
+# The interpreter cannot unregister hooks, so one hook of each kind serves all objects.
 _BEFORE: Final[_Methods] = {}
 _IN_PARENT: Final[_Methods] = {}
 _IN_CHILD: Final[_Methods] = {}
@@ -36,10 +36,10 @@ def at_fork(
     in_parent: Callable[[], None] | None = None,
     in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call methods at every fork while their objects exist; a no-op without `os.fork`.
+    """Call methods at every fork while their objects exist. A no-op without `os.fork`.
 
     Args:
-        before: Bound method to call in the parent, before the fork; the latest object's first.
+        before: Bound method to call in the parent, before the fork; latest object first.
         in_parent: Bound method to call in the parent, after the fork.
         in_child: Bound method to call in the child.
     """
@@ -50,7 +50,7 @@ def at_fork(
 
 def _add(methods: _Methods, method: Callable[[], None]) -> None:
     assert isinstance(method, MethodType)
-    # No callback of the reference: what a signal handler raises in one would be swallowed.
+    # No weak-reference callback: it would swallow an exception of a signal handler.
     for number, (owner, _) in tuple(methods.items()):
         if owner() is None:
             methods.pop(number, None)
@@ -58,10 +58,10 @@ def _add(methods: _Methods, method: Callable[[], None]) -> None:
 
 
 def _call(methods: _Methods, *, last_first: bool = False) -> None:
-    # Copied at once: other threads make and drop objects meanwhile, and a thread that the child
-    # does not have could hold a lock.
+    # Copied at once, because other threads add and drop objects meanwhile. No lock, because a
+    # thread missing in the child could hold it.
     current = tuple(methods.values())
-    # The stack calls all of them, the last first, even if one raises.
+    # The stack calls every hook, last first, even if a hook raises.
     with contextlib.ExitStack() as calls:
         for reference, function in current if last_first else reversed(current):
             if (owner := reference()) is not None:
@@ -77,10 +77,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class DaemonExecutor(Executor):
-    """Daemon thread that runs calls in order; a forked child gets its own.
+    """Daemon thread that runs calls in order. A forked child gets its own.
 
-    The standard pools join their threads when the interpreter exits, so a sink that hangs or a
-    model that is being loaded would keep the application from ending. A daemon does not.
+    Standard pools join their threads at interpreter exit, so a hanging sink or a loading model
+    would block the exit. A daemon thread does not.
     """
 
     def __init__(self, name: str) -> None:
@@ -91,14 +91,15 @@ class DaemonExecutor(Executor):
 
     def _renew(self) -> None:
         self._lock = threading.Lock()
-        # Made with the thread: gevent may replace the queue between the import and the first call.
+        # Created with the thread: gevent may replace the queue between the import and the first
+        # call.
         self._calls: _Calls | None = None
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Queue a call; the future gets its result or exception.
 
         Raises:
-            RuntimeError: After `shutdown`, or if the system has no thread left.
+            RuntimeError: After `shutdown`, or if the system cannot start a thread.
         """
         future: Future[R] = Future()
 
@@ -129,7 +130,7 @@ class DaemonExecutor(Executor):
             raise
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the thread after the calls queued so far, without waiting for them."""
+        """Stop the thread after the queued calls, without waiting."""
         with self._lock:
             self._is_shut_down = True
             if self._calls is not None:
@@ -139,29 +140,29 @@ class DaemonExecutor(Executor):
 def _work(calls: _Calls) -> None:
     while (call := calls.get()) is not None:
         call()
-        # What the call refers to must not live until the next one.
+        # Objects of the call must not live until the next call.
         del call
 
 
 class Threads:
-    """At most `limit` daemon threads, started when they are needed.
+    """At most `limit` daemon threads, started on demand.
 
-    A call that outlives its timeout keeps its thread until it ends. A forked child has threads of
-    its own.
+    A call that outlives its timeout keeps its thread until it returns. A forked child starts new
+    threads.
     """
 
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
         self._limit = limit
         self._forget()
-        # Threads do not survive a fork: busy ones would never become idle in the child.
+        # Threads do not survive a fork: busy threads would never become idle in the child.
         at_fork(in_child=self._forget)
 
     async def run(self, call: Callable[[], R]) -> R:
         """Make a call in a thread, in the caller's context.
 
         Raises:
-            TimeoutError: Calls that hang hold every thread.
+            TimeoutError: Hanging calls occupy every thread.
         """
         worker = self._idle.pop() if self._idle else self._start()
         idle = self._idle
@@ -170,7 +171,7 @@ class Threads:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """End the threads after their present calls; a later call starts new ones."""
+        """Stop the threads after their current calls. A later call starts new threads."""
         for worker in self._all:
             worker.shutdown()
         self._forget()
@@ -181,7 +182,7 @@ class Threads:
 
     def _start(self) -> DaemonExecutor:
         if len(self._all) >= self._limit:
-            raise TimeoutError("every thread is held by a call that hangs")
+            raise TimeoutError("hanging calls occupy every thread")
         worker = DaemonExecutor(self._name)
         self._all.append(worker)
         return worker
@@ -190,30 +191,29 @@ class Threads:
 class Wakeup:
     """Wakes one thread, and lets callers wait for its answer.
 
-    Plain locks alone: a signal handler of the application may raise at any moment, and must leave
-    no lock taken. `threading.Event` is Python code, which an exception can leave with its lock
-    taken.
+    Uses only plain locks, because the application's signal handler may raise at any moment. In
+    `threading.Event`, which is Python code, such an exception could leave its lock held.
     """
 
     def __init__(self) -> None:
-        # Taken, except at the moment when the thread is to wake up.
+        # Held, except when the thread should wake up.
         self._sleep = threading.Lock()
         self._sleep.acquire()
-        # Each caller of `ask` waits until its own lock is released.
+        # Each caller of `ask` waits for the release of its own lock.
         self._asking: deque[threading.Lock] = deque()
         self._is_over = False
 
     def set(self) -> None:
-        """Wake the thread, or let its next wait end at once."""
+        """Wake the thread, or make its next wait return at once."""
         with contextlib.suppress(RuntimeError):
             self._sleep.release()
 
     def wait(self, timeout: float) -> bool:
-        """Sleep for at most so many seconds; return whether the thread was woken."""
+        """Sleep at most this many seconds; return whether the thread was woken."""
         return self._sleep.acquire(timeout=max(0.0, timeout))
 
     def ask(self, timeout: float | None) -> bool:
-        """Wake the thread and wait for its answer; None is no limit. Return whether it came."""
+        """Wake the thread and wait for its answer. None means no limit. Return whether it came."""
         turn = threading.Lock()
         turn.acquire()
         self._asking.append(turn)
@@ -234,6 +234,6 @@ class Wakeup:
                 self._asking.popleft().release()
 
     def end(self) -> None:
-        """Answer all callers, from now on at once."""
+        """Answer all callers, and later callers at once."""
         self._is_over = True
         self.answer(len(self._asking))

@@ -10,19 +10,19 @@ __all__ = ["Usage", "tokens", "total_by_key"]
 
 K = TypeVar("K")
 _BYTES_PER_TOKEN = 3
-"""Of UTF-8: three Latin characters, one and a half Arabic or Cyrillic ones, or one Chinese one.
-A low estimate of what a token holds, so that the budget is kept by any tokeniser in use."""
+"""UTF-8 bytes per token: three Latin characters, one and a half Arabic or Cyrillic ones, or one
+Chinese one. A low estimate, so that the budget holds with any tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Judge calls, their tokens and cost. A part of a shared call is a fraction of it.
+    """Judge calls, their tokens and cost. Shared calls count in fractions.
 
     Attributes:
-        calls: Judge requests that were sent, retries and repeated questions included; requests for
-            embeddings, which many samples share, are not among them.
-        input_tokens: Tokens of prompts and of embedded texts, as the endpoint counted them; 0
-            where it does not count.
+        calls: Judge requests sent, including retries. Embedding requests, which many samples share,
+            do not count.
+        input_tokens: Tokens of prompts and embedded texts, as the endpoint reported; 0 if
+            unreported.
         output_tokens: Tokens of replies.
         cost: Money in the currency of the price table, or None without a price for the model.
     """
@@ -33,7 +33,7 @@ class Usage:
     cost: float | None = None
 
     def __add__(self, other: Self) -> Self:
-        """Return the sum; a cost is known as soon as that of one part is."""
+        """Return the sum. The cost is known if either cost is known."""
         cost = other.cost if self.cost is None else self.cost + (other.cost or 0.0)
         return type(self)(
             self.calls + other.calls,
