@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.bert_scorer import BertScorer as BertScorer
     from rag_eval_hooks.judges.callable_judge import CallableJudge
     from rag_eval_hooks.judges.cascade import Cascade
+    from rag_eval_hooks.judges.decision_judge import DecisionJudge
     from rag_eval_hooks.judges.heuristic.judge import HeuristicJudge
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
@@ -58,6 +59,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "Criterion",
+    "DecisionJudge",
     "Embedder",
     "Evaluation",
     "Feedback",
@@ -97,6 +99,7 @@ _LAZY: Final = {
     "BertScorer": "rag_eval_hooks.judges.bert_scorer",
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
     "Cascade": "rag_eval_hooks.judges.cascade",
+    "DecisionJudge": "rag_eval_hooks.judges.decision_judge",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
     "HeuristicJudge": "rag_eval_hooks.judges.heuristic.judge",
     "MemorySink": "rag_eval_hooks.testing",

@@ -16,6 +16,7 @@ class Operation(StrEnum):
     """Purpose of a call."""
 
     CHAT = "chat"
+    DECISION = "decision"
     EMBEDDINGS = "embeddings"
     TOKEN_SCORE = "token_score"
     ENTAILMENT = "entailment"

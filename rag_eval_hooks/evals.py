@@ -70,8 +70,8 @@ class RagEval:
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
             `-` before a name takes away what another name brought.
-        judge: `heuristic`, `openai:<model>`, `ollama:<model>`, `azure:<deployment>`, a `Judge`, or
-            a function as for `CallableJudge`.
+        judge: `heuristic`, `openai:<model>`, `systemone:<model or url>` or another name of
+            docs/judges.md, a `Judge`, or a function as for `CallableJudge`.
         sample_rate: Share of interactions to evaluate, 0 to 1.
         sinks: Destinations of evaluations besides the span: sinks, callables `(evaluation)` or
             `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,

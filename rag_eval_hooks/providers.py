@@ -113,7 +113,10 @@ _OTHER_JUDGES: Final = {
 _BY_OPENAI: Final = {"openai": ":<model>", "azure": ":<deployment>", "ollama": ":<model>"}
 _URL: Final = ":<url>"
 JUDGES: Final = NameTable(
-    "judge", {"heuristic": "", "nli": ":<minilm, path or name>", **_BY_OPENAI}, _other_judge
+    "judge",
+    {"heuristic": "", "nli": ":<minilm, path or name>", **_BY_OPENAI}
+    | {"openai-decisions": ":<model>", "systemone": ":<model or url>"},
+    _other_judge,
 )
 EMBEDDERS: Final = NameTable(
     "embedder",

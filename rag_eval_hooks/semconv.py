@@ -55,6 +55,12 @@ GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
 
 # OpenInference
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
+DECISION_REQUEST_MODEL: Final = "decision.request.model_name"
+DECISION_RESPONSE_MODEL: Final = "decision.response.model_name"
+DECISION_PROVIDER: Final = "decision.provider"
+DECISION_SYSTEM: Final = "decision.system"
+DECISION_INPUT_TOKENS: Final = "decision.token_count.input"
+DECISION_OUTPUT_TOKENS: Final = "decision.token_count.output"
 INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 RETRIEVAL_DOCUMENTS: Final = "retrieval.documents"

@@ -3,12 +3,14 @@
 `enable(evals)` gives every run of the process one, `disable()` ends that.
 `record_contexts(documents)` says from inside a run what no event shows.
 `RagEvalMiddleware(evals)` captures the agents that have it as a middleware; it needs `langchain`.
-`LangChainJudge(model)` lets a chat model of LangChain be the judge.
+`LangChainJudge(model)` lets a chat model of LangChain be the judge, `LangChainDecisionJudge(model)`
+a decision model.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.errors import missing_extra
 
@@ -22,9 +24,11 @@ from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler, record_cont
 from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
 
 if TYPE_CHECKING:
+    from rag_eval_hooks_langchain.decision_judge import LangChainDecisionJudge
     from rag_eval_hooks_langchain.middleware import RagEvalMiddleware
 
 __all__ = [
+    "LangChainDecisionJudge",
     "LangChainJudge",
     "RagEvalCallbackHandler",
     "RagEvalMiddleware",
@@ -34,14 +38,19 @@ __all__ = [
 ]
 
 
+_LAZY: Final = {
+    "LangChainDecisionJudge": ("decision_judge", "langchain-core>=1.8"),
+    "RagEvalMiddleware": ("middleware", "langchain>=1"),
+}
+"""Module and requirement of names that the oldest supported version of LangChain cannot import."""
+
+
 def __getattr__(name: str) -> Any:
-    """Import the middleware on first use: only agents of `langchain` have any."""
-    if name != "RagEvalMiddleware":
+    """Import a lazy name."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, needs = _LAZY[name]
     try:
-        from rag_eval_hooks_langchain.middleware import RagEvalMiddleware
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     except ModuleNotFoundError as error:
-        raise ImportError(
-            'RagEvalMiddleware needs langchain 1.0 or newer: pip install "langchain>=1"'
-        ) from error
-    return RagEvalMiddleware
+        raise ImportError(f'{name} needs {needs}: pip install "{needs}"') from error

@@ -35,7 +35,14 @@ from rag_eval_hooks.config.fields import (
     types_in,
 )
 from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, RuleSettings, TailSettings
-from rag_eval_hooks.config.sources import PREFIX, is_shared, merged, unknown_setting
+from rag_eval_hooks.config.sources import (
+    PREFIX,
+    endpoint_of,
+    is_one_provider,
+    is_shared,
+    merged,
+    unknown_setting,
+)
 from rag_eval_hooks.errors import ConfigError, masked
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, SINK_KEYS, SINKS, TOKEN_SCORERS
 
@@ -135,9 +142,10 @@ class RagEvalConfig(BaseSettings):
     judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = setting(
         "heuristic",
         "`heuristic` (rules, no network), `nli:<model>` (rules and an entailment model on this "
-        "machine) or `openai:<model>`.",
+        "machine), `openai:<model>`, or a decision model: `openai-decisions:<model>`, "
+        "`systemone:<model or url>`.",
     )
-    judge_base_url: Url = setting(None, "Base URL of an OpenAI-compatible endpoint.")
+    judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
     judge_api_key: Secret = setting(None, "Key of that endpoint; never printed.")
     judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
     judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
@@ -268,6 +276,21 @@ class RagEvalConfig(BaseSettings):
         """Yield all settings. A sink's address may contain a key: the sink rejects it later."""
         for name, value in super().__repr_args__():
             yield name, tuple(map(masked, value)) if name == "sinks" else value
+
+    def for_judge(self, judge: str) -> RagEvalConfig:
+        """Return the settings of a judge beside that of `judge`, without another provider's key."""
+        if is_one_provider(judge, self.judge):
+            return self.model_copy(update={"judge": judge})
+        own: dict[str, Any] = {name: value for name, (_, value) in endpoint_of(judge).items()}
+        key = own.get("judge_api_key")
+        return self.model_copy(
+            update={
+                "judge": judge,
+                "judge_base_url": own.get("judge_base_url"),
+                "judge_api_key": None if key is None else SecretStr(key),
+                "judge_headers": {},
+            }
+        )
 
     @property
     def budget_limits(self) -> dict[str, float]:

@@ -23,8 +23,10 @@ from rag_eval_hooks.errors import ConfigError, nearest
 __all__ = [
     "PREFIX",
     "Origins",
+    "endpoint_of",
     "from_text",
     "given_texts",
+    "is_one_provider",
     "is_shared",
     "may_be_file",
     "merged",
@@ -60,6 +62,8 @@ _ENDPOINT_VARIABLES: Final = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "azure": ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"),
     "ollama": ("", ""),
+    "openai-decisions": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    "systemone": ("TYPESAFE_BASE_URL", "TYPESAFE_API_KEY"),
 }
 """Variables for endpoint and key that other software also reads, by the judge's provider."""
 
@@ -162,20 +166,37 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
+def is_one_provider(judge: str, other: str) -> bool:
+    """Return whether two judges take endpoint and key from the same variables."""
+    return _endpoint_variables(judge) == _endpoint_variables(other)
+
+
+def endpoint_of(judge: str) -> dict[str, tuple[str, str]]:
+    """Return variable and value of a judge's address and key, as its provider's software reads."""
+    names = ("judge_base_url", "judge_api_key")
+    found = zip(names, _endpoint_variables(judge), strict=True)
+    return {name: (at, value) for name, at in found if (value := os.environ.get(at))}
+
+
+def _endpoint_variables(judge: str) -> tuple[str, str]:
+    provider, _, model = judge.partition(":")
+    if "://" in model:
+        return "", ""
+    return _ENDPOINT_VARIABLES.get(provider, _ENDPOINT_VARIABLES["openai"])
+
+
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Return variable and value by setting, from variables that other software also reads.
 
     Args:
         own: Our settings; they decide whether a shared key may be used.
     """
+    judge = str(own.get("judge", ""))
+    url, _ = _endpoint_variables(judge)
     shared: dict[str, tuple[str, Any]] = {}
-    provider = str(own.get("judge", "")).partition(":")[0]
-    url, key = _ENDPOINT_VARIABLES.get(provider, _ENDPOINT_VARIABLES["openai"])
     # A key is sent only to the endpoint that it was set for.
     if url and own.get("judge_base_url") in (None, os.environ.get(url)):
-        for name, variable in (("judge_base_url", url), ("judge_api_key", key)):
-            if value := os.environ.get(variable):
-                shared[name] = (variable, value)
+        shared |= endpoint_of(judge)
     content = os.environ.get(_CONTENT_VARIABLE, "").strip().upper()
     if content in ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE"):
         shared["capture_content"] = (_CONTENT_VARIABLE, True)

@@ -121,7 +121,7 @@ class FindingsCollector:
             # other is cut off.
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE), self._within_budget():
-                    await self._round(frozenset(kind for kind in self._open() if kind not in ABOUT))
+                    await self._round(self._first())
                     if not is_in_time():
                         raise TimeoutError
                     await self._round(self._open())
@@ -147,6 +147,12 @@ class FindingsCollector:
             for metric in self._metrics
         )
         return self._unknown(frozenset[Finding]().union(*kinds))
+
+    def _first(self) -> frozenset[Finding]:
+        """Return what the first round asks for: items alone where no call makes them."""
+        kinds = frozenset(kind for kind in self._open() if kind not in ABOUT)
+        is_one_call = getattr(self._sources.judge, "one_call", False)
+        return kinds - (SPECS.keys() - {*ABOUT.values()}) if is_one_call else kinds
 
     def _unknown(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
         return frozenset(kind for kind in kinds if not self._findings.asked(kind))

@@ -13,9 +13,13 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar, cast
 
-from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, Verdict
-from rag_eval_hooks.prompts import Ask, Unit
-from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.errors import ConfigError, JudgeTimeout
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, Verdict
+from rag_eval_hooks.judges.calls.context import OUT_OF_TIME, call_context, is_in_time
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.prompts import SPECS, Ask, Unit
+from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.usage import Usage, tokens
 
@@ -31,7 +35,13 @@ _MOST_CLAIMS = 10
 _BEFORE = r"(?<![^\s(\"'\[])"
 _AFTER = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
-_RANK = (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
+_NO_TEXT = NotScored(Cause.MISSING_INPUT, "a text is missing")
+_RANK = (
+    ClaimVerdict.SUPPORTED,
+    ClaimVerdict.UNSURE,
+    ClaimVerdict.CONTRADICTED,
+    ClaimVerdict.NOT_STATED,
+)
 _MOST_LEADS = 256
 """Prompt prefixes to remember."""
 _LONGEST_LEAD = 5.0
@@ -114,16 +124,13 @@ async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
     verdict is unsure.
     """
     known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
-    groups = _parts(ask, budget) if ask.has_contexts else []
-    parts = [replace(ask, shown=group, partial=True) for group in groups]
-    parts = parts if len(parts) > 1 else [ask]
+    groups = parts(ask.sample, budget) if ask.has_contexts else []
+    partial = [replace(ask, shown=group, partial=True) for group in groups]
     by_part = await gathered(
         ask_all(_requests(part, [key for key in part.items() if key not in known]))
-        for part in parts
+        for part in (partial if len(partial) > 1 else [ask])
     )
-    found = _added_up(ask.kind, [answers.values for answers in by_part])
-    values = {key: _unless_spread(one, groups) for key, one in found.items()}
-    answers = Answers(known | values)
+    answers = Answers(known | added_up(ask.kind, [one.values for one in by_part], groups))
     for part in by_part:
         answers.absorb(part)
     return answers
@@ -151,14 +158,14 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
     }
 
 
-def _parts(ask: Ask, budget: int) -> list[tuple[int, ...]]:
+def parts(sample: Sample, budget: int) -> list[tuple[int, ...]]:
     """Split chunk numbers into consecutive groups that fit a token budget.
 
     A chunk is never cut: a chunk longer than the budget is a separate group.
     """
     groups: list[tuple[int, ...]] = []
     left = 0
-    for number, context in enumerate(ask.sample.contexts or (), start=1):
+    for number, context in enumerate(sample.contexts or (), start=1):
         size = tokens(context.text)
         if groups and size <= left:
             groups[-1] += (number,)
@@ -169,11 +176,17 @@ def _parts(ask: Ask, budget: int) -> list[tuple[int, ...]]:
     return groups
 
 
-def _added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the replies of all parts by item, without items that lack a reply in any part."""
+def added_up(
+    kind: Finding, seen: Sequence[Mapping[str, Any]], groups: Sequence[Collection[int]]
+) -> dict[str, Any]:
+    """Merge the replies of all parts by item, without items that lack a reply in any part.
+
+    A verdict is unsure if chunks of several groups state parts of the claim.
+    """
     if kind in _SUPPORTS:
         keys = [key for key in seen[0] if all(key in part for part in seen)]
-        return {key: reduce(_union, [part[key] for part in seen]) for key in keys}
+        found = {key: reduce(_union, [part[key] for part in seen]) for key in keys}
+        return {key: _unless_spread(one, groups) for key, one in found.items()}
     if kind is not Finding.ENTITIES_FOUND:
         return {key: content for part in seen for key, content in part.items()}
     contents: dict[str, Any] = {}
@@ -189,18 +202,82 @@ def _union(one: Support, other: Support) -> Support:
     """Merge the verdicts of two parts of the chunks: support wins."""
     better, worse = sorted((one, other), key=lambda each: _RANK.index(each.verdict))
     weighed = (better, worse) if better.verdict is worse.verdict else (better,)
+    probabilities = (one.probability, other.probability)
     by_chunk = tuple(map(operator.or_, one.by_chunk, other.by_chunk))
     return replace(
         better,
         by_chunk=by_chunk,
         together=(one.together or other.together) and not any(by_chunk),
+        probability=max((p for p in probabilities if p is not None), default=None),
         reason=" ".join(dict.fromkeys(each.reason for each in weighed if each.reason)),
         partly=one.partly | other.partly,
     )
 
 
-def _unless_spread(content: Any, groups: Sequence[Collection[int]]) -> Any:
-    if not isinstance(content, Support) or content.supported:
-        return content
+def _unless_spread(content: Support, groups: Sequence[Collection[int]]) -> Support:
     is_spread = sum(bool(content.partly & set(group)) for group in groups) > 1
-    return replace(content, verdict=ClaimVerdict.UNSURE, reason=_SPREAD) if is_spread else content
+    if content.supported or not is_spread:
+        return content
+    return replace(content, verdict=ClaimVerdict.UNSURE, reason=_SPREAD)
+
+
+def possible(sample: Sample, wanted: frozenset[Finding]) -> tuple[list[Finding], Findings]:
+    """Split findings into those whose texts the sample has, in order, and absent ones."""
+    lacking = Field.lacking(sample)
+    kinds = [kind for kind in SPECS if kind in wanted and not SPECS[kind].needs & lacking]
+    return kinds, Findings.absent(wanted & SPECS.keys() - {*kinds}, _NO_TEXT)
+
+
+def findings_of(ask: Ask, answers: Answers, advice: str = "") -> Findings:
+    """Return the finding with its content, or the cause of its absence.
+
+    If only some items have content, the others are unsure. A metric decides whether the content is
+    enough.
+    """
+    kind, asked = ask.kind, ask.items()
+    missing = sum(key not in answers.values for key in asked)
+    content: Any
+    warnings: dict[Finding, tuple[str, ...]] = {}
+    if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
+        detail = f"the judge gave no valid reply for {missing} of {len(asked)} items"
+        if answers.problem:
+            detail += f"; last problem: {answers.problem}{advice}"
+        content = answers.failure or NotScored(Cause.JUDGE_FAILED, detail)
+    else:
+        content = ask.content(answers.values)
+        if missing and ask.spec.unit is Unit.SENTENCE:
+            note = f"claims of {missing} of {len(asked)} sentences could not be read"
+            warnings = {kind: (note,)}
+    usage = {kind: answers.usage} if answers.usage != Usage() else {}
+    return Findings.of(kind, content, usage=usage, warnings=warnings)
+
+
+def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
+    unit = SPECS[kind].unit
+    if unit is Unit.SENTENCE:
+        return 3 * valid >= 2 * asked
+    return valid > 0 and unit not in (Unit.WHOLE, Unit.TEXT)
+
+
+async def remembered(
+    memo: Memo | None, key: bytes, ask: Callable[[], Awaitable[str]]
+) -> tuple[str, bool]:
+    """Return the memo's text or a new one of `ask`, and whether the text is new.
+
+    Raises:
+        JudgeTimeout: The sample's time ran out.
+    """
+    if not is_in_time():
+        raise JudgeTimeout(OUT_OF_TIME)
+    try:
+        async with asyncio.timeout_at(call_context().deadline):
+            text = None if memo is None else await memo.recall(key)
+            return (await ask(), True) if text is None else (text, False)
+    except TimeoutError:
+        raise JudgeTimeout(OUT_OF_TIME) from None
+
+
+def check_count(field: str, value: object) -> None:
+    """Raise `ConfigError` unless a value is a whole number, 1 or more."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(field, value, "a whole number, 1 or more")

@@ -20,7 +20,9 @@ class Judge(Protocol):
         version: Version of the prompts or rules; scores of different versions are not comparable.
 
     A judge may also have a flag `screening`. True means that its scores help to find bad answers
-    but are too weak for decisions, like those of the heuristic judge.
+    but are too weak for decisions, like those of the heuristic judge. A flag `one_call` means that
+    the judge makes claims and entities without a request. The first call of `make` then asks only
+    for these, and the second for everything else.
     """
 
     @property

@@ -62,6 +62,7 @@ class Cascade:
             one if isinstance(one, str) else one.version for one in (first, second)
         )
         self.host: str | None = getattr(second, "host", None)
+        self.one_call = bool(getattr(first, "one_call", False))
         self._floor = float(floor)
 
     def resolved(self, choose: Callable[[str], Judge]) -> Cascade:

@@ -17,6 +17,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 _MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"
 _OLLAMA: Final = "http://localhost:11434/v1"
 _DEBERTA: Final = "microsoft/deberta-xlarge-mnli"
+_DECISIONS: Final = ("openai-decisions", "systemone")
 _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
@@ -34,9 +35,15 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
 
         return HeuristicJudge(Entailer(model) if model else None)
     from rag_eval_hooks.judges.memo import Memo
+
+    options = {"memo": Memo(), **_endpoint(config, name, model), **options}
+    if name in _DECISIONS:
+        from rag_eval_hooks.judges.decision_judge import DecisionJudge
+
+        return DecisionJudge(config.judge, **options)
     from rag_eval_hooks.judges.openai import OpenAIJudge
 
-    return OpenAIJudge(model, **{"memo": Memo(), **_endpoint(config, name), **options})
+    return OpenAIJudge(model, **options)
 
 
 def choose_embedder(config: RagEvalConfig) -> Embedder | None:
@@ -51,8 +58,8 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     name, model = EMBEDDERS.parts(config.embedder)
     if name == "auto":
         judge, _ = JUDGES.parts(config.judge)
-        if judge == "openai":
-            name, model = judge, _OPENAI_EMBEDDER
+        if judge in ("openai", "openai-decisions"):
+            name, model = "openai", _OPENAI_EMBEDDER
         elif judge in ("heuristic", "nli") and _has_minilm():
             name = "sentence-transformers"
     if name in ("auto", "none"):
@@ -63,7 +70,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
         return SentenceEmbedder(model or _MINILM)
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 
-    return OpenAIEmbedder(model, **_endpoint(config, name))
+    return OpenAIEmbedder(model, **_endpoint(config, name, model))
 
 
 def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
@@ -92,7 +99,7 @@ def _has_minilm() -> bool:
     return False
 
 
-def _endpoint(config: RagEvalConfig, name: str) -> dict[str, Any]:
+def _endpoint(config: RagEvalConfig, name: str, model: str) -> dict[str, Any]:
     from rag_eval_hooks.judges.prices import prices_of
 
     address, key = config.judge_base_url, config.judge_api_key
@@ -103,8 +110,11 @@ def _endpoint(config: RagEvalConfig, name: str) -> dict[str, Any]:
         address = f"{address.rstrip('/').removesuffix('/openai/v1')}/openai/v1"
     elif name == "ollama":
         address = address or _OLLAMA
+    elif "://" in model:
+        address = model
     if key is None and address is None:
-        wants = "a key (RAG_EVAL_JUDGE_API_KEY or OPENAI_API_KEY), or judge_base_url without one"
+        variable = "TYPESAFE_API_KEY" if name == "systemone" else "OPENAI_API_KEY"
+        wants = f"a key (RAG_EVAL_JUDGE_API_KEY or {variable}), or judge_base_url without one"
         raise ConfigError("judge_api_key", None, wants)
     return {
         "base_url": address,

@@ -6,19 +6,25 @@ import asyncio
 import secrets
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.asking import Answers, Request, Stagger, gathered, verified
+from rag_eval_hooks.judges.asking import (
+    Answers,
+    Request,
+    Stagger,
+    check_count,
+    findings_of,
+    gathered,
+    possible,
+    remembered,
+    verified,
+)
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.context import (
-    OUT_OF_TIME,
     Tally,
-    call_context,
     in_call_context,
-    is_in_time,
     observed_call,
 )
 from rag_eval_hooks.judges.calls.failures import absence_of
@@ -36,13 +42,11 @@ from rag_eval_hooks.prompts import (
     Prompt,
     Reading,
     ReplyError,
-    Unit,
 )
-from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.usage import Usage
 
-_NO_TEXT = NotScored(Cause.MISSING_INPUT, "a text is missing")
 _MADE_ELSEWHERE = NotScored(Cause.MISSING_INPUT, "no language model makes this finding")
 
 
@@ -95,8 +99,8 @@ class LLMJudge:
         memo: Memo | None = None,
         prices: Prices | None = None,
     ) -> None:
-        _check_count("attempts", attempts)
-        _check_count("verify_tokens", verify_tokens)
+        check_count("attempts", attempts)
+        check_count("verify_tokens", verify_tokens)
         self.name = chat.name
         self.host: str | None = getattr(chat, "host", None)
         self._chat = chat
@@ -114,14 +118,12 @@ class LLMJudge:
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make findings. A finding whose text the sample lacks is absent as `missing_input`."""
-        lacking = Field.lacking(sample)
-        possible = {k for k in wanted & SPECS.keys() if not SPECS[k].needs & lacking}
-        findings = Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE)
-        findings = findings.merged(Findings.absent((wanted & SPECS.keys()) - possible, _NO_TEXT))
-        asks = [Ask(kind, sample, known) for kind in SPECS if kind in possible]
+        kinds, absent = possible(sample, wanted)
+        findings = absent.merged(Findings.absent(wanted - SPECS.keys(), _MADE_ELSEWHERE))
+        asks = [Ask(kind, sample, known) for kind in kinds]
         advice = getattr(self._chat, "advice", "")
         for ask, answers in zip(asks, await gathered(map(self._asked, asks)), strict=True):
-            findings = findings.merged(_findings_of(ask, answers, advice))
+            findings = findings.merged(findings_of(ask, answers, advice))
         return findings
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
@@ -177,19 +179,11 @@ class LLMJudge:
 
     async def _turn(self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]) -> Reading:
         """Ask once and parse the reply. The memo keeps a reply without problems."""
-        if not is_in_time():
-            raise JudgeTimeout(OUT_OF_TIME)
         prompt = ask.prompt(keys, problems).sealed(self._secret)
-        key, kept = memo_key(self._chat.name, getattr(self._chat, "memo_scope", ""), prompt), None
-        try:
-            async with asyncio.timeout_at(call_context().deadline):
-                if self._memo is not None:
-                    kept = await self._memo.recall(key)
-                text = await self._completed(prompt) if kept is None else kept
-        except TimeoutError:
-            raise JudgeTimeout(OUT_OF_TIME) from None
+        key = memo_key(self._chat.name, getattr(self._chat, "memo_scope", ""), prompt.identity)
+        text, is_new = await remembered(self._memo, key, partial(self._completed, prompt))
         reading = ask.read(keys, text)
-        if self._memo is not None and kept is None and not reading.problems:
+        if self._memo is not None and is_new and not reading.problems:
             self._memo.keep(key, text)
         return reading
 
@@ -197,42 +191,6 @@ class LLMJudge:
         if self._stagger is None:
             return await self._chat.complete(prompt)
         return await self._stagger.run(prompt.prefix, partial(self._chat.complete, prompt))
-
-
-def _findings_of(ask: Ask, answers: Answers, advice: str) -> Findings:
-    """Return the finding with its content, or the cause of its absence.
-
-    If only some items have content, the others are unsure. A metric decides whether the content is
-    enough.
-    """
-    kind, asked = ask.kind, ask.items()
-    missing = sum(key not in answers.values for key in asked)
-    content: Any
-    warnings: dict[Finding, tuple[str, ...]] = {}
-    if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
-        detail = f"the judge gave no valid reply for {missing} of {len(asked)} items"
-        if answers.problem:
-            detail += f"; last problem: {answers.problem}{advice}"
-        content = answers.failure or NotScored(Cause.JUDGE_FAILED, detail)
-    else:
-        content = ask.content(answers.values)
-        if missing and ask.spec.unit is Unit.SENTENCE:
-            note = f"claims of {missing} of {len(asked)} sentences could not be read"
-            warnings = {kind: (note,)}
-    usage = {kind: answers.usage} if answers.usage != Usage() else {}
-    return Findings.of(kind, content, usage=usage, warnings=warnings)
-
-
-def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
-    unit = SPECS[kind].unit
-    if unit is Unit.SENTENCE:
-        return 3 * valid >= 2 * asked
-    return valid > 0 and unit not in (Unit.WHOLE, Unit.TEXT)
-
-
-def _check_count(field: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(field, value, "a whole number, 1 or more")
 
 
 class MeteredJudge:
@@ -247,8 +205,8 @@ class MeteredJudge:
         self.name = judge.name
         self.annotator_kind = judge.annotator_kind
         self.version = judge.version
-        # Optional methods, such as `warm_up`.
-        for name in ("host", "screening", "warm_up"):
+        # Optional attributes and methods, such as `warm_up`.
+        for name in ("host", "one_call", "screening", "warm_up"):
             if hasattr(judge, name):
                 setattr(self, name, getattr(judge, name))
 
@@ -270,8 +228,6 @@ class MeteredJudge:
 
 
 def metered(judge: Judge) -> Judge:
-    """Wrap a judge over a language model whose requests are invisible. Return others unchanged."""
-    counts = (
-        isinstance(judge, LLMJudge | MeteredJudge) or judge.annotator_kind is not AnnotatorKind.LLM
-    )
+    """Wrap a judge over a model whose requests are invisible. Return others unchanged."""
+    counts = hasattr(judge, "expected_calls") or judge.annotator_kind is not AnnotatorKind.LLM
     return judge if counts else MeteredJudge(judge)

@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
@@ -140,10 +139,9 @@ class Memo:
         self._incidents.report("judge memo on disk", error)
 
 
-def memo_key(model: str, scope: str, prompt: Prompt) -> bytes:
-    """Return the key of a reply: a hash of the model and its complete request."""
-    asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.example)
-    whole = json.dumps([model, scope, *asked])
+def memo_key(model: str, scope: str, asked: object) -> bytes:
+    """Return the key of a reply: a hash of the model and its complete request, as JSON."""
+    whole = json.dumps([model, scope, asked])
     return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
 
 

@@ -26,7 +26,7 @@ _PER: Final = 1_000_000
 _CALL: Final = 1_000
 """Tokens of the call whose price is looked up. Some providers price long prompts differently."""
 _OPENAI: Final = "https://api.openai.com/v1"
-_LISTED: Final = frozenset({"openai", "azure"})
+_LISTED: Final = frozenset({"openai", "openai-decisions", "azure"})
 """Judges and embedders whose endpoint is known from the settings."""
 _CLOSED: Final = ConfigDict(extra="forbid")
 _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
@@ -122,7 +122,7 @@ class Prices:
 
     def _in_list(self, model: str) -> Price | None:
         kind, _, name = model.partition(":")
-        if self._list is None or kind != "openai":
+        if self._list is None or kind not in ("openai", "openai-decisions"):
             return None
         call = self._list.Usage(input_tokens=_CALL, output_tokens=_CALL)
         try:

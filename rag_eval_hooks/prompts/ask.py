@@ -43,6 +43,8 @@ from rag_eval_hooks.text.sentences import sentences
 TEMPLATES: Final = ("1", "2")
 """Keys of the two templates of a grade."""
 _WHOLE: Final = "whole"
+_ROLES: Final = ("answer", "reference")
+"""Candidate and standard of the first template of accuracy; the second swaps them."""
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 """All prompts with contexts share one schema: a provider may place the schema before the system
@@ -95,7 +97,7 @@ class Ask:
             case Unit.TEMPLATE:
                 return dict.fromkeys(TEMPLATES, "")
             case Unit.CHUNK:
-                return self._chunks()
+                return self.chunks()
             case Unit.SENTENCE:
                 return _sentences_of(self._text(spec.text) or "")
             case Unit.TEXT:
@@ -105,13 +107,26 @@ class Ask:
         found = getattr(self.known, spec.about)
         return {} if isinstance(found, NotScored) else numbered(spec.about.value[0], found)
 
+    def chunks(self) -> dict[str, str]:
+        """Return the texts of the chunks that the prompt shows, by number."""
+        every = numbered("", [context.text for context in self.sample.contexts or ()])
+        return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
+
+    def question(self, key: str) -> str:
+        """Return what a decision model is asked about one item, without text of the sample."""
+        text = self._purposed(self.spec.question or self._instruction([key]))
+        if self.kind is Finding.ACCURACY_RATINGS:
+            candidate, standard = _ROLES[:: 1 if key == TEMPLATES[0] else -1]
+            return f"Candidate: the {candidate}; standard: the {standard}. {text}"
+        return text.replace("{key}", key)
+
     def prompt(self, keys: Sequence[str], problems: Sequence[str] = ()) -> Prompt:
         """Build the prompt for some keys of `items()`, with the problems of the last reply."""
         kind, spec = self.kind, self.spec
         contexts = ""
         if self.has_contexts:
             # The shared part comes first in every prompt with contexts.
-            contexts = data_block({"question": self.sample.question, "chunks": self._chunks()})
+            contexts = data_block({"question": self.sample.question, "chunks": self.chunks()})
         document = self._document(keys)
         lines = [contexts] if contexts else []
         lines += [data_block(document)] if document else []
@@ -205,17 +220,13 @@ class Ask:
         element = parse(self.spec.element, value)
         return element.content(view) if isinstance(element, ReplyElement) else element
 
-    def _chunks(self) -> dict[str, str]:
-        every = numbered("", [context.text for context in self.sample.contexts or ()])
-        return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
-
     def _text(self, name: Field) -> str | None:
         text: str | None = getattr(self.sample, name)
         return text
 
     def _view(self) -> View:
         if self.has_contexts:
-            texts = {int(number): text for number, text in self._chunks().items()}
+            texts = {int(number): text for number, text in self.chunks().items()}
             return View(texts, len(self.sample.contexts or ()), partial=self.partial)
         return View({1: self._text(self.spec.text) or ""})
 
@@ -243,11 +254,14 @@ class Ask:
         if isinstance(text, list):
             return text[TEMPLATES.index(keys[0])]
         if spec.unit is Unit.CHUNK:
-            seen = [name.value for name in spec.shows[2:] if self._text(name) is not None]
-            purpose = f"arrive at the {seen[0]}" if seen else "answer the question"
-            return text.replace("{purpose}", purpose)
+            return self._purposed(text)
         is_partial = self.partial and spec.element is SupportElement
         return f"{text} {ELSEWHERE}" if is_partial else text
+
+    def _purposed(self, text: str) -> str:
+        seen = [name.value for name in self.spec.shows[2:] if self._text(name) is not None]
+        purpose = f"arrive at the {seen[0]}" if seen else "answer the question"
+        return text.replace("{purpose}", purpose)
 
 
 def _unless_differing(key: str, group: _Group, earlier: Iterable[_Group]) -> Any:

@@ -66,6 +66,11 @@ class Prompt:
         return self.user if self.unsealed is None else self.unsealed
 
     @property
+    def identity(self) -> tuple[Any, ...]:
+        """Everything that decides the reply, as values of JSON."""
+        return (self.version, self.name, self.system, self.asked, self.example)
+
+    @property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the reply, in the subset that strict structured output accepts."""
         return schema_of(self.model)
@@ -81,12 +86,17 @@ class Prompt:
         Under one secret, equal data have equal delimiters, so that prompts about one sample still
         share their prefix. The data stay unchanged: `data_block` already escaped delimiters.
         """
+        return replace(self, user=sealed(self.asked, secret), unsealed=self.asked)
 
-        def seal(match: re.Match[str]) -> str:
-            token = hashlib.blake2b(match[2].encode(), key=secret, digest_size=6).hexdigest()
-            return f"<{match[1]}data {token}>"
 
-        return replace(self, user=_DELIMITER.sub(seal, self.asked), unsealed=self.asked)
+def sealed(text: str, secret: bytes) -> str:
+    """Return a text whose delimiters are keyed with the secret."""
+
+    def seal(match: re.Match[str]) -> str:
+        token = hashlib.blake2b(match[2].encode(), key=secret, digest_size=6).hexdigest()
+        return f"<{match[1]}data {token}>"
+
+    return _DELIMITER.sub(seal, text)
 
 
 def data_block(document: Mapping[str, Any]) -> str:

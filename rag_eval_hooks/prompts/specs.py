@@ -19,6 +19,9 @@ _COMMON: Final = _WORDING["system"]["common"]
 
 PROMPTS_VERSION: Final[str] = _WORDING["version"]
 """Changes with the wording. Scores of different versions are not comparable."""
+DECISIONS_VERSION: Final[str] = _WORDING["decisions_version"]
+DECIDING: Final[str] = _WORDING["deciding"]
+"""System text of a decision model."""
 SYSTEM_TEXTS: Final[Mapping[str, str]] = {
     name: f"{_COMMON}\n\n{text}" for name, text in _WORDING["system"].items() if name != "common"
 }
@@ -72,11 +75,20 @@ class Spec:
     system: str
     instruction: str | list[str]
     """The task. A grade has one task per template."""
+    question: str | None = None
+    """Question to a decision model about one item. By default, the instruction."""
+    levels: tuple[float, ...] = ()
+    """Steps of a rating, lowest first."""
 
     @property
     def needs(self) -> frozenset[Field]:
         """Fields without which the finding is `missing_input`."""
         return frozenset(self.shows) - self.optional - {Field.QUESTION}
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether a decision model can make the finding."""
+        return bool(self.question or self.levels)
 
     @property
     def text(self) -> Field:

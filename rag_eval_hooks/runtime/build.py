@@ -105,6 +105,7 @@ class Models:
         names = {}
         given = (self._judge, self.embedder, self.token_scorer)
         for (table, protocol), value in zip(_TABLES, given, strict=True):
+            value = getattr(value, "second_name", None) or value
             if isinstance(value, str):
                 names[table.setting] = value
             elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
@@ -117,16 +118,13 @@ class Models:
         """Return the models in force, once `names` are in the settings."""
         judge = self._judge
         named = judge.second_name if isinstance(judge, Cascade) else None
-        config = config if named is None else config.model_copy(update={"judge": named})
         embedder = self.embedder if isinstance(self.embedder, Embedder) else None
         is_own = named is None and isinstance(judge, Judge)
         if embedder is None and not (is_own and config.embedder == "auto"):
             # `auto` follows the judge of the settings; with a judge of the user's it means none.
             embedder = choose_embedder(config)
         if isinstance(judge, Cascade):
-            made: Judge = judge.resolved(
-                lambda name: choose_judge(config.model_copy(update={"judge": name}))
-            )
+            made: Judge = judge.resolved(lambda name: choose_judge(config.for_judge(name)))
         else:
             made = metered(judge if isinstance(judge, Judge) else choose_judge(config))
         scorer = self.token_scorer

@@ -45,7 +45,13 @@ __all__ = ["EvaluationSpans", "FeedbackSpanSink", "score_details"]
 
 _MAX_RESULTS: Final = 20
 """Results on one span."""
-_KINDS: Final = {Operation.CHAT: "LLM", Operation.EMBEDDINGS: "EMBEDDING"}
+_KINDS: Final = {
+    Operation.CHAT: "LLM",
+    Operation.DECISION: "DECISION",
+    Operation.EMBEDDINGS: "EMBEDDING",
+}
+_DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe"}
+"""Formats of decision models, by the kind of judge."""
 
 
 class EvaluationSpans:
@@ -202,8 +208,20 @@ def _call_attributes(call: Call) -> Attributes:
             semconv.GEN_AI_INPUT_TOKENS: round(call.input_tokens) or None,
             semconv.GEN_AI_OUTPUT_TOKENS: round(call.output_tokens) or None,
             semconv.ERROR_TYPE: call.error,
+            **(_decision(call) if call.caller.operation is Operation.DECISION else {}),
         }
     )
+
+
+def _decision(call: Call) -> dict[str, str | int | None]:
+    return {
+        semconv.DECISION_SYSTEM: _DECISION_SYSTEMS.get(call.caller.name.partition(":")[0]),
+        semconv.DECISION_PROVIDER: call.caller.provider,
+        semconv.DECISION_REQUEST_MODEL: call.caller.model,
+        semconv.DECISION_RESPONSE_MODEL: call.response_model,
+        semconv.DECISION_INPUT_TOKENS: round(call.input_tokens) or None,
+        semconv.DECISION_OUTPUT_TOKENS: round(call.output_tokens),
+    }
 
 
 def score_details(score: Score) -> dict[str, Any]:

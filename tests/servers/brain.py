@@ -40,12 +40,12 @@ def truthful_reply(body: Mapping[str, Any]) -> dict[str, Any]:
     text = _user_text(body)
     only = {name: keys.split(", ") for name, keys in _ONLY.findall(text)}
     data["partial"] = _PARTIAL in text
-    asked = {name: _GROUPS[name](data, only.get(name)) for name in asked_groups(body)}
+    asked = {name: GROUPS[name](data, only.get(name)) for name in asked_groups(body)}
     return _empty_groups(body) | asked
 
 
 def asked_groups(body: Mapping[str, Any]) -> list[str]:
-    return [name for name in _ASKED.findall(_user_text(body)) if name in _GROUPS]
+    return [name for name in _ASKED.findall(_user_text(body)) if name in GROUPS]
 
 
 def _empty_groups(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _context_rating(data: Data) -> int:
     return 2 if share >= 0.5 else int(share > 0)
 
 
-_GROUPS: Mapping[str, Callable[[Data, Only], Any]] = {
+GROUPS: Mapping[str, Callable[[Data, Only], Any]] = {
     "answer_claims": lambda data, only: _claims(data["answer"], only),
     "reference_claims": lambda data, only: _claims(data["reference"], only),
     "entities": lambda data, _only: _numbered(

@@ -19,6 +19,7 @@ from rag_eval_hooks import (
     ConfigError,
     Context,
     Criterion,
+    DecisionJudge,
     Embedder,
     Evaluation,
     Feedback,
@@ -73,6 +74,9 @@ def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> 
     RagEval()
     RagEval("ragas", "heuristic", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
     RagEval(embedder="none", token_scorer="bert-score", redact="all")
+    RagEval(
+        judge=Cascade(DecisionJudge("systemone:http://localhost/v1", band=(0.2, 0.8)), "ollama:m")
+    )
     RagEval(
         judge=OpenAIJudge("gpt-4o-mini", retries=1, memo=Memo("replies")),
         embedder=OpenAIEmbedder("text-embedding-3-small"),

@@ -27,10 +27,11 @@ def prompt(user: str = "u", **changes: Any) -> Prompt:
 def test_memo_key_differs_by_whatever_is_asked_and_of_whom() -> None:
     changes: list[dict[str, Any]] = [{}, {"user": "other"}, {"system": "other"}, {"name": "other"}]
     changes += [{"version": "other"}, {"example": {"a": 1}}, {"user": "u\ud800"}]
-    keys = {memo_key("m", "", prompt(**change)) for change in changes}
-    keys |= {memo_key("other", "", prompt()), memo_key("m", "https://elsewhere", prompt())}
+    keys = {memo_key("m", "", prompt(**change).identity) for change in changes}
+    keys |= {memo_key("other", "", prompt().identity)}
+    keys |= {memo_key("m", "https://elsewhere", prompt().identity)}
     assert len(keys) == len(changes) + 2
-    assert memo_key("m", "", prompt()) in keys
+    assert memo_key("m", "", prompt().identity) in keys
 
 
 async def kept(memo: Memo, *keys: str) -> list[str]:
