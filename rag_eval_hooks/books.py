@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from rag_eval_hooks.explanation import Explanation
+from rag_eval_hooks.explanation_text import html_table
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.outcome_view import html_table
 from rag_eval_hooks.request import BUDGET, Column, Ending, Observer, Request
 from rag_eval_hooks.score import Cause, NotScored
 

@@ -26,8 +26,8 @@ from rag_eval_hooks.errors import (
     check_type,
     kind_of,
 )
+from rag_eval_hooks.explanation_text import html_table
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.outcome_view import html_table
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers

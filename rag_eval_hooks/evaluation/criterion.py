@@ -8,7 +8,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.metrics import Field, Metric
-from rag_eval_hooks.metrics.shares import claim_rows, sure_ones, unsure
+from rag_eval_hooks.metrics.formulas import claim_rows, sure_ones, unsure
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 

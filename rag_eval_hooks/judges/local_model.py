@@ -12,8 +12,15 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.model_child import Load, ModelLoadError, Run, load_model, run_model
-from rag_eval_hooks.judges.model_process import ModelProcess, obstacle
+from rag_eval_hooks.judges.model_process import (
+    Load,
+    ModelLoadError,
+    ModelProcess,
+    Run,
+    load_model,
+    obstacle,
+    run_model,
+)
 from rag_eval_hooks.threads import DaemonExecutor, at_fork
 
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item

@@ -8,6 +8,7 @@ children of daemonic workers (Celery, multiprocessing pools).
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import signal
@@ -18,21 +19,23 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from rag_eval_hooks.config.sources import model_environment
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.judges.model_child import Load, ModelLoadError
 from rag_eval_hooks.threads import at_fork
 
 I = TypeVar("I")  # noqa: E741 - item
 R = TypeVar("R")
+Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]
+"""A loaded model: one result per item, in order."""
+Load: TypeAlias = Callable[[], Run[I, R]]
+"""Load a model. A child process needs a picklable function that imports its libraries inside."""
 
 _logger = logging.getLogger("rag_eval_hooks")
-
 _LOAD_TIMEOUT: Final = 600.0
 """Seconds to start the interpreter and load the model, which may include a download."""
 _MOST_ENDS: Final = 5
@@ -46,7 +49,7 @@ connection = Connection(os.dup(0))
 # No process that is started from here may hold the socket.
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 try:
-    from rag_eval_hooks.judges.model_child import serve
+    from rag_eval_hooks.judges.model_process import serve
 except Exception as error:
     connection.send(f"{type(error).__name__}: {error}"[:300])
     os._exit(1)
@@ -54,6 +57,68 @@ serve(connection)
 # Without exit hooks of model libraries, whose threads may still be at work.
 os._exit(0)
 """
+_NICE: Final = 10
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class ModelLoadError(JudgeError):
+    """A model cannot be loaded, and a retry will not help."""
+
+
+def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
+    """Return the loaded model, or raise `ModelLoadError`."""
+    try:
+        return load()
+    except JudgeError as error:
+        raise ModelLoadError(str(error)) from None
+    except Exception as error:
+        raise ModelLoadError(f"{source}: cannot load the model ({type(error).__name__})") from error
+
+
+def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | JudgeError]:
+    """Return one result per item. After a failed batch, each item runs alone."""
+    try:
+        return list(model(items)) if items else []
+    except Exception as error:  # noqa: BLE001 - the same
+        if len(items) > 1:
+            return [result for item in items for result in run_model(source, model, [item])]
+        # The library's message may quote content.
+        return [JudgeError(f"{source}: {type(error).__name__} in the model")]
+
+
+def serve(connection: Connection) -> None:
+    """Load a model and process batches until the parent closes the socket. Runs in the child."""
+    _end_with_parent()
+    # Ctrl-C signals the whole process group, but the application still finishes its samples.
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    _lower_priority()
+    with contextlib.suppress(EOFError, OSError):
+        source, load = connection.recv()
+        try:
+            model = load_model(source, load)
+        except ModelLoadError as error:
+            connection.send(str(error))
+            return
+        connection.send(None)
+        while True:
+            connection.send(run_model(source, model, connection.recv()))
+
+
+def _end_with_parent() -> None:
+    """Ask the Linux kernel to end this process with its parent. Elsewhere the socket's end does."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _lower_priority() -> None:
+    # Before loading, which takes seconds, because later threads inherit the priority.
+    os.nice(_NICE)
+    if sys.platform == "linux":
+        # Some sandboxes forbid changing the scheduler.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 class _ProcessEndedError(JudgeError):

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support
+from rag_eval_hooks.metrics.formulas import claim_rows, claims_of, sure_ones, unsure
 from rag_eval_hooks.metrics.metric import Metric
-from rag_eval_hooks.metrics.shares import claim_rows, claims_of, sure_ones, unsure
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.text.folding import fold

@@ -1,9 +1,25 @@
-"""Arithmetic of all suites. Pure; None means that there is no value."""
+"""Arithmetic of all suites, shares of sure verdicts, and rows of explanations.
+
+Pure; None means that there is no value.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from rag_eval_hooks.findings import (
+    CUT,
+    UNREAD,
+    ChunkRelevance,
+    ClaimVerdict,
+    Findings,
+    Support,
+    Verdict,
+    made,
+)
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Unavailable
 
 
 def share(flags: Sequence[bool]) -> float | None:
@@ -40,3 +56,164 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
         return None
     dot = math.fsum(a * b for a, b in pairs)
     return max(-1.0, min(1.0, dot / norms))
+
+
+Whose: TypeAlias = Literal["answer", "reference"]
+V = TypeVar("V", Support, Verdict, ChunkRelevance)
+
+_OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
+_DETAILS: Final = {
+    CUT: "limits cut the texts, and the rest does not state {}",
+    UNREAD: "the judge gave no readable verdict for {}",
+    "": "the judge cannot tell for {}",
+}
+"""Sentence for the reason of an unsure verdict."""
+
+
+def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
+    """Return the claims of answer or reference, and one verdict for each."""
+    if whose == "answer":
+        return made(findings.answer_claims), made(findings.answer_support)
+    return made(findings.reference_claims), made(findings.reference_support)
+
+
+def supported_share(
+    findings: Findings,
+    whose: Whose,
+    scale: Scale,
+    *,
+    top: float = 1.0,
+    raw: bool = False,
+    empty: float | None = None,
+    by: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Return the share of supported claims among the claims that the judge is sure about.
+
+    Parts: `contradicted` and `not_stated` as shares of the sure claims, `unsure` as a share of all
+    claims, and `raw`, the result itself. `top` is their scale. `empty` is the value of a text
+    without claims. `by` starts the explanation.
+    """
+    claims, support = claims_of(findings, whose)
+    explanation = {**(by or {}), "claims": claim_rows(claims, support)}
+    if not claims:
+        note = f"the {whose} makes no claim"
+        if empty is None:
+            return NotScored(Cause.UNDEFINED, note)
+        return scale.score(empty, warnings=(note,), explanation=explanation)
+    sure = [found.verdict for found in sure_ones(support, explanation)]
+    parts = {kind.value: top * sure.count(kind) / len(sure) for kind in ClaimVerdict}
+    parts["unsure"] = top * (len(support) - len(sure)) / len(support)
+    share = parts.pop("supported")
+    return scale.score(
+        scale.low + (scale.high - scale.low) / top * share,
+        parts={"raw": share, **parts} if raw else parts,
+        warnings=unsure(support),
+        explanation=explanation,
+    )
+
+
+def useful_share(
+    relevance: Sequence[ChunkRelevance], formula: Callable[[Sequence[bool]], float | None]
+) -> tuple[float | None, dict[str, Any]]:
+    """Return a formula over the chunks that the judge is sure about, and fields of the score."""
+    rows = [
+        {
+            "chunk": number,
+            "useful": chunk.useful if chunk.sure else None,
+            "rating": chunk.rating if chunk.sure else None,
+            "reason": chunk.reason,
+        }
+        for number, chunk in enumerate(relevance, start=1)
+    ]
+    details = {"warnings": unsure(relevance), "explanation": {"chunks": rows}}
+    return formula([one.useful for one in sure_ones(relevance, {"chunks": rows})]), details
+
+
+def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
+    """Return the verdicts that the judge is sure about, or none for no verdicts.
+
+    Raises:
+        Unavailable: Fewer than two thirds are sure: `undefined`, and undecided.
+    """
+    reasons = [one.reason for one in verdicts if not one.sure]
+    require_sure([one.sure for one in verdicts], reasons, explanation)
+    return [verdict for verdict in verdicts if verdict.sure]
+
+
+def require_sure(
+    sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
+) -> None:
+    """Require that at least two thirds of some items are sure.
+
+    Raises:
+        Unavailable: Fewer are sure: `undefined`, and undecided.
+    """
+    if 3 * sum(sure) < 2 * len(sure):
+        counted = f"{len(sure) - sum(sure)} of {len(sure)}"
+        detail = _DETAILS[next((r for r in reasons if r in _DETAILS), "")].format(counted)
+        raise Unavailable(
+            NotScored(Cause.UNDEFINED, detail, undecided=True, explanation=explanation)
+        )
+
+
+def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
+    """Return a warning about unsure items, if any."""
+    left = len(sure) - sum(sure)
+    return (f"{left} of {len(sure)} are unsure and not counted",) if left else ()
+
+
+def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
+    """Return warnings about unsure verdicts, and the warnings of single verdicts."""
+    return (*not_counted([one.sure for one in verdicts]), *flaws(verdicts))
+
+
+def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
+    """Return the distinct warnings of single verdicts, each with its count."""
+    warned = [text for one in verdicts if (text := getattr(one, "warning", ""))]
+    counted = (f"{text} ({warned.count(text)} of {len(verdicts)})" for text in warned)
+    return tuple(dict.fromkeys(counted))
+
+
+def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
+    """Return one row per claim with its verdict and the chunks that support it.
+
+    `supported` is None for a claim that the judge is unsure about.
+    """
+    return [
+        {
+            "claim": claim,
+            "supported": found.supported if found.sure else None,
+            "verdict": found.verdict.value,
+            "chunks": chunk_numbers(found.by_chunk),
+            "together": found.together,
+            "quote": found.quote,
+            "reason": found.reason,
+            "probability": found.probability,
+            **({"warning": found.warning} if found.warning else {}),
+            **({"judge": found.judge, "sent_on": found.sent_on} if found.judge else {}),
+        }
+        for claim, found in zip(claims, support, strict=True)
+    ]
+
+
+def chunk_numbers(flags: Sequence[bool]) -> list[int]:
+    """Return the numbers, counted from 1, of chunks whose flag is true."""
+    return [number for number, flag in enumerate(flags, start=1) if flag]
+
+
+def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
+    """Return the mean cosine of question and generated questions in [0, 1], and a row for each."""
+    texts, similarities = made(findings.questions).texts, made(findings.question_similarity)
+    value = mean(similarities)
+    rows: list[Mapping[str, Any]] = [
+        {"question": text, "similarity": similarity}
+        for text, similarity in zip(texts, similarities, strict=True)
+    ]
+    return None if value is None else min(1.0, max(0.0, value)), rows
+
+
+def within(value: float, scale: Scale) -> float:
+    """Return a judge's rating, or raise `Unavailable` if it is outside its scale."""
+    if not scale.low <= value <= scale.high:
+        raise Unavailable(_OUTSIDE)
+    return float(value)

@@ -12,17 +12,17 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.findings import Finding, Findings, made
 from rag_eval_hooks.metrics.composite import composite
-from rag_eval_hooks.metrics.formulas import average_precision, share
-from rag_eval_hooks.metrics.metric import Metric
-from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, dont_know_phrase
-from rag_eval_hooks.metrics.shares import (
+from rag_eval_hooks.metrics.formulas import (
+    average_precision,
     mean_similarity,
     require_sure,
+    share,
     supported_share,
     useful_share,
     within,
 )
-from rag_eval_hooks.metrics.suites import metric
+from rag_eval_hooks.metrics.metric import Metric, metric
+from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, dont_know_phrase
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 

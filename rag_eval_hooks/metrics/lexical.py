@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.metrics.metric import Metric
-from rag_eval_hooks.metrics.suites import metric
+from rag_eval_hooks.metrics.metric import Metric, metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
 from rag_eval_hooks.text.folding import fold, squash, word_count

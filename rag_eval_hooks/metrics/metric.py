@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import tomllib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TypeVar
+from importlib.resources import files
+from typing import Any, Final, TypeVar
 
 from rag_eval_hooks.errors import ConfigError, nearest
 from rag_eval_hooks.findings import Finding, Findings
@@ -132,3 +134,32 @@ def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
     except (ValueError, TypeError):
         wants = "a set of " + ", ".join(repr(member.value) for member in kind)
         raise ConfigError(f"metrics: {name}", values, wants) from None
+
+
+SUITES: Final[Mapping[str, Any]] = tomllib.loads(
+    files("rag_eval_hooks.metrics").joinpath("suites.toml").read_text("utf-8")
+)
+"""Tables of the suites by name."""
+
+
+def metric(
+    suite: str,
+    name: str,
+    score: Callable[[Sample, Findings], Outcome],
+    reads: Callable[[Sample, Findings], frozenset[Finding]] | None = None,
+    findings: frozenset[Finding] = frozenset(),
+) -> Metric:
+    """Return a metric of a suite from its functions and its row."""
+    table = SUITES[suite]
+    row = table["metrics"][name]
+    low, high = table["scale"]
+    return Metric(
+        id=f"{suite}.{name}",
+        score=score,
+        needs=frozenset(map(Field, row["needs"])),
+        findings=findings | frozenset(map(Finding, row.get("findings", ()))),
+        reads=reads,
+        scale=Scale(low, high, higher_is_better=not row.get("lower_is_better")),
+        summary=row["summary"],
+        source=f"{table['source']}, {row['where']}",
+    )

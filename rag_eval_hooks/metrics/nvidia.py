@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from rag_eval_hooks.findings import Finding, Findings, made
-from rag_eval_hooks.metrics.metric import Metric
-from rag_eval_hooks.metrics.suites import metric
+from rag_eval_hooks.metrics.metric import Metric, metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 

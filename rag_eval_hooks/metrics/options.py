@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.metrics.metric import SUITES
 from rag_eval_hooks.metrics.question_checks import Check
-from rag_eval_hooks.metrics.suites import SUITES
 from rag_eval_hooks.text.refusals import refusal
 
 GRAPHRAG_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(SUITES["graphrag"]["weights"])

@@ -10,20 +10,20 @@ from functools import partial
 from typing import Final
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict, made
-from rag_eval_hooks.metrics.formulas import average_precision, share
-from rag_eval_hooks.metrics.metric import Metric
-from rag_eval_hooks.metrics.shares import (
+from rag_eval_hooks.metrics.formulas import (
+    average_precision,
     chunk_numbers,
     flaws,
     mean_similarity,
     not_counted,
     require_sure,
+    share,
     supported_share,
     sure_ones,
     unsure,
     useful_share,
 )
-from rag_eval_hooks.metrics.suites import metric
+from rag_eval_hooks.metrics.metric import Metric, metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 from rag_eval_hooks.text.refusals import refusal

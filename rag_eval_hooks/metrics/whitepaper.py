@@ -13,9 +13,7 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks.findings import Finding, Findings, Made, Rating, made
 from rag_eval_hooks.metrics.composite import composite
-from rag_eval_hooks.metrics.metric import Metric
-from rag_eval_hooks.metrics.options import MetricOptions
-from rag_eval_hooks.metrics.shares import (
+from rag_eval_hooks.metrics.formulas import (
     Whose,
     chunk_numbers,
     claim_rows,
@@ -25,7 +23,8 @@ from rag_eval_hooks.metrics.shares import (
     unsure,
     within,
 )
-from rag_eval_hooks.metrics.suites import metric
+from rag_eval_hooks.metrics.metric import Metric, metric
+from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts import elements
 from rag_eval_hooks.sample import Field
-from rag_eval_hooks.text.patterns import toml_of
+from rag_eval_hooks.text.folding import toml_of
 
 _WORDING: Final[Mapping[str, Any]] = toml_of("wording.toml", __package__)
 _COMMON: Final = _WORDING["system"]["common"]

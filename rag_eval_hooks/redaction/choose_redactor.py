@@ -26,7 +26,7 @@ _FINDERS: Final = {
     "email": "addresses:emails",
     "iban": "numbers:ibans",
     "card": "numbers:cards",
-    "phone": "phones:Phones",
+    "phone": "numbers:Phones",
     "ip": "addresses:ip_addresses",
     "presidio": "presidio:Presidio",
 }

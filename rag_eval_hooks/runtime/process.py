@@ -16,8 +16,8 @@ from rag_eval_hooks.delivery.codec import from_text, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.explanation_text import OutcomeTable
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.outcome_view import OutcomeTable
 from rag_eval_hooks.request import BROKER_DOWN, Column, Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.runtime.build import Parts

@@ -6,12 +6,34 @@ Every function is pure and accepts any text.
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
-from typing import Final, TypeVar
+from importlib.resources import files
+from typing import Any, Final, TypeVar
 
-from rag_eval_hooks.text.patterns import toml_of
+_PART: Final = re.compile(r"(?<!P)<(\w+)>")
+
+
+def toml_of(name: str, package: str = "rag_eval_hooks.text") -> dict[str, Any]:
+    """Return the data in a TOML file of a package."""
+    return tomllib.loads(files(package).joinpath(name).read_text("utf-8"))
+
+
+def compiled(given: Mapping[str, str | list[str]]) -> dict[str, re.Pattern[str]]:
+    """Compile case-insensitive patterns by name, without parts. A list matches if any item does."""
+    texts = {name: "|".join(one) if isinstance(one, list) else one for name, one in given.items()}
+    parts = {part for text in texts.values() for part in _PART.findall(text)}
+    whole = {name: _whole(text, texts) for name, text in texts.items() if name not in parts}
+    return {name: re.compile(text, re.IGNORECASE) for name, text in whole.items()}
+
+
+def _whole(text: str, texts: Mapping[str, str]) -> str:
+    while (whole := _PART.sub(lambda part: texts[part[1]], text)) != text:
+        text = whole
+    return text
+
 
 # Scripts written without spaces between words (or, as Korean, with glued particles).
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"

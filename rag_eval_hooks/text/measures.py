@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rag_eval_hooks.text.folding import cache_short
+from rag_eval_hooks.text.folding import cache_short, compiled, toml_of
 from rag_eval_hooks.text.numbers import number_spans, word_numbers
-from rag_eval_hooks.text.patterns import compiled, toml_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from rag_eval_hooks.text.folding import language
-from rag_eval_hooks.text.patterns import compiled, toml_of
+from rag_eval_hooks.text.folding import compiled, language, toml_of
 
 
 class Number(NamedTuple):

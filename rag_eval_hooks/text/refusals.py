@@ -18,8 +18,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Final
 
-from rag_eval_hooks.text.folding import fold, word_set
-from rag_eval_hooks.text.patterns import compiled, toml_of
+from rag_eval_hooks.text.folding import compiled, fold, toml_of, word_set
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 _DATA: Final = toml_of("refusals.toml")

@@ -29,7 +29,7 @@ from opentelemetry import trace
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
-from rag_eval_hooks.judges.model_child import Run
+from rag_eval_hooks.judges.model_process import Run
 
 
 def _kill() -> None:

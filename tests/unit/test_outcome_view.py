@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import Cause, NotScored, RagEval, Score, Stats
 from rag_eval_hooks.delivery.console import ConsoleSink
-from rag_eval_hooks.outcome_view import OutcomeTable, outcome_lines
+from rag_eval_hooks.explanation_text import OutcomeTable, outcome_lines
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcome
 from tests.support.evaluation import sample

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from rag_eval_hooks.text.folding import content_tokens, distinct
-from rag_eval_hooks.text.patterns import compiled, toml_of
+from rag_eval_hooks.text.folding import compiled, content_tokens, distinct, toml_of
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 PATTERNS: Final = compiled(toml_of("claims.toml", __package__))

@@ -16,11 +16,11 @@ from rag_eval_hooks.text.folding import (
     is_content,
     language,
     stem,
+    toml_of,
     word_set,
 )
 from rag_eval_hooks.text.key_terms import phrases
 from rag_eval_hooks.text.measures import Measure, measures
-from rag_eval_hooks.text.patterns import toml_of
 
 Item: TypeAlias = "str | Measure"
 """A word, a value, `!` for a negation, or a break: `,`, `;`, or `&` for "and"."""
