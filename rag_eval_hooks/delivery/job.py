@@ -7,17 +7,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any
 
-__all__ = ["End", "Job"]
+__all__ = ["Job", "State"]
 
 
-class End(NamedTuple):
-    """How a job leaves this process: released, or done with a count and further jobs."""
+class State(Enum):
+    """Relation of a job to this process."""
 
-    is_released: bool = False
-    counted_as: str = ""
-    then: Sequence[Job] = ()
+    HELD = "held"
+    FREE = "free"
+    """Any process may claim it."""
+    DONE = "done"
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +35,9 @@ class Job:
     accepted: float = field(default_factory=time.time)
     """Acceptance of the sample in seconds since the epoch."""
     tries: int = 0
+    state: State = State.HELD
+    count: str = ""
+    """How it is counted when it is done, with the jobs that follow it."""
     then: Sequence[Job] = ()
     # Of the file: `row` is provisional until the commit, `is_stored` follows it.
     row: int | None = None
@@ -40,7 +45,6 @@ class Job:
     is_stored: bool = False
     is_put: bool = False
     is_undurable: bool = False
-    end: End | None = None
     written: Future[bool] | None = None
     # Of a sink's queue; times in seconds of the monotonic clock.
     chars: int = 0
@@ -54,11 +58,11 @@ class Job:
     @property
     def is_over(self) -> bool:
         """True once the job is done."""
-        return self.end is not None and not self.end.is_released
+        return self.state is State.DONE
 
-    def inserts(self, end: End | None) -> Sequence[Job]:
+    def inserts(self, state: State) -> Sequence[Job]:
         """Return the jobs that the change to a state may insert."""
-        return (self,) if end is None or end.is_released else end.then
+        return self.then if state is State.DONE else (self,)
 
     def resolve(self, *, is_ours: bool = True) -> None:
         """Tell whoever waits for the last change that it is on disk or given up."""

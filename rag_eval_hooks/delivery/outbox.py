@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from rag_eval_hooks.delivery import outbox_file
-from rag_eval_hooks.delivery.job import End, Job
-from rag_eval_hooks.delivery.outbox_file import EVALUATE, FileMovedError, OutboxFile
+from rag_eval_hooks.delivery.job import Job, State
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, OutboxFile
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 from rag_eval_hooks.threads import Wakeup
@@ -61,6 +61,8 @@ class Outbox:
         # Whether the disk fails, so that nobody should wait for it.
         self.is_stalled = False
         self.max_bytes = max_bytes
+        # Accepted samples whose text or result could not be stored.
+        self.undurable = 0
         self._incidents = incidents
         self._file = None if path is None else OutboxFile(path, max_bytes)
         self._consumers: dict[str, Consumer] = {}
@@ -69,7 +71,6 @@ class Outbox:
         # Jobs that differ from the file, with the time of their first change.
         self._dirty: dict[Job, float] = {}
         self._stored: set[Job] = set()
-        self._undurable = 0
         self._is_closing = self._has_ended = self._is_anew = False
         self._retry_at = self._poll_at = 0.0
         self._thread: threading.Thread | None = None
@@ -78,15 +79,6 @@ class Outbox:
     def is_durable(self) -> bool:
         """True if jobs are kept in a file."""
         return self._file is not None
-
-    @property
-    def undurable(self) -> int:
-        """Accepted samples whose text and result could not be stored."""
-        with self._lock:
-            for job in self._late():
-                if job.consumer == EVALUATE:
-                    self._count_undurable(job)
-            return self._undurable
 
     def consume(self, name: str, consumer: Consumer) -> None:
         """Register the taker of a consumer's jobs, before `start`."""
@@ -109,24 +101,25 @@ class Outbox:
     def put(self, job: Job, *, for_any: bool = False) -> None:
         """Store a job soon, claimed by this process, or `for_any` process to claim."""
         job.is_put = True
-        self._change(job, End(is_released=True) if for_any else None)
+        self._change(job, State.FREE if for_any else State.HELD)
 
     def begin(self, job: Job) -> Future[bool]:
         """Count a try of a claimed job before it is worked on, as that may end this process."""
         job.tries += 1
-        return self._change(job)
+        return self._change(job, State.HELD)
 
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
         """Remove a job, count its end and store the jobs that follow, in one transaction.
 
         The future is False if another process has claimed the job, so that nothing was written.
         """
-        return self._change(job, End(counted_as=count, then=then))
+        job.count, job.then = count, then
+        return self._change(job, State.DONE)
 
     def release(self, job: Job) -> bool:
         """Let any process claim a job of the file; return whether the file has it."""
         if job.is_stored:
-            self._change(job, End(is_released=True))
+            self._change(job, State.FREE)
         return job.is_stored
 
     def counts(self) -> Mapping[str, int]:
@@ -135,8 +128,7 @@ class Outbox:
 
     def measured(self) -> tuple[int | None, int | None]:
         """Return samples and bytes in the file, of all processes; None if unreadable."""
-        unknown: tuple[int | None, int | None] = (None, None)
-        return self._read(outbox_file.read_size, unknown)
+        return self._read(outbox_file.read_size, (None, None))
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or given up; return whether they are."""
@@ -158,11 +150,11 @@ class Outbox:
             self._incidents.report("spool", error)
             return default
 
-    def _change(self, job: Job, end: End | None = None) -> Future[bool]:
+    def _change(self, job: Job, state: State) -> Future[bool]:
         """Note that a job differs from the file; the future resolves after the commit."""
         written: Future[bool] = Future()
         with self._lock:
-            job.end, job.written = end or job.end, written
+            job.state, job.written = state, written
             if self._file is not None and not self._has_ended:
                 self._dirty.setdefault(job, time.monotonic())
                 self._wakeup.set()
@@ -201,33 +193,39 @@ class Outbox:
             if is_urgent or time.monotonic() >= self._retry_at:
                 while self._dirty and self._commit():
                     pass
-            with self._lock:
-                # After a failure, overdue jobs are kept in memory alone.
-                for job in self._late(at_once=is_urgent) if self._retry_at else ():
+            if self._retry_at:
+                self._give_up_late(at_once=is_urgent)
+        finally:
+            self._wakeup.answer(asking)
+
+    def _give_up_late(self, *, at_once: bool) -> None:
+        """After a failure, keep the jobs that the file lacks for too long in memory alone."""
+        late = time.monotonic() if at_once else time.monotonic() - PATIENCE_S
+        with self._lock:
+            for job, since in list(self._dirty.items()):
+                if not job.is_stored and since <= late:
                     del self._dirty[job]
                     self._count_undurable(job)
                     job.text = None
                     job.resolve()
-        finally:
-            self._wakeup.answer(asking)
 
     def _commit(self) -> bool:
         """Write the oldest changes; return whether the next ones can follow."""
         assert self._file is not None
         with self._lock:
-            batch = [(job, job.end, job.written) for job in islice(self._dirty, _MOST_JOBS)]
-        inserts = [one for job, end, _ in batch for one in job.inserts(end)]
-        self._encode(inserts)
+            batch = [(job, job.state, job.written) for job in islice(self._dirty, _MOST_JOBS)]
+        self._encode(batch)
+        changes = [(job, state) for job, state, _ in batch]
         try:
-            are_ours = self._file.write([(job, end) for job, end, _ in batch])
+            are_ours = self._file.write(changes)
         except Exception as error:  # noqa: BLE001 - the file's edge: no job may be lost
-            for job in inserts:
-                job.row = job.row if job.is_stored else None
-            return self._failed(error, [job for job, _, _ in batch])
+            for one in (one for job, state in changes for one in job.inserts(state)):
+                one.row = one.row if one.is_stored else None
+            return self._failed(error, changes)
         self.is_stalled, self._retry_at, self._is_anew = False, 0.0, False
         with self._lock:
-            for job, end, written in batch:
-                self._note(job, end)
+            for job, state, written in batch:
+                self._note(job, state)
                 if job.written is written:
                     del self._dirty[job]
         for (job, _, written), is_ours in zip(batch, are_ours, strict=True):
@@ -235,10 +233,10 @@ class Outbox:
                 job.resolve(is_ours=is_ours)
         return True
 
-    def _encode(self, jobs: Iterable[Job]) -> None:
+    def _encode(self, batch: Sequence[tuple[Job, State, object]]) -> None:
         """Build the texts before the file is locked, once for all sinks of a result."""
         texts: dict[object, str] = {}
-        for job in jobs:
+        for job in (one for changed, state, _ in batch for one in changed.inserts(state)):
             if job.encode is None or job.is_over or job.is_stored or job.text is not None:
                 continue
             try:
@@ -250,9 +248,9 @@ class Outbox:
                 with self._lock:
                     self._count_undurable(job)
 
-    def _note(self, job: Job, end: End | None) -> None:
+    def _note(self, job: Job, state: State) -> None:
         """Note that a change is on disk. Holds the lock."""
-        for one in job.inserts(end):
+        for one in job.inserts(state):
             one.is_stored = one.row is not None
             if one.is_stored:
                 self._stored.add(one)
@@ -260,47 +258,37 @@ class Outbox:
                 self._incidents.count("spool: Full")
                 self._count_undurable(job)
             one.text = None
-        if end is not None:
+        if state is not State.HELD:
             job.is_stored = False
             self._stored.discard(job)
 
-    def _failed(self, error: Exception, jobs: Sequence[Job] = ()) -> bool:
-        """Decide when to write jobs again; return whether at once, into a new file."""
+    def _failed(self, error: Exception, changes: Sequence[tuple[Job, State]] = ()) -> bool:
+        """Decide when to write again; return whether at once, into a new file."""
         self._incidents.report("spool", error)
-        is_moved = isinstance(error, FileMovedError)
-        if is_moved or is_damage(error):
+        if is_damage(error):
             is_first, self._is_anew = not self._is_anew, True
-            self._begin_anew(is_damaged=not is_moved)
+            self._begin_anew()
             if is_first:
                 return True
-        if not jobs:
+        if not changes:
             return False
         self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S)
         if not is_busy(error):
             # Nobody waits for a disk that fails; changes stay queued.
             self.is_stalled = True
-            for job in jobs:
+            for job, _ in changes:
                 job.resolve()
         return False
 
-    def _begin_anew(self, *, is_damaged: bool) -> None:
+    def _begin_anew(self) -> None:
         """Store the jobs that are in memory in a new file."""
         assert self._file is not None
-        self._file.replace(is_damaged=is_damaged)
+        self._file.replace()
         with self._lock:
             stored, self._stored = self._stored, set()
             for job in stored:
                 job.is_stored, job.row = False, None
                 self._dirty.setdefault(job, time.monotonic())
-
-    def _late(self, *, at_once: bool = False) -> list[Job]:
-        """Return the jobs that the file lacks for too long. Holds the lock."""
-        late = time.monotonic() - PATIENCE_S
-        return [
-            job
-            for job, since in self._dirty.items()
-            if not job.is_stored and (at_once or since < late)
-        ]
 
     def _count_undurable(self, job: Job) -> None:
         """Count a sample or feedback once, whichever of its writes failed. Holds the lock.
@@ -310,7 +298,7 @@ class Outbox:
         if job.is_put and not (job.is_stored or job.is_undurable):
             job.is_undurable = True
             if job.consumer == EVALUATE:
-                self._undurable += 1
+                self.undurable += 1
             else:
                 self._incidents.count("feedback: lost")
 
@@ -324,7 +312,7 @@ class Outbox:
         rooms = {name: min(one.capacity(), _MOST_JOBS) for name, one in self._consumers.items()}
         try:
             claimed, lost = self._file.claim({EVALUATE: 0, **rooms})
-        except (FileMovedError, *FILE_ERRORS) as error:
+        except FILE_ERRORS as error:
             self._failed(error)
             return
         self._incidents.count("spool, sink of other settings: Lost", lost)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.job import End, Job
+from rag_eval_hooks.delivery.job import Job, State
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sqlite_file import SqliteFile, open_existing
 
@@ -60,15 +60,14 @@ _OF_SINKS: Final = f"NOT IN ('{EVALUATE}', '{FEEDBACK}')"
 _SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
-class FileMovedError(Exception):
+class FileMovedError(ValueError):
     """The file at the path is not the file that is open: somebody deleted or replaced it."""
 
 
 class OutboxFile:
     """File of an outbox, shared by processes. Used by one thread.
 
-    Its methods raise `FileMovedError` if the file was deleted or replaced, so that its jobs are
-    lost, and `FILE_ERRORS` if the file cannot be used.
+    Its methods raise one of `FILE_ERRORS`, of which `FileMovedError` and damage ask for `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -87,10 +86,10 @@ class OutboxFile:
         """True if there is a file to look into."""
         return self._identity is not None or self.path.exists()
 
-    def write(self, changes: Sequence[tuple[Job, End | None]]) -> list[bool]:
+    def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:
         """Write states of jobs in one transaction; return which jobs were of this process."""
         with self._transaction() as db:
-            return [self._sync(db, job, end) for job, end in changes]
+            return [self._sync(db, job, state) for job, state in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
         """Claim the oldest jobs that no living process has, up to the room of each consumer.
@@ -131,17 +130,14 @@ class OutboxFile:
             self._release_all(db, self._owner)
         self._file.close()
 
-    def replace(self, *, is_damaged: bool) -> None:
+    def replace(self) -> None:
         """Begin a new file under a new owner; a damaged one is renamed to `*.damaged`."""
         self._file.close()
         moved = self._identity
         self._reset()
-        if not is_damaged:
-            return
         with suppress(OSError):
-            state = self.path.stat()
             # Another process may have replaced it already.
-            if moved in (None, (state.st_dev, state.st_ino)):
+            if moved in (None, _identity_of(self.path)):
                 os.replace(self.path, self.path.with_name(f"{NAME}.damaged"))
                 for end in ("-wal", "-shm"):
                     # SQLite would apply the log of the old file to the new one.
@@ -168,31 +164,27 @@ class OutboxFile:
 
     def _check(self) -> None:
         try:
-            state = self.path.stat()
+            found = _identity_of(self.path)
         except FileNotFoundError:
-            if self._identity is not None:
-                raise FileMovedError from None
-            return
-        if self._identity not in (None, (state.st_dev, state.st_ino)):
+            found = None
+        if self._identity not in (None, found):
             raise FileMovedError
-        self._identity = state.st_dev, state.st_ino
+        self._identity = found
 
-    def _sync(self, db: sqlite3.Connection, job: Job, end: End | None) -> bool:
+    def _sync(self, db: sqlite3.Connection, job: Job, state: State) -> bool:
         """Write the state of a job; return whether the job was of this process."""
-        if end is None and job.row is not None:
+        if state is State.HELD and job.row is not None:
             return self._changed(db, "UPDATE jobs SET tries = ?", job.tries, row=job.row)
-        if end is None:
+        if state is not State.DONE:
             self._insert(db, job)
-            return True
-        if end.is_released:
-            self._insert(db, job)
-            return self._changed(db, "UPDATE jobs SET owner = NULL", row=job.row)
+            release = "UPDATE jobs SET owner = NULL"
+            return state is State.HELD or self._changed(db, release, row=job.row)
         if job.row is not None and not self._changed(db, "DELETE FROM jobs", row=job.row):
             return False
-        if end.counted_as:
-            db.execute(_COUNT, (end.counted_as,))
+        if job.count:
+            db.execute(_COUNT, (job.count,))
         origin = job.row
-        for following in end.then:
+        for following in job.then:
             self._insert(db, following, origin)
             origin = origin or following.row
         return True
@@ -214,6 +206,11 @@ class OutboxFile:
     def _release_all(self, db: sqlite3.Connection, owner: str) -> None:
         db.execute("UPDATE jobs SET owner = NULL WHERE owner = ?", (owner,))
         db.execute("DELETE FROM owners WHERE owner = ?", (owner,))
+
+
+def _identity_of(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_dev, state.st_ino
 
 
 def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> Job:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rag_eval_hooks.backoff import pause_after
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.job import Job
+from rag_eval_hooks.delivery.job import Job, State
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SendError, SpanUnknown
 from rag_eval_hooks.incidents import Incidents
@@ -252,7 +252,7 @@ class SinkQueue:
     def _settle(self, failures: Mapping[int, BaseException], now: float) -> None:
         jobs = self._flying
         for index, job in enumerate(jobs):
-            if job.end is not None:
+            if job.state is not State.HELD:
                 continue
             if (error := failures.get(index)) is not None:
                 self._fail(job, error, now)
@@ -339,12 +339,13 @@ class SinkQueue:
         """Return whether a flush waits for any of these jobs."""
         is_down = self._is_down
         return any(
-            job.end is None and not (job.is_stored and (is_down or job.sends)) for job in jobs
+            job.state is State.HELD and not (job.is_stored and (is_down or job.sends))
+            for job in jobs
         )
 
     def _leave_all(self, reason: str) -> None:
         for job in (*self._take(lambda _: True), *self._flying):
-            if job.end is None:
+            if job.state is State.HELD:
                 self._leave(job, reason)
         self._changed.notify_all()
 
