@@ -58,6 +58,9 @@ class Share:
         return position < round(self.rate * _RANGE)
 
 
+_NEVER: Final = Share(0.0)
+
+
 class Rates:
     """Inclusion probability of every metric. The highest decides whether a sample is evaluated."""
 
@@ -69,7 +72,7 @@ class Rates:
         self.highest = max(
             self.shares.values(),
             key=lambda share: (share.rate, share.reason != RATIO),
-            default=Share(0.0),
+            default=_NEVER,
         )
 
     def set(self, ids: Iterable[str], share: Share) -> Rates:
@@ -79,16 +82,6 @@ class Rates:
     def raised(self, ids: Iterable[str], share: Share) -> Rates:
         """Return the rates with a minimum for some metrics."""
         return self.set((name for name in ids if self.shares[name].rate < share.rate), share)
-
-    def bounded(self, share: Share) -> Rates:
-        """Return the rates with the likeliest metrics at this share, and no rate raised."""
-        highest = self.highest.rate
-        return Rates(
-            {
-                name: share if own.rate == highest else replace(own, rate=min(own.rate, share.rate))
-                for name, own in self.shares.items()
-            }
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,20 +144,32 @@ class Decision:
         """Return the decision with higher rates for some metrics."""
         return replace(self, rates=self.rates.raised(ids, share))
 
-    def limited_to(self, ids: Iterable[str]) -> Decision:
-        """Return the decision about these metrics, without metrics that lack a rate."""
-        shares = {name: self.rates.shares.get(name, Share(0.0)) for name in ids}
+    def limited_to(self, ids: Iterable[str], other: Share = _NEVER) -> Decision:
+        """Return the decision about these metrics; those without a rate get another share."""
+        shares = {name: self.rates.shares.get(name, other) for name in ids}
         return replace(self, rates=Rates(shares))
 
-    def chosen_before(self, probability: float, reason: str) -> Decision:
-        """Return the decision about a key that was sampled earlier, maybe under other rates.
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as JSON, for another process."""
+        names: dict[Share, list[str]] = {}
+        for name, share in self.rates.shares.items():
+            names.setdefault(share, []).append(name)
+        shares = [[share.rate, share.reason, ids] for share, ids in names.items()]
+        return {"position": self.position, "shares": shares, "admission": self.admission}
 
-        The likeliest metrics keep the earlier probability. Every other metric follows the present
-        rates within the earlier set, because rates are nested.
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Decision:
+        """Return the decision of `to_dict`.
+
+        Raises:
+            Exception: The data has another shape.
         """
-        if probability == self.rates.highest.rate:
-            return self
-        position = max(0, min(self.position, round(probability * _RANGE) - 1))
-        return replace(
-            self, position=position, rates=self.rates.bounded(Share(probability, reason))
-        )
+        shares = {
+            name: Share(float(rate), str(reason))
+            for rate, reason, names in data["shares"]
+            for name in names
+        }
+        admission = None if data["admission"] is None else float(data["admission"])
+        if not all(0.0 <= share.rate <= 1.0 for share in shares.values()):
+            raise ValueError("rate")
+        return cls(int(data["position"]), Rates(shares), admission)

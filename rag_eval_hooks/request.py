@@ -172,9 +172,8 @@ class Request:
     """Whether the books have recorded the outcome."""
     evaluated: frozenset[str] = frozenset()
     """Ids of the metrics that a feedback need not request again."""
-    probability: float | None = None
-    """Inclusion probability from an earlier process that accepted the request, or None."""
-    reason: str = ""
+    is_recovered: bool = False
+    """True if a process that has ended accepted it."""
     outcomes: Outcomes | None = None
     """Outcomes that another process has already published, or None."""
     entry: Any = None
@@ -203,11 +202,6 @@ class Request:
             span_id=sample.span_id,
             traits=lambda: Traits.of(sample),
         )
-
-    @property
-    def is_recovered(self) -> bool:
-        """Whether an earlier process accepted the request."""
-        return self.probability is not None
 
     def sample(self) -> Sample:
         """Return the sample, always the same object. Thread-safe.

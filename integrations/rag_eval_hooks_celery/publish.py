@@ -18,7 +18,7 @@ from rag_eval_hooks.request import BROKER_DOWN, Ending
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.threads import DaemonExecutor
 from rag_eval_hooks_celery.app import QUEUE, TASK, Fleet, visibility_timeout
-from rag_eval_hooks_celery.wire import Shipped, result_from_text
+from rag_eval_hooks_celery.wire import result_from_text, sample_to_wire
 
 __all__ = ["Publisher"]
 
@@ -73,13 +73,12 @@ class Publisher:
             `broker` if the broker did not accept it.
         """
         sample = blank.sample
-        shipped = Shipped(sample=sample, decision=decision, accepted=accepted, mark=self._mark)
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
         urgent = decision.because.startswith("tail:")
         self._start()
         result = self._waiting[task_id] = Future()
         try:
-            text = shipped.text()
+            text = sample_to_wire(sample, decision, accepted, self._mark)
             while True:
                 if not await self._sent(task_id, text, urgent=urgent):
                     return Ending.dropped(BROKER_DOWN)

@@ -13,12 +13,13 @@ from celery.exceptions import Reject
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import otlp_endpoint
+from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.redaction import choose_redactor
 from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 from rag_eval_hooks_celery.app import TASK, Fleet, fleet_of, visibility_timeout
-from rag_eval_hooks_celery.wire import Shipped, result_to_text
+from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
 
 __all__ = ["app", "worker_settings"]
 
@@ -51,22 +52,23 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
         return str(meta["result"])
     tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
     try:
-        shipped = Shipped.of(text)
+        request = request_from_wire(text, choose_redactor(_config, None))
     except Exception as error:  # noqa: BLE001 - anything may have written it
         _evals().incidents.report("fleet", error)
-        return result_to_text(Ending.dropped("unreadable"))
+        is_redaction = isinstance(error, RedactionError)
+        reason = "redaction_failed" if is_redaction else "unreadable"
+        return result_to_text(Ending.dropped(reason))
     if not tries:
-        return _evaluate(task, shipped, tries)
+        return _evaluate(task, request, tries)
     # It may have ended a worker: alone in evaluation, it is alone suspected.
     with _one_suspect:
         if tries >= _MOST_TRIES:
             return result_to_text(Ending.dropped("gave_up"))
-        return _evaluate(task, shipped, tries)
+        return _evaluate(task, request, tries)
 
 
-def _evaluate(task: Task[Any, Any], shipped: Shipped, tries: int) -> str:
+def _evaluate(task: Task[Any, Any], request: Request, tries: int) -> str:
     task.update_state(state=states.STARTED, meta={"tries": tries + 1})
-    request = _request(shipped)
     accepted = _evals().take(request)
     until = time.monotonic() + visibility_timeout(_config)
     while accepted and not _evals().flush(1.0):
@@ -78,17 +80,6 @@ def _evaluate(task: Task[Any, Any], shipped: Shipped, tries: int) -> str:
         task.update_state(state=states.STARTED, meta={"tries": tries})
         raise Reject("shutdown", requeue=True)
     return result_to_text(request.ending)
-
-
-def _request(shipped: Shipped) -> Request:
-    sample, redactor = shipped.sample, choose_redactor(_config, None)
-    if redactor.active and shipped.mark != redactor.mark:
-        sample = redactor.again(sample)
-    request = Request.of(sample)
-    request.decision = shipped.decision
-    request.is_final = True
-    request.accepted_at = shipped.accepted
-    return request
 
 
 @signals.worker_init.connect

@@ -1,4 +1,4 @@
-"""Samples and results as the text that an outbox stores, and back."""
+"""Samples and results as the text that an outbox or a broker stores, and back."""
 
 from __future__ import annotations
 
@@ -7,33 +7,44 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
-__all__ = ["evaluation_to_text", "from_text", "sample_to_text"]
+__all__ = ["evaluation_to_text", "from_text", "sample_of", "sample_to_text"]
 
 
-def sample_to_text(
-    sample: Sample, probability: float | None, reason: str, mark: str = "", **more: Any
-) -> str:
-    """Return a sample as ASCII JSON; metadata that JSON does not know becomes its text.
+def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: Any) -> str:
+    """Return a sample that waits for its evaluation as ASCII JSON.
+
+    Metadata that JSON does not know becomes its text. `mark` is that of the redaction.
 
     Raises:
         ValueError: The metadata contains itself.
     """
-    decision = {"probability": probability, "reason": reason, "redaction": mark}
-    return json.dumps({"sample": sample.to_dict(), **decision, **more}, default=str)
+    return _text(sample, mark, decision=decision.to_dict(), **more)
+
+
+def sample_of(data: Mapping[str, Any], redactor: Redactor) -> tuple[Sample, Decision]:
+    """Return sample and decision of `sample_to_text`, read as JSON.
+
+    The sample is redacted again if other settings were applied to it. Data that another program
+    changed may raise any exception.
+    """
+    sample = Sample.from_dict(data["sample"])
+    decision = Decision.from_dict(data["decision"])
+    return redactor.again(sample) if _lacks(redactor, data) else sample, decision
 
 
 def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
     """Return a result as ASCII JSON, with the outcomes in their order."""
-    return sample_to_text(
+    return _text(
         evaluation.sample,
-        evaluation.probability,
-        evaluation.reason,
         mark,
+        probability=evaluation.probability,
+        reason=evaluation.reason,
         start=evaluation.start,
         end=evaluation.end,
         outcomes={name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()},
@@ -41,11 +52,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Return the result of a text, without verdicts; of a sample, one without outcomes.
-
-    It is redacted again if other settings were applied to it. A text that another program changed
-    may raise any exception.
-    """
+    """Return the result of a text, without verdicts; redacted again as by `sample_of`."""
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
@@ -54,12 +61,20 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
         sample=Sample.from_dict(data["sample"]),
         probability=probability,
         reason=str(data["reason"]),
-        outcomes={name: outcome_from_dict(one) for name, one in data.get("outcomes", {}).items()},
-        start=int(data.get("start", 0)),
-        end=int(data.get("end", 0)),
+        outcomes={name: outcome_from_dict(one) for name, one in data["outcomes"].items()},
+        start=int(data["start"]),
+        end=int(data["end"]),
     )
-    if redactor is None or not redactor.active or data["redaction"] == redactor.mark:
+    if redactor is None or not _lacks(redactor, data):
         return stored
     # Explanations quote the texts as they were.
     plain = {name: replace(one, explanation={}) for name, one in stored.outcomes.items()}
     return replace(stored, sample=redactor.again(stored.sample), outcomes=plain)
+
+
+def _text(sample: Sample, mark: str, **more: Any) -> str:
+    return json.dumps({"sample": sample.to_dict(), "redaction": mark, **more}, default=str)
+
+
+def _lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
+    return redactor.active and data["redaction"] != redactor.mark

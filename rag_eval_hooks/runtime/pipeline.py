@@ -256,10 +256,6 @@ class Pipeline:
 
     def resume(self, request: Request) -> bool:
         """Queue a recovered sample, decided as in the process that left it."""
-        assert request.probability is not None
-        request.decision = self.parts.selection.decided_before(
-            request, request.probability, request.reason
-        )
         ending = self._queue(request)
         if ending is not None and request.accepted:
             self.observers.settle(request, Ending.dropped("spooled"))

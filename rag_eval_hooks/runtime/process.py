@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Container, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.delivery.codec import from_text, sample_to_text
+from rag_eval_hooks.delivery.codec import sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
@@ -115,7 +116,7 @@ class Processor(Observer):
         mark = self._parts.redactor.mark
 
         def encode() -> str:
-            return sample_to_text(request.sample(), decision.probability, decision.reason, mark)
+            return sample_to_text(request.sample(), decision, mark)
 
         request.entry = Job(EVALUATE, request, encode, request.accepted_at)
         self._pipeline.outbox.put(request.entry)
@@ -181,16 +182,18 @@ class Processor(Observer):
         Called in the outbox's thread.
         """
         try:
-            stored = from_text(job.payload, self._parts.redactor)
+            sample, decision = sample_of(json.loads(job.payload), self._parts.redactor)
         except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
             self._parts.incidents.report("spool", error)
             is_redaction = isinstance(error, RedactionError)
             return self._refuse(job, "redaction_failed" if is_redaction else "unreadable")
         if job.tries >= _MOST_TRIES:
             return self._refuse(job, "gave_up")
-        request = Request.of(stored.sample)
-        request.entry, request.accepted_at = job, job.accepted
-        request.probability, request.reason = stored.probability or 0.0, stored.reason
+        request = Request.of(sample)
+        request.entry, request.accepted_at, request.is_recovered = job, job.accepted, True
+        # A metric that was not there yet has the probability of its sample.
+        ids, others = self._parts.scorer.metric_ids, decision.rates.highest
+        request.decision = decision.limited_to(ids, others)
         return self._pipeline.resume(request)
 
     def _refuse(self, job: Job, reason: str) -> bool:

@@ -47,7 +47,6 @@ class Selection:
         names = MetricNames(chosen, known)
         self._metrics = chosen
         self._incidents = incidents
-        self._is_limited = bool(config.rate_limit)
         self._rates = default_rates(config, names)
         rules = rules_of(config, names, self._rates)
         self._rules = [(rule, own) for rule, own in rules if rule.error is None]
@@ -109,23 +108,6 @@ class Selection:
         if request.status is Status.ERROR and self._error_rules:
             return first_match(self._error_rules, traits())
         return None
-
-    def decided_before(self, request: Request, probability: float, reason: str) -> Decision:
-        """Decide about a sample that an earlier process chose.
-
-        The decision is made anew, with the earlier share of a rate limit. If the rates have
-        changed, the likeliest metrics are evaluated at the earlier probability. A sample that no
-        present rule is about is evaluated as it was chosen, by all metrics.
-        """
-        decision = self.decide(request)
-        if decision is not None and self.is_open(request):
-            return decision
-        if decision is None:
-            ids = (metric.id for metric in self._metrics)
-            return Decision(0, Rates(dict.fromkeys(ids, Share(probability, reason))))
-        if self._is_limited and decision.sampled and probability < decision.probability:
-            return decision.admitted(probability / decision.probability)
-        return decision.chosen_before(probability, reason)
 
     def is_open(self, request: Request) -> bool:
         """Return whether tail rules have to see the sample before the decision is final."""

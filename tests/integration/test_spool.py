@@ -268,14 +268,14 @@ def test_samples_in_memory_are_stored_again_after_harm_to_the_file(
 
 
 BROKEN = [
-    "payload = json_set(payload, '$.probability', 'abc')",
-    "payload = json_set(payload, '$.probability', 1e300)",
-    "payload = json_remove(payload, '$.reason')",
+    "payload = json_set(payload, '$.decision.position', 'abc')",
+    "payload = json_set(payload, '$.decision.shares[0][0]', 1e300)",
+    "payload = json_remove(payload, '$.decision')",
     "payload = '{'",
     "payload = '[]'",
     "payload = ''",
     "payload = X'CC28'",
-    "payload = json_set(payload, '$.outcomes', 'none')",
+    "payload = json_set(payload, '$.sample', 'none')",
     "tries = 'many'",
     "accepted = 'late'",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -115,34 +116,19 @@ def test_rate_or_rule_of_an_unknown_metric_is_refused_at_start(
     assert caught.value.advice
 
 
-@pytest.mark.parametrize(
-    ("then", "now"),
-    [
-        ({"lexical": 1.0, "ragas": 0.1}, {"lexical": 1.0, "ragas": 0.1}),
-        ({"lexical": 1.0, "ragas": 0.1}, {"lexical": 0.1, "ragas": 0.0}),
-        ({"lexical": 0.5, "ragas": 0.2}, {"lexical": 1.0, "ragas": 0.4}),
-        ({"all": 0.5}, {"all": 0.2}),
-        ({"all": 0.2}, {"all": 0.5}),
-    ],
-)
-def test_what_was_chosen_at_other_rates_keeps_its_probability(
-    then: dict[str, float], now: dict[str, float]
+shares = st.builds(Share, rates, st.text())
+
+
+@given(st.integers(-1, 2**64 - 1), st.dictionaries(st.text(), shares), st.none() | rates, st.data())
+def test_decision_of_another_process_is_the_same_decision(
+    position: int, told: dict[str, Share], admission: float | None, data: st.DataObject
 ) -> None:
-    before, after = (sampler(sample_rate=0.0, metric_rates=told) for told in (then, now))
-    count = 4000
-    chosen = {"lexical.exact_match": 0, "ragas.faithfulness": 0}
-    seen: dict[str, set[float]] = {name: set() for name in chosen}
-    for key in map(str, range(count)):
-        first = decided(before, key)
-        if first.sampled:
-            decision = decided(after, key).chosen_before(first.probability, first.reason)
-            assert decision.sampled
-            for name in chosen:
-                chosen[name] += name in decision.chosen
-                seen[name].add(decision.probability_of(name))
-    for name, number in chosen.items():
-        (probability,) = seen[name]
-        error = (count * probability * (1 - probability)) ** 0.5
-        assert abs(number - count * probability) <= 5 * error
-        assert probability <= decided(before).probability
-    assert seen["ragas.faithfulness"] <= {*then.values(), *now.values()}
+    """Metrics that only this process has share the sample's own probability."""
+    first = Decision(position, Rates(told), admission)
+    again = Decision.from_dict(json.loads(json.dumps(first.to_dict())))
+    assert (again.position, again.rates.shares, again.admission) == (position, told, admission)
+    ids = data.draw(st.sets(st.sampled_from([*told, "new"])))
+    limited = again.limited_to(ids, again.rates.highest)
+    new = ids - told.keys() if first.sampled else set()
+    assert limited.chosen == (ids & first.chosen) | new
+    assert all(limited.probability_of(name) <= first.probability for name in ids)
