@@ -128,7 +128,8 @@ class Outbox:
 
     def measured(self) -> tuple[int | None, int | None]:
         """Return samples and bytes in the file, of all processes; None if unreadable."""
-        return self._read(outbox_file.read_size, (None, None))
+        unknown: tuple[int | None, int | None] = (None, None)
+        return self._read(outbox_file.read_size, unknown)
 
     def drain(self, timeout: float | None) -> bool:
         """Wait until all changes so far are on disk or given up; return whether they are."""
