@@ -84,4 +84,5 @@ class Apps:
             run=lambda world, way: self.call(case, world, way),
             expected=lambda _: case.expected(),
         )
-        assert check(shape, way) == {}
+        wrong = check(shape, way)
+        assert not wrong, "\n".join(f"{aspect}: {text}" for aspect, text in wrong.items())

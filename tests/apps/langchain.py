@@ -37,6 +37,8 @@ from tests.matrix.langchain.kit import Bags, Chat, call, joined, prompt_text, st
 from tests.matrix.world import World
 
 AGENT_WAYS = ("invoke", "ainvoke", "astream", "enable")
+UNSEEN_WAYS = AGENT_WAYS[:-1]
+"""Ways in which no event shows a search of the store: `enable` sees it."""
 WAYS = ("invoke", "ainvoke", "stream", "astream", "enable")
 PROMPT = ChatPromptTemplate.from_template("Use only this:\n{context}\n\nQuestion: {input}")
 
@@ -159,7 +161,7 @@ def deep_with_files(texts: Texts) -> Case:
     return agent_case(texts, chain, best(texts, texts.query, 1))
 
 
-@APPS.app("search summarised in its tool, and a note", *AGENT_WAYS)
+@APPS.app("search summarised in its tool, and a note", *UNSEEN_WAYS)
 def research(texts: Texts) -> Case:
     """A search that a model summarises inside the tool, then a note: open_deep_research.
 
@@ -223,7 +225,7 @@ def summarised(texts: Texts) -> Case:
     return agent_case(texts, agent(), lambda: texts.within(prompts[-1]), config=thread)
 
 
-@APPS.app("dynamic_prompt, not recorded", *AGENT_WAYS)
+@APPS.app("dynamic_prompt, not recorded", *UNSEEN_WAYS)
 def unseen(texts: Texts) -> Case:
     """Documents in the system prompt that no event shows: no sample, rather than a guess."""
 
