@@ -16,7 +16,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -28,25 +27,17 @@ from rag_eval_hooks import Context, Evaluation, RagEval, Sample
 _OWN = tuple(str(Path(p.__file__ or "").parent) for p in (rag_eval_hooks, rag_eval_hooks_langchain))
 
 
-@dataclass
 class CallPath:
-    """What was called while it was recorded."""
+    """Profile function of all threads, which counts calls while `is_recording`."""
 
-    calls: Counter[CodeType] = field(default_factory=Counter)
-    made: Counter[str] = field(default_factory=Counter)  # objects of our own classes
+    def __init__(self) -> None:
+        self.is_recording = False
+        self.calls: Counter[CodeType] = Counter()
+        self.made: Counter[str] = Counter()  # objects of our own classes
 
-    @property
-    def files(self) -> int:
-        """Own files with a function that was called."""
-        return len({code.co_filename for code in self.calls if code.co_filename != "<string>"})
-
-    @property
-    def functions(self) -> int:
-        """Own functions that were called, without comprehensions."""
-        return sum(not code.co_name.startswith("<") for code in self.calls)
-
-    def entered(self, frame: FrameType) -> None:
-        """Count the call of one frame."""
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or not self.is_recording:
+            return
         code = frame.f_code
         if code.co_name == "__init__":
             self._count_object(frame)
@@ -61,119 +52,76 @@ class CallPath:
         if type(made).__module__.startswith("rag_eval_hooks") and not inner:
             self.made[type(made).__qualname__] += 1
 
+    def record(self, evals: RagEval, request: Callable[[int], object]) -> None:
+        """Make three requests, and record the last until it is delivered."""
+        for number in range(3):
+            self.is_recording = number == 2
+            sys.setprofile(self if self.is_recording else None)
+            request(number)
+            sys.setprofile(None)
+            if not evals.flush(60):
+                raise RuntimeError("the request was not evaluated within a minute")
+        self.is_recording = False
+        if evals.stats().scored != 3:
+            raise RuntimeError(f"not scored: {evals.stats()}")
 
-class _Profile:
-    """Profile function of all threads, which records while `path` is set."""
-
-    def __init__(self) -> None:
-        self.path: CallPath | None = None
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and self.path is not None:
-            self.path.entered(frame)
-
-
-def _profiled(evals: RagEval, profile: _Profile, request: Callable[[int], object]) -> CallPath:
-    """Make three requests and return the call path of the last."""
-    for number in range(3):
-        if number == 2:
-            profile.path = CallPath()
-            sys.setprofile(profile)
-        request(number)
-        sys.setprofile(None)
-        if not evals.flush(60):
-            raise RuntimeError("the request was not evaluated within a minute")
-    path, profile.path = profile.path, None
-    if evals.stats().scored != 3:
-        raise RuntimeError(f"not scored: {evals.stats()}")
-    assert path is not None
-    return path
+    def print(self, name: str, *, is_long: bool) -> None:
+        files = len({code.co_filename for code in self.calls if code.co_filename != "<string>"})
+        functions = sum(not code.co_name.startswith("<") for code in self.calls)
+        print(f"{name}: {self.calls.total()} calls of {functions} functions in {files} files")
+        print(f"  {self.made.total()} objects of {len(self.made)} classes")
+        if is_long:
+            for code, count in self.calls.most_common():
+                print(f"{count:5} {code.co_filename.rpartition('/')[2]}:{code.co_qualname}")
+            for made, count in self.made.most_common():
+                print(f"{count:5} {made}")
 
 
 @contextmanager
-def _profiling() -> Iterator[_Profile]:
-    profile = _Profile()
+def profiling() -> Iterator[CallPath]:
+    path = CallPath()
     # Threads take the function over when they start, so it is set before there are any.
-    threading.setprofile(profile)
+    threading.setprofile(path)
     try:
-        yield profile
+        yield path
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
 
 
-def measure_submitted() -> CallPath:
+def submitted() -> CallPath:
     """Return the call path of one sample that is submitted to one metric and one sink."""
 
-    def metric(_sample: Sample) -> float:
-        return 1.0
+    def sink(_evaluation: Evaluation) -> None: ...
 
-    def sink(_evaluation: Evaluation) -> None:
-        return None
-
-    with _profiling() as profile, RagEval([metric], sinks=[sink]) as evals:
+    with profiling() as path, RagEval([lambda _: 1.0], sinks=[sink]) as evals:
         one = Sample(question="q", contexts=(Context(text="c"),), answer="a")
-        return _profiled(evals, profile, lambda _: evals.submit(one))
+        path.record(evals, lambda _: evals.submit(one))
+    return path
 
 
-def measure_captured() -> CallPath:
+def captured() -> CallPath:
     """Return the call path of one request that LangChain reports and a judge judges."""
-    from langchain_core.documents import Document
-    from langchain_core.language_models import FakeListChatModel
-    from langchain_core.output_parsers import StrOutputParser
-    from langchain_core.prompts import ChatPromptTemplate
-    from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-    from opentelemetry.sdk.trace import TracerProvider
-
-    from rag_eval_hooks.judges.openai import OpenAIJudge
-    from rag_eval_hooks_langchain import RagEvalCallbackHandler
-    from tests.matrix.langchain.kit import store
+    from benchmarks.handler_overhead import build_chain, handler, invoke
     from tests.servers.judge_server import JudgeServer
 
-    def as_text(documents: list[Document]) -> str:
-        return "\n".join(document.page_content for document in documents)
-
-    chain: Any = (
-        {"context": store().as_retriever() | RunnableLambda(as_text), "q": RunnablePassthrough()}
-        | ChatPromptTemplate.from_template("{context}\n{q}")
-        | FakeListChatModel(responses=["The ferry leaves at twenty to eight."])
-        | StrOutputParser()
-    )
+    chain = build_chain()
+    endpoint: Any = {"judge_api_key": "k", "judge": "openai:m", "embedder": "none"}
     with (
-        _profiling() as profile,
+        profiling() as path,
         JudgeServer() as server,
-        RagEval(
-            ["ragas.faithfulness"],
-            OpenAIJudge("m", base_url=server.url, api_key="k"),
-            tracer_provider=TracerProvider(),
-        ) as evals,
+        RagEval("ragas.faithfulness", judge_base_url=server.url, **endpoint) as evals,
     ):
-        handler = RagEvalCallbackHandler(evals)
-
-        def ask(number: int) -> None:
-            chain.invoke(f"{number}: when does it leave?", {"callbacks": [handler]})
-
-        return _profiled(evals, profile, ask)
+        path.record(evals, lambda number: invoke(chain, f"{number}: when?", handler(evals)))
+    return path
 
 
 def main() -> None:
-    """Print the figures, and with `--list` every function and class."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--list", action="store_true", help="every function and class too")
     arguments = parser.parse_args()
-    for name, measure in (("submitted", measure_submitted), ("captured", measure_captured)):
-        _print(name, measure(), is_long=arguments.list)
-
-
-def _print(name: str, path: CallPath, *, is_long: bool) -> None:
-    print(f"{name}: {path.calls.total()} calls of {path.functions} functions in {path.files} files")
-    print(f"  {path.made.total()} objects of {len(path.made)} classes")
-    if is_long:
-        for code, count in path.calls.most_common():
-            file = code.co_filename.rpartition("rag_eval_hooks")[2]
-            print(f"{count:5} {file}:{code.co_qualname}")
-        for made, count in path.made.most_common():
-            print(f"{count:5} {made}")
+    for measure in (submitted, captured):
+        measure().print(measure.__name__, is_long=arguments.list)
 
 
 if __name__ == "__main__":

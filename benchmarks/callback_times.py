@@ -1,4 +1,4 @@
-"""CPU of single steps: callbacks by payload, a sampled-out request, and building a sample.
+"""CPU of single callbacks: the longest for odd payloads, and all of a sampled-out request.
 
     python -m benchmarks.callback_times
 
@@ -18,11 +18,6 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import Assembler, Interaction, Recorder, RunKind
-from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.redaction import Redactor
-from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 EVENTS = (
@@ -33,12 +28,9 @@ DICE = random.Random(3)
 WORDS = [f"word{number}" for number in range(4000)]
 MODEL = FakeListChatModel(responses=["It leaves at 07:40 from the north quay."])
 REQUESTS = 300
-SHAPES = ((1, 5, 60), (20, 10, 300), (20, 50, 12))
-"""Tool calls of an agent, documents of each, words of each document."""
 
 
 def passage(words: int) -> str:
-    """Return a text of drawn words."""
     return " ".join(DICE.choices(WORDS, k=words))
 
 
@@ -99,8 +91,7 @@ def callbacks(chain: Any, requests: int, **settings: Any) -> list[tuple[float, s
     return times
 
 
-def print_callbacks() -> None:
-    """Print the longest callback for each payload, and the cost of a sampled-out request."""
+def main() -> None:
     for title, make in PAYLOADS.items():
         payload = make()
 
@@ -120,41 +111,5 @@ def print_callbacks() -> None:
         print(f"sampled out at the {where} of a request of 4 runs: {cost:.0f} us")
 
 
-def agent_request(calls: int, documents: int, words: int) -> Interaction:
-    """Return the ended request of an agent that is shown all documents so far at each call."""
-    ended: list[Interaction] = []
-    recorder = Recorder(ended.append)
-    root: Any = recorder.start("root", None, RunKind.CHAIN, "agent")
-    prompt = ["Which word comes first?"]
-    root.query = prompt[0]
-    for call in range(calls):
-        tool: Any = recorder.start(f"tool {call}", "root", RunKind.TOOL, "search")
-        model: Any = recorder.start(f"model {call}", "root", RunKind.MODEL, "model")
-        texts = [passage(words) for _ in range(documents)]
-        recorder.documents(tool, [Context(text=text, id=text[:9]) for text in texts])
-        recorder.end(tool)
-        prompt.append("\n".join(texts))
-        model.prompt = tuple(prompt)
-        root.text = model.text = f"The first word of call {call} is {texts[0][:8]}."
-        recorder.end(model)
-    recorder.end(root)
-    return ended[0]
-
-
-def print_sample_building() -> None:
-    """Print the best of five times by shape."""
-    assembler = Assembler(RagEvalConfig(), Redactor(), Incidents())
-    for shape in SHAPES:
-        interaction = agent_request(*shape)
-        times = []
-        for _ in range(5):
-            start = time.thread_time()
-            assembler.sample(interaction, assembler.session())
-            times.append(time.thread_time() - start)
-        calls, documents, words = shape
-        print(f"{calls} calls x {documents} documents of {words} words: {1000 * min(times):.1f} ms")
-
-
 if __name__ == "__main__":
-    print_callbacks()
-    print_sample_building()
+    main()

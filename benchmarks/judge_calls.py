@@ -14,38 +14,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import NotScored, RagEval
+from rag_eval_hooks import NotScored, RagEval, Sample
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause
-from tests.servers.brain import embedding, truthful_reply
+from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.servers.judge_server import JudgeServer
 from tests.servers.prefix_cache import PrefixCache
 from tests.support.corpus import samples
 
+TEN = "ten (ragas, nvidia)"
 SETS: Mapping[str, Sequence[str]] = {
-    "ten (ragas, nvidia)": (
-        "ragas.answer_relevancy",
-        "ragas.faithfulness",
-        "ragas.context_precision",
-        "ragas.context_precision_without_reference",
-        "ragas.context_recall",
-        "ragas.context_entity_recall",
-        "ragas.noise_sensitivity",
-        "nvidia",
+    TEN: (
+        *("ragas.answer_relevancy", "ragas.faithfulness", "ragas.context_precision"),
+        *("ragas.context_precision_without_reference", "ragas.context_recall"),
+        *("ragas.context_entity_recall", "ragas.noise_sensitivity", "nvidia"),
     ),
     "reference-free (ragas)": (
-        "ragas.faithfulness",
-        "ragas.answer_relevancy",
-        "ragas.context_precision",
+        *("ragas.faithfulness", "ragas.answer_relevancy", "ragas.context_precision"),
     ),
     "all suites": ("all",),
 }
-MOST = {"ten (ragas, nvidia)": 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
+MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
 """Calls: for the ten metrics eight, question generation, and Nvidia's six independent ratings."""
 PUBLISHED = (35, 153_000)
 """Calls and characters of the best-known library for the ten metrics, on such samples."""
@@ -60,7 +53,6 @@ class CountingChat:
         self.calls = self.chars = self.chars_with_shape = self.replied = 0
 
     async def complete(self, prompt: Prompt) -> str:
-        """The right reply."""
         self.calls += 1
         self.chars += len(prompt.system) + len(prompt.user)
         self.chars_with_shape += len(prompt.system) + len(prompt.user_with_shape)
@@ -69,73 +61,36 @@ class CountingChat:
         self.replied += len(reply)
         return reply
 
-    async def aclose(self) -> None:
-        """Holds nothing."""
+    async def aclose(self) -> None: ...
 
 
-class WordEmbedder:
-    """Vectors of hashed words."""
-
-    name = "words"
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector per text."""
-        return [embedding(text) for text in texts]
-
-    async def aclose(self) -> None:
-        """Holds nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Per sample.
-
-    Attributes:
-        calls: Judge calls.
-        chars: Characters of their prompts.
-        with_shape: The same for endpoints without JSON Schema.
-        replied: Characters of the replies.
-        failed: Outcomes, of all samples, that are absent through a failure.
-    """
-
-    calls: float
-    chars: float
-    with_shape: float
-    replied: float
-    failed: int
-
-
-def cost(metrics: Sequence[str], count: int) -> Cost:
-    """What judging samples by these metrics takes."""
-    chat = CountingChat()
-    judge = LLMJudge(chat)
-    reference_free = not any(name in ("all", "nvidia") for name in metrics)
-    failed = 0
-    with RagEval(metrics=metrics, judge=judge, embedder=WordEmbedder()) as evals:
+def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
+    """Return what judging a sample takes; `failed` counts outcomes absent through a failure."""
+    chat, failed = CountingChat(), 0
+    has_reference = any(name in ("all", "nvidia") for name in metrics)
+    with RagEval(metrics, LLMJudge(chat), embedder=WordEmbedder()) as evals:
         for sample in samples(count):
-            plain = sample.to_dict()
-            if reference_free:
-                del plain["reference"]
-            outcomes = evals.evaluate(type(sample).from_dict(plain))
-            failed += sum(
-                isinstance(o, NotScored) and o.cause is not Cause.MISSING_INPUT
-                for o in outcomes.values()
-            )
-    return Cost(
-        calls=chat.calls / count,
-        chars=chat.chars / count,
-        with_shape=chat.chars_with_shape / count,
-        replied=chat.replied / count,
-        failed=failed,
-    )
+            given = sample.to_dict()
+            if not has_reference:
+                del given["reference"]
+            outcomes = evals.evaluate(Sample.from_dict(given)).values()
+            absent = [one for one in outcomes if isinstance(one, NotScored)]
+            failed += sum(one.cause is not Cause.MISSING_INPUT for one in absent)
+    return {
+        "calls": chat.calls / count,
+        "chars": chat.chars / count,
+        "with_shape": chat.chars_with_shape / count,
+        "replied": chat.replied / count,
+        "failed": failed,
+    }
 
 
 def cached(stagger: bool, count: int) -> float:
-    """Share of the characters of contexts, in all calls of the ten metrics, that a cache serves."""
+    """Return the share of the contexts' characters, in the ten metrics, that a cache serves."""
     served = whole = 0
     with JudgeServer(latency=0.1, cache=PrefixCache()) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
-        with RagEval(SETS["ten (ragas, nvidia)"], judge=judge, embedder="none") as evals:
+        with RagEval(SETS[TEN], judge=judge, embedder="none") as evals:
             for sample in samples(count):
                 evals.evaluate(sample)
         for call in server.calls():
@@ -149,18 +104,17 @@ def cached(stagger: bool, count: int) -> float:
 
 
 def main() -> None:
-    """Prints the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=50)
     given = parser.parse_args()
-    count = given.samples
-    print(f"{count} samples, five contexts of 120 words; per sample:")
-    rows = []
-    for name, metrics in SETS.items():
-        rows.append({"metrics": name} | asdict(cost(metrics, count)) | {"most calls": MOST[name]})
+    print(f"{given.samples} samples, five contexts of 120 words; per sample:")
+    rows = [
+        {"metrics": name, **cost(metrics, given.samples), "most calls": MOST[name]}
+        for name, metrics in SETS.items()
+    ]
     written(rows, given.json)
     for stagger in (True, False):
-        share = cached(stagger, min(count, 10))
+        share = cached(stagger, min(given.samples, 10))
         how = "staggered" if stagger else "all at once"
         print(f"contexts served by a prompt cache, ten metrics, {how}: {share:.0%}")
     print(f"best-known library, ten metrics: {PUBLISHED[0]} calls, {PUBLISHED[1]:,} characters")
