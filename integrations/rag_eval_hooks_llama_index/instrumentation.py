@@ -24,7 +24,12 @@ class Instrumentation(Handler):
     def __init__(self, evals: RagEval, options: CaptureOptions, **how: Any) -> None:
         super().__init__(evals, options, **how)
         self._current = self._parents.current
-        self.options = (options, how.get("watch_streams"))
+        self._options = (options, how.get("watch_streams"))
+
+    @property
+    def options(self) -> tuple[CaptureOptions, Any]:
+        """Options that `enable` was given."""
+        return self._options
 
     @property
     def evals(self) -> RagEval:
