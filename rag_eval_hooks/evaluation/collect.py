@@ -1,4 +1,4 @@
-"""Collection of the findings of one sample: items first, then verdicts about them."""
+"""Collect the findings of one sample: items first, then verdicts about them."""
 
 from __future__ import annotations
 
@@ -32,18 +32,16 @@ from rag_eval_hooks.usage import tokens
 _logger = logging.getLogger("rag_eval_hooks")
 
 Source: TypeAlias = Judge | Embedder | TokenScorer
-_NO_EMBEDDER: Final = NotScored(
-    Cause.MISSING_INPUT, "no embedder is configured; `embedder` sets one"
-)
+_NO_EMBEDDER: Final = NotScored(Cause.MISSING_INPUT, "no embedder is configured; set `embedder`")
 _NO_SCORER: Final = NotScored(
-    Cause.MISSING_INPUT, "no token scorer is configured; `token_scorer` sets one"
+    Cause.MISSING_INPUT, "no token scorer is configured; set `token_scorer`"
 )
 _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
-_LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
+_LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
-"""Seconds after which a model that still loads is charged to the sample."""
+"""Seconds after which the loading time of a model counts against the sample."""
 _GRACE: Final = 0.25
-"""Seconds for a judge to hand over its findings after the sample's time."""
+"""Seconds for a judge to return its findings after the sample's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,7 @@ class Sources:
     scorer: TokenScorer | None = None
 
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
-        """Load the local models that some findings need; a failure shows on use."""
+        """Load the local models that some findings need. A failure appears on first use."""
         needed = {
             self.judge: wanted - EMBEDDED - TOKEN_SCORED,
             self.embedder: wanted & EMBEDDED,
@@ -73,7 +71,7 @@ class Sources:
 def findings_read(
     metric: Metric, sample: Sample, known: Findings, incidents: Incidents
 ) -> frozenset[Finding]:
-    """Return the findings that a metric reads of a sample, with the findings below them."""
+    """Return the findings that a metric reads for a sample, with their dependencies."""
     try:
         return with_bases(metric.findings_for(sample, known))
     except Exception as error:  # noqa: BLE001 - the metric's edge
@@ -82,10 +80,10 @@ def findings_read(
 
 
 class FindingsCollector:
-    """Findings of one sample in the making, in two rounds.
+    """Collects the findings of one sample in two rounds.
 
-    The first round asks for claims, entities and all that needs no other finding, the second for
-    verdicts about these. A finding that is known without a judge is never asked for: a blank text
+    The first round asks for claims, entities and findings without dependencies, the second for
+    verdicts about these. Findings that are known without a judge are never requested: a blank text
     makes no claims, and without chunks nothing is supported.
     """
 
@@ -112,13 +110,13 @@ class FindingsCollector:
         """Return all findings that the metrics read.
 
         Args:
-            timeout: Seconds for all of them; findings not made by then are absent as `timeout`.
+            timeout: Seconds for all findings. Later findings are absent as `timeout`.
         """
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
-            # Our own judges keep the deadline and report their findings and usage; any
-            # other is cut off.
+            # Our own judges keep the deadline and report findings and usage. Other judges are
+            # cancelled.
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE), self._within_budget():
                     await self._round(self._first())
@@ -132,7 +130,7 @@ class FindingsCollector:
         return self._findings
 
     def _within_budget(self) -> AbstractAsyncContextManager[None]:
-        """Reserve the calls of the whole sample: half of its findings would be wasted."""
+        """Reserve the calls of the whole sample, because half of its findings would be wasted."""
         budget = call_context().budget
         expected = getattr(self._sources.judge, "expected_calls", None)
         if budget is None or expected is None:
@@ -174,7 +172,7 @@ class FindingsCollector:
         return await self._sources.judge.make(self._sample, kinds, self._findings)
 
     async def _likeness(self, kinds: frozenset[Finding]) -> Findings:
-        # The one is about items and the other is not, so they are never open in one round.
+        # Only one of the two is about items, so they are never open in the same round.
         (kind,) = kinds
         subject = self._sample.answer or ""
         texts: tuple[str, ...] = (self._sample.reference or "",)
@@ -200,20 +198,20 @@ class FindingsCollector:
         kinds: frozenset[Finding],
         make: Callable[[frozenset[Finding]], Awaitable[Findings]],
     ) -> None:
-        """Add a source's findings; those of `kinds` that it lacks are absent with the cause."""
+        """Add a source's findings. Missing findings of `kinds` are absent with the cause."""
         kinds, why = self._unknown(kinds), _LEFT_OUT
         if not kinds or source is None:
             return
         try:
             findings = await without_exit(make(kinds))
-            # Only now: another source may have added its findings meanwhile.
+            # Only now, because another source may have added findings meanwhile.
             self._findings = self._findings.merged(findings)
             self._findings = self._findings.merged(misfits(self._findings, self._chunks))
         except JudgeError as error:
             why = absence_of(error)
         except Exception as error:
             self._incidents.report(f"judge {source.name}", error)
-            # With the traceback, whose message and lines may be the user's own and hold content.
+            # Only at DEBUG: the traceback's message and lines may contain content.
             _logger.debug("judge %s raised", source.name, exc_info=True)
             why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
         self._miss(kinds, why)

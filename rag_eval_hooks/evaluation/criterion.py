@@ -16,20 +16,19 @@ _LONGEST_NAME = 40
 
 
 class Criterion(Metric):
-    """A property that answers should have; 1 where an answer has it, else 0.
+    """A property that answers should have: 1 if an answer has it, else 0.
 
     ```python
     RagEval(metrics=["ragas", Criterion("mentions the notice period", name="notice_period")])
     ```
 
-    The judge is asked whether the answer's text supports the criterion, in a call of its own, so
-    that the value does not depend on other metrics. It needs a language model: from the heuristic
-    judge it has no value.
+    A separate judge call checks whether the answer's text supports the criterion, so that the value
+    does not depend on other metrics. It needs a language model: the heuristic judge gives no value.
 
     Args:
-        text: What an answer does or is, such as `mentions the notice period`; or a whole sentence,
-            with a capital, about the answer.
-        name: The metric's id is `criterion.<name>`; by default made of the text.
+        text: A predicate of the answer, such as `mentions the notice period`, or a whole sentence
+            with a capital letter.
+        name: The metric's id is `criterion.<name>`. By default the name comes from the text.
 
     Raises:
         ConfigError: The text is blank.
@@ -38,7 +37,7 @@ class Criterion(Metric):
     def __init__(self, text: str, *, name: str | None = None) -> None:
         stated = " ".join(text.split()).rstrip(".")
         if not stated:
-            raise ConfigError("criterion", text, "what an answer does or is, in words")
+            raise ConfigError("criterion", text, "a predicate, such as 'mentions the price'")
         words = re.sub(r"\W+", "_", stated.casefold()).strip("_")
         super().__init__(
             id=f"criterion.{name or words[:_LONGEST_NAME]}",
@@ -54,7 +53,7 @@ class Criterion(Metric):
     claim: str
 
     def absent(self, sample: Sample, judge: Judge) -> NotScored | None:
-        """Return why a judge cannot be asked about a sample, or None."""
+        """Return why the judge cannot check a sample, or None."""
         if not (sample.answer or "").strip():
             return NotScored(Cause.UNDEFINED, "the answer is blank")
         if getattr(judge, "screening", False):
@@ -62,7 +61,7 @@ class Criterion(Metric):
         return None
 
     def judged(self, sample: Sample) -> tuple[Sample, Findings]:
-        """Return what the judge is asked about: the answer as the one text, the criterion as claim.
+        """Return the judge's input: the answer as the only text, the criterion as the claim.
 
         Args:
             sample: The sample, with an answer.

@@ -1,4 +1,4 @@
-"""Functions as metrics: of a sample, or of inputs and outputs as LangSmith has them."""
+"""Functions as metrics: of a sample, or of inputs and outputs as in LangSmith."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def evaluator_metric(
     """Return a metric from an evaluator `(inputs, outputs, reference_outputs)`, sync or async.
 
     Args:
-        evaluator: Called by keyword with those of the three that it takes: `inputs` holds
-            `question` and `contexts`, `outputs` holds `answer`, `reference_outputs` holds
-            `answer`, the reference, or is None. It gives a boolean, a number, or a mapping with
-            `score` (or `value`) and maybe `comment`. A sync one runs in a thread.
+        evaluator: Called with the keywords that it accepts: `inputs` has `question` and `contexts`,
+            `outputs` has `answer`, `reference_outputs` has the reference as `answer`, or is None.
+            Returns a boolean, a number, or a mapping with `score` (or `value`) and optionally
+            `comment`. A synchronous evaluator runs in a thread.
         id: `<suite>.<metric>`; by default `evaluator.` and the function's name.
-        needs: Fields without which it is not asked.
-        scale: Of its numbers.
+        needs: Fields without which the evaluator is not called.
+        scale: Scale of the evaluator's numbers.
         timeout: Timeout in seconds. A synchronous evaluator keeps running; its result is ignored.
     """
     name = getattr(evaluator, "__name__", type(evaluator).__name__)
@@ -67,9 +67,9 @@ def evaluator_metric(
 
 
 def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
-    """Return a metric from a function of a sample, sync or async: a sync one runs in a thread.
+    """Return a metric from a function of a sample. A synchronous function runs in a thread.
 
-    It returns a number from 0 to 1, a boolean, or an outcome; None for no score.
+    The function returns a number from 0 to 1, a boolean, an outcome, or None for no score.
     """
     written = getattr(function, "__name__", type(function).__name__)
     _check_arguments(function, written)
@@ -101,14 +101,14 @@ async def _called(function: Callable[..., Any], *args: Any, **given: Any) -> Any
 
 
 class ResultError(InputError):
-    """A metric function returned something that is no result."""
+    """A metric function returned an invalid result."""
 
 
 def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
-    """Return the outcome that a function's result stands for.
+    """Return the outcome for a function's result.
 
     Raises:
-        ResultError: It is none, or a number outside the scale.
+        ResultError: The result is invalid, or a number outside the scale.
     """
     expected = _expected(scale, function)
     if isinstance(result, Score | NotScored):
@@ -127,7 +127,7 @@ def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outc
 
 
 def normalized(outcome: Outcome, scale: Scale, expected: str) -> Outcome:
-    """Return an outcome with its normalized value, by the metric's scale where it has none.
+    """Return an outcome with its normalized value, computed from the metric's scale if missing.
 
     Raises:
         ResultError: The value is outside the scale.

@@ -1,4 +1,4 @@
-"""Golden questions, whose references complete samples that ask the same."""
+"""Golden questions, whose references complete samples with the same question."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Sample
 
 MATCH: Final = "reference_match"
-"""Key of a sample's metadata: `exact` where its reference is a golden question's."""
+"""Metadata key. `exact` if the reference comes from a golden question."""
 
 
 class Golden(NamedTuple):
-    """One golden question with its right answer."""
+    """One golden question with its correct answer."""
 
     question: str
     reference: str
@@ -26,12 +26,11 @@ class Golden(NamedTuple):
 
 
 class References:
-    """References for samples without one, by an equal question; of equal ones the first counts.
+    """References for samples without one, by equal question. The first equal question counts.
 
-    Where samples are redacted, questions are looked up before that (`before_redaction`), so that
-    the reference is redacted with the rest of the sample. After that, golden questions with text
-    to redact are not used, since their placeholders would differ. `holds` tells whether a text
-    has something to redact.
+    With redaction, the lookup runs before it (`before_redaction`), so that the reference is
+    redacted with the sample. After redaction, golden questions with text to redact are skipped,
+    because their placeholders would differ. `holds` returns whether a text needs redaction.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class References:
         self._holds = holds
 
     def before_redaction(self, sample: Sample) -> Sample:
-        """Return the sample as `equal` does, before it is redacted."""
+        """Return the sample like `equal`, before redaction."""
         golden = self._by_question.get(_folded(sample.question))
         if sample.reference is not None or golden is None:
             return sample
@@ -54,7 +53,7 @@ class References:
         )
 
     def equal(self, sample: Sample) -> Sample:
-        """Return the sample with the reference of an equal question, if there is one."""
+        """Return the sample with the reference of an equal question, if any."""
         completed = self.before_redaction(sample)
         is_private = self._holds is not None and self._holds(completed.reference or "")
         return sample if is_private else completed
@@ -66,14 +65,14 @@ def references_of(
     """Return the references that the settings name, or None.
 
     Raises:
-        ConfigError: The file cannot be used.
+        ConfigError: The file is invalid.
     """
     path = config.references
     return None if path is None else References(read_golden(path), holds=holds)
 
 
 def read_golden(path: str) -> tuple[Golden, ...]:
-    """Return the golden questions of a data set as `rag-eval-hooks evaluate` reads it.
+    """Return the golden questions of a file that `rag-eval-hooks evaluate` can read.
 
     The reference of a row without one is its `answer`.
 
@@ -92,10 +91,10 @@ def read_golden(path: str) -> tuple[Golden, ...]:
 def _golden(row: DataRow, path: str) -> Golden:
     if (sample := row.sample) is None:
         raise ConfigError("references", path, f"rows with a question and a reference; {row.error}")
-    # Beside a reference, an answer is what some pipeline answered.
+    # If a row has a reference, its answer is a pipeline's answer.
     reference = sample.reference or sample.answer or ""
     if not reference.strip():
-        wants = f"rows with a reference that is not blank; row {row.number + 1} has none"
+        wants = f"rows with a reference; row {row.number + 1} has none"
         raise ConfigError("references", path, wants)
     return Golden(sample.question, reference, sample.question_id, sample.reference_ids)
 

@@ -1,4 +1,4 @@
-"""Findings that are known without a judge, and verdicts that a judge could not give."""
+"""Findings that need no judge, and verdicts that a judge cannot give."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _ON_NOTHING: Final = {
 }
 _RELEVANCE: Final = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
 _JUDGED: Final = ABOUT.keys() & SPECS.keys() | _RELEVANCE
-"""Findings that have a verdict for each item or each chunk."""
+"""Findings with a verdict for each item or chunk."""
 _RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
 _BEST_RATING: Final = 2
 _CUT_RATING: Final = NotScored(
-    Cause.UNDEFINED, "limits cut the contexts, and what is left does not state all", undecided=True
+    Cause.UNDEFINED, "limits cut the contexts, and the rest does not state all", undecided=True
 )
 
 
 def from_texts(sample: Sample) -> Findings:
-    """Return the findings of a blank answer or reference: no claims, questions or likeness."""
+    """Return the findings of a blank answer or reference: no claims, questions or similarity."""
     known: dict[str, Any] = {}
     answer, reference = _is_blank(sample.answer), _is_blank(sample.reference)
     if answer:
@@ -55,10 +55,10 @@ def _is_blank(text: str | None) -> bool:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding about items or chunks that are absent or empty.
+    """Return a finding about absent items or chunks.
 
     Returns:
-        The finding, or nothing where it has to be asked for.
+        The finding, or None if it needs a judge.
     """
     items: tuple[str, ...] = ()
     if kind in ABOUT:
@@ -71,15 +71,15 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
     if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
         return Findings()
     if kind in _RATINGS:
-        # Nothing retrieved answers nothing and grounds nothing: the lowest step of both rubrics.
+        # An empty retrieval gets the lowest step of both rubrics.
         return Findings.of(kind, (0, 0))
     return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
 
 
 def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return as absent the findings that do not have one verdict per item and one flag per chunk.
+    """Return as absent the findings that lack one verdict per item and one flag per chunk.
 
-    A judge can be the user's own code: a verdict too few would be a wrong score.
+    A user's judge may return too few verdicts, which would give a wrong score.
     """
     absent: dict[str, Any] = {}
     for kind in _JUDGED:
@@ -102,9 +102,9 @@ def cut_fields(sample: Sample) -> frozenset[Field]:
 
 
 def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
-    """Return findings in which no verdict says that a cut text does not state something.
+    """Make every verdict unsure that says that a cut text does not state something.
 
-    Such a verdict is unsure. A chunk that is not useful is unsure if that chunk was cut.
+    A chunk that is not useful becomes unsure if it was cut.
     """
     fields = cut_fields(sample)
     if not fields:

@@ -1,4 +1,4 @@
-"""Evaluation of one sample: findings, then metrics. The same online, inline and offline."""
+"""Evaluate one sample: findings, then metrics. The same online, inline and offline."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from rag_eval_hooks.usage import Usage
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-_LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")
+_LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate excluded it")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 
 @dataclass(eq=False)
 class Scorer:
-    """Turns a sample into outcomes. Keeps nothing between samples.
+    """Turns a sample into outcomes. Keeps no state between samples.
 
     Attributes:
         metrics: The metrics.
-        sources: Judge, embedder and token scorer that make the findings.
+        sources: Judge, embedder and token scorer.
         sample_timeout: Seconds for all findings of one sample.
         incidents: Counts exceptions of metrics and judges.
-        only_fed: Whether metrics that lack an input are left out of the outcomes, if others do not.
+        only_fed: Omit metrics that lack an input, unless all do.
     """
 
     metrics: Sequence[Metric]
@@ -72,11 +72,11 @@ class Scorer:
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
     ) -> Outcomes:
-        """Return one outcome per metric. Raises nothing but cancellation.
+        """Return one outcome per metric. Raises only on cancellation.
 
         Args:
             sample: The sample to evaluate.
-            chosen: Ids of the metrics to evaluate, or None for all; the others are
+            chosen: Ids of the metrics to evaluate, or None for all. Other metrics are
                 `sampled_out`.
             whole: Whether metrics that lack an input are among the outcomes in any case.
         """
@@ -149,7 +149,7 @@ class Scorer:
             for metric in self.metrics
         }
         fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
-        # Where nothing can be measured, the result names the missing fields.
+        # If no metric has its inputs, the result names the missing fields.
         return fed if self.only_fed and fed and not whole else outcomes
 
     def _signed(
@@ -178,7 +178,7 @@ class Scorer:
 
     def _failed(self, metric: Metric, error: BaseException) -> NotScored:
         self.incidents.report(f"metric {metric.id}", error)
-        # With the traceback, whose message and lines may be the user's own and hold content.
+        # Only at DEBUG: the traceback's message and lines may contain content.
         _logger.debug("metric %s raised", metric.id, exc_info=error)
         if isinstance(error, ResultError):
             return NotScored(Cause.METRIC_FAILED, str(error))
@@ -205,7 +205,7 @@ class Scorer:
         }
 
     def _advised(self, outcome: NotScored) -> NotScored:
-        """Say of an undecided outcome which judge cannot tell, and what to do."""
+        """Add the judge and advice to an undecided outcome."""
         if not outcome.undecided:
             return outcome
         judge = self.sources.judge
@@ -254,7 +254,7 @@ def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Findin
 
 
 def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
-    """Return 1 minus the least probability of a claim's support, or None without one."""
+    """Return 1 minus the least probability of a claim's support, or None."""
     kind = next((kind for kind in _SUPPORT if kind in read), None)
     found = () if kind is None else getattr(findings, kind)
     if isinstance(found, NotScored):

@@ -1,4 +1,4 @@
-"""Background thread with an event loop that works off a bounded queue."""
+"""Background thread with an event loop that processes a bounded queue."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rag_eval_hooks.incidents import Incidents, without_exit
 
 R = TypeVar("R")
 
-CLOSED: Final = "This RagEval was shut down. Call shutdown() once, when the process ends."
+CLOSED: Final = "This RagEval was shut down. Call shutdown() only when the process ends."
 QUEUE_FULL: Final = "queue_full"
 _LONGEST_TURN: Final = 0.005
 """Seconds for which items that never suspend may keep the event loop busy."""
 
 
 class Handler(NamedTuple):
-    """Work on one kind of items."""
+    """Processing of one kind of items."""
 
     process: Callable[[Any], Coroutine[Any, Any, None]]
     """Called once per item in the loop; handles its own exceptions."""
     end: Callable[[Any], None]
-    """Called once per item when its work is over, also if it was cancelled before it began."""
+    """Called once per item when its work is finished, even if it was cancelled before its start."""
 
 
 class _Item(NamedTuple):
@@ -58,11 +58,11 @@ class _Call(NamedTuple):
 
 
 class Worker:
-    """Works off queued items, several at once, in a daemon thread with an event loop.
+    """Processes queued items concurrently, in a daemon thread with an event loop.
 
-    The thread starts with the first item. No thread starts while the lock is taken, and the loop
-    belongs to the thread that made it: under gevent a starting thread runs the waiting ones, and a
-    signal handler of the application may raise at any moment.
+    The thread starts with the first item. No thread starts while the lock is held, and the loop
+    belongs to the thread that created it. Under gevent a starting thread runs waiting threads, and
+    the application's signal handler may raise at any moment.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Worker:
         return len(self._queue)
 
     def capacity(self) -> int:
-        """Return how many more items may wait that can wait elsewhere: half of the queue."""
+        """Return how many recovered items may join the queue; half is for new items."""
         if self._closed or 2 * self.waiting_chars > self._queue_chars:
             return 0
         return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
@@ -104,7 +104,7 @@ class Worker:
         """Reserve a slot for an item of `size` characters. O(1), never waits.
 
         Returns:
-            None if `put` or `release` follows, else the reason of the refusal: `shutdown`,
+            None if `put` or `release` must follow, else why there is no slot: `shutdown`,
             `queue_full` or `no_thread`.
         """
         if not (self._closed or self._start()):
@@ -121,7 +121,7 @@ class Worker:
         return None
 
     def release(self, size: int) -> None:
-        """Give a reserved slot back."""
+        """Release a reserved slot."""
         with self._lock:
             self._reserved -= 1
             self.waiting_chars -= size
@@ -129,8 +129,8 @@ class Worker:
     def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
         """Queue an item of `size` characters; return None, or `shutdown` if the worker stopped.
 
-        An item without a reserved slot was promised before: it is queued even if the queue is
-        full, and after `close`.
+        An item without a reserved slot was accepted earlier: it is queued even if the queue is full
+        or closed.
         """
         with self._lock:
             if reserved:
@@ -145,11 +145,11 @@ class Worker:
         return None
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
-        """Run a coroutine in the loop, beside the queue.
+        """Run a coroutine in the loop, next to the queue.
 
         Returns:
-            Its future; it gets a RuntimeError if the worker ends before it is done, or if the
-            system has no thread left.
+            Its future, which fails with RuntimeError if the worker stops first or the system cannot
+            start a thread.
 
         Raises:
             RuntimeError: The worker has stopped.
@@ -166,15 +166,15 @@ class Worker:
         if not self._start():
             with self._lock, suppress(ValueError):
                 self._calls.remove(call)
-                call.give_up(RuntimeError("The system has no thread left."))
+                call.give_up(RuntimeError("The system cannot start another thread."))
         return call.future
 
     def close(self) -> None:
-        """Refuse further items; those accepted are still worked on."""
+        """Reject further items. Accepted items are still processed."""
         self._closed = True
 
     def stop(self, timeout: float) -> None:
-        """Cancel work in flight, end the waiting items, and wait so many seconds for the thread."""
+        """Cancel running work, end the waiting items, and wait for the thread."""
         with self._lock:
             self._closed = self._stopping = True
             left = list(self._queue)
@@ -187,12 +187,12 @@ class Worker:
             thread.join(timeout)
 
     def revive(self) -> None:
-        """Make sure that waiting items are worked on; called by a timer."""
+        """Make sure that waiting items are processed. A timer calls this."""
         if not (self._queue or self._calls):
             return
         self._start()
         with self._lock:
-            # A signal handler of the application may have interrupted the last call.
+            # The application's signal handler may have interrupted the last call.
             self._woken = False
             self._wake()
 
@@ -207,7 +207,7 @@ class Worker:
         return True
 
     def _wake(self) -> None:
-        """Wake the loop, once for all items that are queued before it looks again."""
+        """Wake the loop, once for all items queued since it last checked."""
         if self._loop is not None and self._wake_event is not None and not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._wake_event.set)
@@ -215,14 +215,14 @@ class Worker:
     def _run(self) -> None:
         with self._lock:
             if self._thread is not None:
-                # Two requests started it at once.
+                # Two requests started the thread at once.
                 return
             self._thread = threading.current_thread()
         try:
             with asyncio.Runner(loop_factory=_new_loop) as runner:
                 runner.run(self._main())
-        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
-            # Without file descriptors there is no loop. A timer tries again.
+        except Exception as error:  # noqa: BLE001 - the thread's edge: no caller would see it
+            # Without file descriptors no loop can start. A timer retries.
             self._incidents.report("worker", error)
             self._give_up(error)
         finally:
@@ -240,7 +240,7 @@ class Worker:
                 await wake.wait()
                 self._start_tasks(workers, calls, wake)
         finally:
-            # A task that is cancelled before it begins would leave its call without an end.
+            # A task cancelled before its start would never finish its call.
             await asyncio.sleep(0)
             for task in workers | calls:
                 task.cancel()
@@ -262,7 +262,7 @@ class Worker:
         calls: set[asyncio.Task[None]],
         wake: asyncio.Event,
     ) -> None:
-        """Start all calls, and as many workers as there are items, up to the concurrency."""
+        """Start all calls, and one task per item up to the concurrency."""
         with self._lock:
             self._woken = False
             wake.clear()
@@ -278,11 +278,11 @@ class Worker:
         for _ in range(missing):
             workers.add(task := asyncio.create_task(self._work_off()))
             task.add_done_callback(workers.discard)
-            # An item may have come after the worker's last look at the queue.
+            # An item may have arrived after the last check of the queue.
             task.add_done_callback(lambda _: wake.set())
 
     async def _work_off(self) -> None:
-        """Work on items until none waits: a task for each costs more than a small metric."""
+        """Process items until the queue is empty: a task per item costs too much."""
         loop = asyncio.get_running_loop()
         yield_at = loop.time() + _LONGEST_TURN
         while (item := self._next()) is not None:
@@ -291,7 +291,7 @@ class Worker:
             finally:
                 item.handler.end(item.value)
             if loop.time() >= yield_at:
-                # An item may never suspend; timers and inline evaluations must not starve.
+                # Items may never suspend, but timers and inline evaluations must not starve.
                 await asyncio.sleep(0)
                 yield_at = loop.time() + _LONGEST_TURN
 
@@ -305,7 +305,7 @@ class Worker:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    # asyncio prints a traceback when a half-made loop is deleted.
+    # asyncio prints a traceback when an incomplete loop is deleted.
     with selectors.DefaultSelector():
         for end in socket.socketpair():
             end.close()

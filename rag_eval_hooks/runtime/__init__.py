@@ -1,1 +1,1 @@
-"""Way of a request: intake, decision, queue, evaluation, end."""
+"""The life of a request: intake, decision, queue, evaluation, settlement."""

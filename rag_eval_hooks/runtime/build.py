@@ -1,4 +1,4 @@
-"""Settings in force, models and parts of a pipeline, from the arguments of `RagEval`."""
+"""Build settings, models and parts of a pipeline from the arguments of `RagEval`."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class RemoteEvaluator(Protocol):
 
     @property
     def is_down(self) -> bool:
-        """True while no sample can be sent."""
+        """Whether no sample can be sent."""
         ...
 
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Fill an evaluation with a worker's outcomes, or return the end of a sample without."""
+        """Fill an evaluation with a worker's outcomes, or return the ending of the sample."""
         ...
 
     def close(self) -> None:
@@ -85,12 +85,12 @@ class RemoteEvaluator(Protocol):
 
 
 RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
-"""Returns the evaluator of this process, whose samples bear a mark of redaction."""
+"""Returns the evaluator of this process. Its samples carry a mark of redaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Models that the application passed, each as a name, as an object, or not at all."""
+    """Models that the application passed, as a name, as an object, or None."""
 
     judge: str | Judge | Function | None = None
     embedder: str | Embedder | None = None
@@ -100,7 +100,7 @@ class Models:
         """Return the names among them by setting.
 
         Raises:
-            ConfigError: One is neither a name nor an object that can be used.
+            ConfigError: A model is neither a name nor a usable object.
         """
         names = {}
         given = (self._judge, self.embedder, self.token_scorer)
@@ -109,19 +109,19 @@ class Models:
             if isinstance(value, str):
                 names[table.setting] = value
             elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
-                # Not the object itself: a client, or its arguments, may show a key.
+                # Not the object itself, because a client or its arguments may show a key.
                 wants = f"{table.wanted}, or an instance of {protocol.__name__}"
                 raise ConfigError(table.setting, kind_of(value), wants + _way_to_wrap(value))
         return names
 
     def sources(self, config: RagEvalConfig) -> Sources:
-        """Return the models in force, once `names` are in the settings."""
+        """Return the models in use, once the settings include `names`."""
         judge = self._judge
         named = judge.second_name if isinstance(judge, Cascade) else None
         embedder = self.embedder if isinstance(self.embedder, Embedder) else None
         is_own = named is None and isinstance(judge, Judge)
         if embedder is None and not (is_own and config.embedder == "auto"):
-            # `auto` follows the judge of the settings; with a judge of the user's it means none.
+            # `auto` follows the configured judge. With a user's judge object it means none.
             embedder = choose_embedder(config)
         if isinstance(judge, Cascade):
             made: Judge = judge.resolved(lambda name: choose_judge(config.for_judge(name)))
@@ -139,7 +139,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts that a pipeline is made of, built once."""
+    """Parts of a pipeline, built once."""
 
     config: RagEvalConfig
     incidents: Incidents
@@ -155,7 +155,7 @@ class Parts:
     fleet: RemoteFleet | None
 
     def referenced(self, sample: Sample) -> Sample:
-        """Return the sample with the reference of an equal golden question, if there is one."""
+        """Return the sample with the reference of an equal golden question, if any."""
         return sample if self.references is None else self.references.equal(sample)
 
     def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
@@ -177,7 +177,7 @@ class Parts:
             self.budget.forked()
 
     async def close(self) -> None:
-        """Close the budget, the judge and the models. In the evaluator's loop, at its end."""
+        """Close the budget, the judge and the models. Runs in the evaluator's loop at its end."""
         if self.budget is not None:
             self.budget.close()
         for judge in self.judges:
@@ -199,17 +199,17 @@ def parts_of(
     meter: MeterProvider | None,
     logger: LoggerProvider | None,
 ) -> Parts:
-    """Return the parts that settings and arguments ask for.
+    """Return the parts that settings and arguments request.
 
     Raises:
-        ConfigError: A value is not accepted.
+        ConfigError: A value is invalid.
         ImportError: A judge, an embedder or a rule needs an extra that is not installed.
     """
     if config.trace_judge and config.evaluation_span == "off":
         wants = "an evaluation_span other than 'off', below which the calls are"
         raise ConfigError("trace_judge", True, wants)
     if config.spool is not None:
-        # Resolved once: the application may change its working directory.
+        # Resolved once, because the application may change its working directory.
         config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
         check_spool(Path(config.spool or ""))
     incidents = Incidents()
@@ -218,7 +218,7 @@ def parts_of(
     redactor = choose_redactor(config, redact)
     chosen = _chosen_metrics(metrics, config, available)
     sources = models.sources(config)
-    # Sinks in the settings are the workers' in a fleet.
+    # In a fleet, the configured sinks belong to the workers.
     all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
     measured = chosen_by_default(available) if chosen is None else chosen
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
@@ -249,10 +249,10 @@ def parts_of(
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
-    """Return a provider; a broken one is reported, and replaced by a no-op provider.
+    """Return a provider. A broken provider is reported and replaced by a no-op provider.
 
     Raises:
-        ConfigError: It is no provider.
+        ConfigError: The value is not a provider.
     """
     if own is not None and (isinstance(own, type) or not hasattr(type(own), ask.__name__)):
         name = f"{ask.__name__.removeprefix('get_')}_provider"
@@ -270,7 +270,7 @@ def _chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """Return the metrics asked for, or None for those of `ragas` that a sample can feed."""
+    """Return the requested metrics, or None for the `ragas` metrics that a sample can feed."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     asked = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
@@ -282,7 +282,7 @@ def _chosen_metrics(
 def _metric_or_name(spec: MetricSpec) -> str | Metric:
     if callable(spec) and not isinstance(spec, type):
         return metric_of(spec)
-    # An object of another kind is refused as an unknown name.
+    # Other objects are rejected as unknown names.
     return cast("str | Metric", spec)
 
 
@@ -298,14 +298,14 @@ def _metric_options(path: str | None) -> MetricOptions:
 
 
 def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
-    """Return the workers that evaluate, or None if this process does."""
+    """Return the remote workers, or None if this process evaluates."""
     if config.run_on != "celery":
         return None
     app: Any = None if run_on is None or isinstance(run_on, str) else run_on
     if app is not None and not hasattr(app, "send_task"):
         wants = "'thread', 'celery' or an application of Celery"
         raise ConfigError("run_on", type(app).__name__, wants)
-    # Above the core: it builds on the pipeline.
+    # Imported here because it depends on the pipeline.
     fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
     return fleet
 
@@ -319,10 +319,10 @@ def _paid_embedder(measured: Sequence[Metric], sources: Sources) -> Embedder | N
 def settings_of(
     config: RagEvalConfig | None, models: Models, run_on: object, given: dict[str, Any]
 ) -> RagEvalConfig:
-    """Return the settings in force: arguments over `config` over those of the process.
+    """Return the settings: arguments over `config` over the environment.
 
     Raises:
-        ConfigError: A setting is unknown or a value is not accepted.
+        ConfigError: A setting is unknown or a value is invalid.
     """
     if config is not None and not isinstance(config, RagEvalConfig):
         raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
@@ -331,13 +331,13 @@ def settings_of(
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}
     explicit |= given | models.names()
     if run_on is not None:
-        # Anything but a name is an application of Celery.
+        # Any value except a name is a Celery application.
         explicit["run_on"] = run_on if isinstance(run_on, str) else "celery"
     return RagEvalConfig(**explicit)
 
 
 def _way_to_wrap(value: object) -> str:
-    """Return how an object of a framework becomes a judge, or nothing."""
+    """Return how to turn a framework's object into a judge, or empty text."""
     kinds = value.__mro__ if isinstance(value, type) else type(value).__mro__
     modules = {kind.__module__.partition(".")[0] for kind in kinds}
     if "langchain_core" in modules:
@@ -346,4 +346,4 @@ def _way_to_wrap(value: object) -> str:
         return "; wrap it: rag_eval_hooks_llama_index.LlamaIndexJudge(llm)"
     if isinstance(value, type) or not callable(value):
         return ""
-    return "; CallableJudge(function) makes one of any function"
+    return "; CallableJudge(function) wraps any function"

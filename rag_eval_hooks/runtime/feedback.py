@@ -1,4 +1,4 @@
-"""Feedback on ended requests: join it, deliver it, and evaluate the metrics that it asks for."""
+"""Feedback on finished requests: join and deliver it, and evaluate the requested metrics."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 __all__ = ["FeedbackDesk"]
 
 _UNREADABLE: Final = ("capture_failed", "redaction_failed")
-"""Reasons of requests of which no sample can be built."""
+"""Reasons of requests without a sample."""
 _TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _CAPACITY: Final = 64
 _PAUSE_S: Final = 1.0
-"""Seconds in which the other processes may look at a feedback that this one has released."""
+"""Seconds in which other processes may claim a feedback that this process released."""
 _PATIENCE_S: Final = 60.0
-"""Seconds in which the process that has the request may join it."""
+"""Seconds in which the process that has the request may join a feedback."""
 _MOST_WAITING: Final = 1000
-"""Feedback of this process that waits at once: made-up ids must not fill the spool."""
+"""Feedback of this process waiting at once: invented ids must not fill the spool."""
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """Feedback on its way through the queue, and the request that it is about."""
+    """Feedback in the queue, and its request."""
 
     feedback: Feedback
     request: Request
@@ -55,11 +55,10 @@ class _Item:
 
 
 class FeedbackDesk(Observer):
-    """Joins feedback with remembered requests. Thread-safe, except the worker's part.
+    """Joins feedback with remembered requests. Thread-safe, except for the worker's part.
 
-    Feedback on a request that this process does not know passes through the spool to the process
-    that has the request. Without a spool, and after a minute, it reaches the sinks alone, with the
-    id that it names.
+    Feedback for an unknown request goes through the spool to the process that has the request.
+    Without a spool, or after a minute, only the sinks get it, with its id.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -68,19 +67,19 @@ class FeedbackDesk(Observer):
         self._handler = Handler(self._process, self._end)
         self._memory = Memory()
         self._lock = threading.Lock()
-        # Requests that were accepted and are not settled, with the feedback that waits for them.
+        # Accepted, unsettled requests with their waiting feedback.
         self._pending: dict[Request, list[_Item]] = {}
         self._waiting = 0
-        # Times at which feedback was passed on in the last minute.
+        # Times of the feedback passed on in the last minute.
         self._passed_on: deque[float] = deque()
         self._look_at = 0.0
         self._pipeline.outbox.consume(FEEDBACK, Consumer(self._capacity, self._take))
 
     def give(self, name: object, given: Mapping[str, Any], refusal: str | None) -> bool:
-        """Queue a feedback behind the request's own evaluation, and count it. Never blocks.
+        """Queue a feedback after the request's own evaluation, and count it. Never blocks.
 
-        It takes no slot in the worker's queue while it waits for that evaluation. `refusal` is the
-        reason why no feedback is accepted now. Returns whether it is queued.
+        While waiting for that evaluation, the feedback occupies no slot in the worker's queue.
+        `refusal` is the reason to reject all feedback now. Returns whether the feedback is queued.
         """
         try:
             feedback = Feedback(
@@ -106,7 +105,7 @@ class FeedbackDesk(Observer):
         return joined
 
     def _join(self, key: str, feedback: Feedback, refusal: str | None = None) -> bool | None:
-        """Queue a feedback on the request of an id; return None if that is unknown."""
+        """Queue a feedback on the request of an id, or return None for an unknown id."""
         request = self._memory.find(key)
         if request is None:
             return None
@@ -122,7 +121,7 @@ class FeedbackDesk(Observer):
         return reason is None
 
     def _queue(self, item: _Item) -> str | None:
-        """Queue a feedback; return the reason if it is refused."""
+        """Queue a feedback, or return the reason of its rejection."""
         with self._lock:
             waiting = self._pending.get(item.request)
             if waiting is not None:
@@ -138,7 +137,7 @@ class FeedbackDesk(Observer):
     # Feedback on requests of other processes
 
     def _pass_on(self, name: str, feedback: Feedback) -> str:
-        """Leave a feedback to other processes, or deliver it alone; return what became of it."""
+        """Leave a feedback to other processes, or deliver it alone; return the result."""
         if not name:
             return "unknown"
         now = time.monotonic()
@@ -156,7 +155,7 @@ class FeedbackDesk(Observer):
         return _CAPACITY if time.monotonic() >= self._look_at else 0
 
     def _take(self, job: Job) -> bool:
-        """Join a feedback of the spool, or deliver an old one alone; return False for another's.
+        """Join a feedback of the spool, or deliver an old one alone; False if it is not ours.
 
         Called in the outbox's thread.
         """
@@ -185,7 +184,7 @@ class FeedbackDesk(Observer):
             self._memory.add(request)
 
     def begun(self, request: Request) -> None:
-        """Remember the id of the sample, so that a sink may give feedback at once."""
+        """Remember the id of the sample, so that a sink may send feedback at once."""
         if request in self._pending:
             self._memory.identify(request, id_of(request.sample().sample_id))
 
@@ -195,7 +194,7 @@ class FeedbackDesk(Observer):
             self._remember(request, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Keep of a request what a feedback can use, and let waiting feedback join it."""
+        """Keep the parts of a request that a feedback needs, and join waiting feedback."""
         if request.by_feedback:
             return
         decision, keeps_all = request.decision, self._parts.selection.has_feedback_rules
@@ -208,7 +207,7 @@ class FeedbackDesk(Observer):
             self._memory.strip(request)
         request.span = None
         if not request.is_final:
-            # Scores need no memory for as long as feedback may come.
+            # Drop the scores, because feedback may arrive much later.
             request.ending = replace(ending, evaluation=None)
         with self._lock:
             items = self._pending.pop(request, [])
@@ -223,7 +222,7 @@ class FeedbackDesk(Observer):
     # The worker's thread
 
     async def _process(self, item: _Item) -> None:
-        """Deliver a feedback, and evaluate the metrics that it asks for."""
+        """Deliver a feedback, and evaluate the metrics that it requests."""
         try:
             with suppressed():
                 sample = self._sample(item.request)
@@ -250,8 +249,8 @@ class FeedbackDesk(Observer):
         fed = frozenset() if asked is None else selection.fed(*asked)
         if asked is None or not fed:
             return
-        # Claimed before the first wait: another feedback must not ask for the same. A metric that
-        # lacks a reference is not claimed, because a later feedback may bring one.
+        # Claimed before the first await, so that no other feedback requests the same metrics. A
+        # metric without its reference is not claimed, because a later feedback may bring one.
         request.evaluated |= fed
         evaluation = await self._pipeline.processor.evaluate_asked(request, *asked)
         if evaluation is None:
@@ -264,13 +263,13 @@ class FeedbackDesk(Observer):
         self._memory.update(request, evaluation.sample)
 
     def _end(self, item: _Item) -> None:
-        """Count a feedback as lost if no sink was called with it, whatever ended it."""
+        """Count a feedback as lost if it reached no sink, for any reason."""
         if not item.is_delivered:
             self._parts.incidents.count("feedback: lost")
         self._pipeline.books.end_feedback(item)
 
     def _sample(self, request: Request) -> Sample | None:
-        """Return the request's sample, equal for each feedback; None if only ids are kept."""
+        """Return the request's sample, the same for each feedback, or None if only ids are left."""
         if not self._memory.keeps_text(request):
             return None
         try:
@@ -285,7 +284,7 @@ class FeedbackDesk(Observer):
 
 
 def _answered(outcomes: Outcomes) -> frozenset[str]:
-    """Return the metrics that a feedback need not ask for again."""
+    """Return the metrics that a feedback need not request again."""
     unanswered = (Cause.MISSING_INPUT, Cause.SAMPLED_OUT)
     return frozenset(
         name

@@ -1,4 +1,4 @@
-"""Intake of requests: from ended interactions to submitted requests, off the request's thread."""
+"""Turn finished interactions into submitted requests, off the request's thread."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 __all__ = ["Intake"]
 
 _MOST_WAITING: Final = 1000
-"""Requests that may wait for the background thread before requests help it."""
+"""Requests that may wait for the background thread before requests help to drain."""
 _MOST_STUCK: Final = 10_000
 """Requests that may wait while a rule of the application hangs."""
 _PATIENCE_S: Final = 0.5
-"""Seconds after which a rule that another thread still runs is considered hung."""
+"""Seconds after which a rule that runs in another thread counts as hung."""
 _POLL_S: Final = 0.001
 _WITHOUT_THREAD: Final = ("shutdown", "no_thread")
 """Reasons of requests whose spans no background thread will write."""
 
 
 class Intake:
-    """Starts the span of each ended request, and submits the request later. Thread-safe.
+    """Starts the span of each finished request, and submits the request later. Thread-safe.
 
-    Rules and sampling take time that a request does not have. Whoever calls `drain` submits the
-    requests, or the request that finds the queue full; none is lost. No lock is involved, because
-    rules are code of the application and may hang, or ask for statistics.
+    Rules and sampling are too slow for the request's thread. Callers of `drain` submit the
+    requests, or the request that finds the queue full; no request is lost. There is no lock,
+    because rules are the application's code and may hang or call `stats`.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class Intake:
 
     def _forget(self) -> None:
         self._waiting: deque[tuple[Callable[[], Request], Interaction | None]] = deque()
-        # Submissions that go on, by a key of each: thread and beginning.
+        # Running submissions, by thread and start.
         self._submitting: dict[object, tuple[int, float]] = {}
 
     def forked(self) -> None:
-        """Forget all requests in a forked child: the parent submits them."""
+        """Forget all requests in a forked child, because the parent submits them."""
         self._forget()
         self._spans.forked()
 
     def add(self, interaction: Interaction) -> None:
-        """Start the span of an ended interaction, and queue it for submission.
+        """Start the span of a finished interaction, and queue it for submission.
 
-        Raises nothing but what a signal handler of the application raises.
+        Raises only exceptions of the application's signal handlers.
         """
         if not interaction.is_readable:
             self._pipeline.refuse("capture_failed")
@@ -100,7 +100,7 @@ class Intake:
     def submit(self, sample: Sample) -> bool:
         """Submit a sample of the application; return whether it will be evaluated.
 
-        One that names no span gets a RAG span below the current one, as captured requests do.
+        A sample without a span gets a RAG span below the current span, like a captured request.
         """
         if sample.trace_id is not None or sample.span_id is not None:
             return self._pipeline.submit(Request.of(sample, lambda: self._assembler.own(sample)))
@@ -111,9 +111,9 @@ class Intake:
         return is_accepted
 
     def _request_of(self, sample: Sample) -> Request:
-        """Return the request of a sample whose span is started here."""
+        """Return the request of a sample whose span starts here."""
         interaction, session = interaction_of(sample), self._assembler.session()
-        # Samples that are submitted in one trace, as in a batch, are drawn one by one.
+        # Samples submitted in one trace, such as a batch, are sampled separately.
         interaction.sampling_key = id_of(sample.sample_id)
         span = self._span(interaction, session)
         named = replace(sample, trace_id=span.trace_id, span_id=span.span_id)
@@ -127,15 +127,15 @@ class Intake:
         return request
 
     def add_left_out(self, left: LeftOut) -> None:
-        """Queue a request that was sampled out when it started, and that retrieved. O(1)."""
+        """Queue a request that was sampled out at its start but retrieved. O(1)."""
         self._waiting.append((functools.partial(_sampled_out, left), None))
         self._pipeline.watch()
         self._relieve()
 
     def drain(self) -> None:
-        """Submit all requests, and wait for the requests that other threads are submitting.
+        """Submit all requests, and wait for submissions of other threads.
 
-        A rule of the application that hangs in another thread is not waited for.
+        It does not wait for a rule that hangs in another thread.
         """
         while self._submit_next():
             pass
@@ -158,16 +158,16 @@ class Intake:
         )
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        """Return whether a request that was not decided at its start gets no span of ours."""
+        """Return whether a request without a decision at its start gets no span of ours."""
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:
-            # The same key without a span of ours as with one.
+            # The key is the same with and without our span.
             interaction.sampling_key = id_of(interaction.root.id)
         return self.leaves_out(interaction.sampling_key, interaction.tags, interaction.metadata)
 
     def _relieve(self) -> None:
-        """Keep the queue from growing; a thread that submits may hang in a rule."""
+        """Keep the queue from growing. A submitting thread may hang in a rule."""
         if len(self._waiting) > _MOST_STUCK and self._submitting:
             self._submit_next(refusal="queue_full")
         elif len(self._waiting) > _MOST_WAITING and not self._submitting:
@@ -175,7 +175,7 @@ class Intake:
             self._submit_next()
 
     def _submit_next(self, refusal: str | None = None) -> bool:
-        """Submit or refuse the oldest request; return False if none waits."""
+        """Submit or reject the oldest request; return False if none waits."""
         key = object()
         request = None
         try:
@@ -202,7 +202,7 @@ class Intake:
         trace_id, span_id = span.trace_id, span.span_id
 
         def build() -> Sample:
-            # Spans first: sample and spans share the numbers of their placeholders.
+            # Spans first, because sample and spans share placeholder numbers.
             span.complete()
             return self._assembler.sample(interaction, session, trace_id, span_id)
 

@@ -21,7 +21,7 @@ __all__ = ["Clock", "ExitHook", "close_abandoned", "flush", "shutdown"]
 
 _TICK_S: Final = 0.25
 _STOP_TIMEOUT: Final = 2.0
-"""Seconds for cancelled work and for the closing of sinks and judges."""
+"""Seconds for cancelled work and for closing sinks and judges."""
 
 
 class Clock:
@@ -36,7 +36,7 @@ class Clock:
         self._lock = threading.Lock()
 
     def start(self) -> bool:
-        """Start the thread, once; return False if it is stopped or the system has no thread."""
+        """Start the thread once; return False if it is stopped or no thread can start."""
         if self._is_stopped or self._thread is not None:
             return not self._is_stopped
         try:
@@ -48,7 +48,7 @@ class Clock:
 
     @property
     def is_awaited(self) -> bool:
-        """True while a caller waits for the end of a call."""
+        """Whether a caller waits for a call to finish."""
         return not self._ticks or bool(self._wakeup.asking)
 
     @property
@@ -56,9 +56,9 @@ class Clock:
         return self._thread is not None and not self._is_stopped
 
     def call(self, timeout: float | None) -> bool:
-        """Wait for a call that starts from now on; return whether it ended in time.
+        """Wait for a call that starts after this moment; return whether it finished in time.
 
-        The caller makes it if there is no thread.
+        Without a thread, the caller makes the call.
         """
         if self._ticks and threading.current_thread() is not self._thread:
             return self._wakeup.ask(timeout)
@@ -92,11 +92,10 @@ class Clock:
 class ExitHook:
     """Finishes waiting samples at exit, within a time limit.
 
-    At the end of the main thread, waiting samples are finished: judges can still resolve names
-    and start threads then, which they cannot later. New samples are still accepted, because other
-    threads of the application may go on serving. At the very end of the process the pipeline is
-    shut down. The children of `multiprocessing` leave by `os._exit` without running exit hooks;
-    for them there is a third hook.
+    When the main thread ends, waiting samples are finished, because judges can still resolve names
+    and start threads. New samples are still accepted, because other threads may keep serving. At
+    interpreter exit the pipeline shuts down. `multiprocessing` children leave by `os._exit` and run
+    no exit hooks, so they get a third hook.
     """
 
     def __init__(self, pipeline: Pipeline, timeout: float) -> None:
@@ -107,30 +106,30 @@ class ExitHook:
         self._finalizers: list[Any] = []
 
     def arm(self) -> None:
-        """Register the hooks, once.
+        """Register the hooks once.
 
-        Called with the first sample: exit hooks run in reverse order, and this one must run before
-        that of the tracer provider, which the application sets up before it serves.
+        Called with the first sample. Exit hooks run in reverse order, and ours must run before the
+        tracer provider's, which the application sets up earlier.
         """
         if self._is_armed:
             return
         self._is_armed = True
-        # While the interpreter ends nothing can be registered, and nothing is finished.
+        # During interpreter exit no hook can be registered.
         with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
-            # Private but stable since Python 3.9; concurrent.futures uses it to act before its
-            # worker threads are gone. Without it, the hook of atexit does everything.
+            # Private but stable since Python 3.9; concurrent.futures uses it before its threads
+            # end. Without it, the atexit hook does everything.
             register = getattr(threading, "_register_atexit", None)
             if register is not None:
                 register(self._at_main_end)
-        # A child of multiprocessing has loaded it.
+        # Loaded only in children of multiprocessing.
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
             self._finalizers.append(util.Finalize(None, self._at_child_end, exitpriority=0))
 
     def disarm(self) -> None:
-        """Make the hooks do nothing: after `shutdown`, or in a forked child, which arms its own."""
+        """Disable the hooks after `shutdown` or in a forked child, which arms its own."""
         self._is_armed = False
         atexit.unregister(self._at_exit)
         for finalizer in self._finalizers:
@@ -147,7 +146,7 @@ class ExitHook:
 
     def _at_child_end(self) -> None:
         pipeline = self._pipeline()
-        # Samples that other threads of the child still offer are finished when the last ends.
+        # Later samples of other threads are finished when the last thread ends.
         if not self._at_main_end() and pipeline is not None:
             shutdown(pipeline, 0.0)
 
@@ -168,7 +167,7 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
     outbox = pipeline.outbox
     written = pipeline.clock.call(left())
-    # The disk first: it takes milliseconds, and its samples outlive an expired timeout.
+    # The disk first: it takes milliseconds, and its samples survive a timeout.
     outbox.drain(left())
     finished = pipeline.books.wait(left()) and outbox.drain(left())
     finished = pipeline.delivery.flush(left()) and finished
@@ -176,10 +175,10 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
 
 def shutdown(pipeline: Pipeline, timeout: float) -> bool:
-    """Refuse new requests, finish pending ones within `timeout` seconds, and end. Idempotent.
+    """Reject new requests, finish pending ones within `timeout` seconds, and close. Idempotent.
 
-    Requests that are not finished by then stay in the spool, or are dropped as `shutdown`;
-    held spans end. Returns whether everything pending was finished.
+    Unfinished requests stay in the spool, or are dropped as `shutdown`. Held spans end. Returns
+    whether all pending requests were finished.
     """
     pipeline.ready()
     deadline = time.monotonic() + timeout
@@ -200,7 +199,7 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
 
 
 def close_abandoned(pipeline: Pipeline) -> None:
-    """Finish and end in a thread of its own, once nobody can use the pipeline any more."""
+    """Finish and close in a separate thread when the pipeline is no longer reachable."""
 
     def finish() -> None:
         while len(pipeline.recorder):
@@ -209,6 +208,6 @@ def close_abandoned(pipeline: Pipeline) -> None:
         shutdown(pipeline, 0.0)
 
     if pipeline.is_ready and not pipeline.is_closed:
-        # Until it is flushed, the end of the process still waits for it.
+        # Process exit still waits for the flush.
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=finish, name="rag-eval-hooks-close", daemon=True).start()

@@ -16,17 +16,17 @@ __all__ = ["Memory"]
 class Memory:
     """Remembers requests within `limits.FEEDBACK_*`. Thread-safe.
 
-    The oldest requests leave first. If their texts exceed the limit, the oldest requests lose
-    their samples and keep their ids. Of several requests with one id, the latest is found.
+    The oldest requests are evicted first. If the texts exceed the limit, the oldest requests lose
+    their samples and keep their ids. Among requests with the same id, the latest is found.
     """
 
     def __init__(self) -> None:
         self._size, self._seconds = limits.FEEDBACK_SAMPLES, limits.FEEDBACK_SECONDS
         self._most_chars = limits.FEEDBACK_CHARS
         self._lock = threading.Lock()
-        # Deadlines, in order of arrival, which is the order of the deadlines.
+        # Deadlines, ascending.
         self._requests: OrderedDict[Request, float] = OrderedDict()
-        # Sizes of the requests among them that keep their text, in the same order.
+        # Sizes of the requests that keep their text, in the same order.
         self._texts: OrderedDict[Request, int] = OrderedDict()
         self._by_id: dict[str, Request] = {}
         self.chars = 0
@@ -44,7 +44,7 @@ class Memory:
             self._trim()
 
     def find(self, name: str) -> Request | None:
-        """Return the latest request with an id, or None if none is remembered."""
+        """Return the latest request with an id, or None."""
         with self._lock:
             self._trim()
             return self._by_id.get(name)
@@ -53,7 +53,7 @@ class Memory:
         return request in self._texts
 
     def update(self, request: Request, sample: Sample) -> None:
-        """Keep a request's sample, as it is evaluated from now on."""
+        """Update a request's sample."""
         with self._lock:
             if request in self._requests:
                 request.keep(sample)
@@ -76,7 +76,7 @@ class Memory:
             self._texts[request] = size
             self.chars += size
         elif request.ending is not None and not request.ending.is_left:
-            # Until its end a text is needed for the evaluation, and later perhaps for the spool.
+            # The evaluation needs the text until it finishes, and the spool maybe later.
             request.release()
 
     def _trim(self) -> None:

@@ -39,10 +39,10 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """Everything behind `RagEval`. Thread-safe.
+    """Implementation behind `RagEval`. Thread-safe.
 
-    A forked child makes its own locks and queues at the first use, because gevent may replace them
-    between the fork and the first request. Threads start at the first use in any process.
+    A forked child creates its locks and queues on first use, because gevent may replace them
+    between the fork and the first request. Threads start on first use in any process.
     """
 
     parts: Parts
@@ -86,15 +86,15 @@ class Pipeline:
         self._building = threading.Lock()
         parts.telemetry.watch(lambda meter: observe(meter, self))
         at_fork(before=self._before_fork, in_child=self._after_fork)
-        # At once, because a sink may turn out to be a wrong setting.
+        # Now, because a sink may reveal a wrong setting.
         self.ready()
         if self._has_leftovers:
             with suppress(RuntimeError):
-                # Without a thread now, recovery begins with the first sample.
+                # If no thread can start now, recovery starts with the first sample.
                 self.outbox.start(later=True)
 
     def ready(self) -> None:
-        """Build the parts that belong to this process, once."""
+        """Build the parts of this process, once."""
         if not self.is_ready:
             with self._building:
                 if not self.is_ready:
@@ -122,7 +122,7 @@ class Pipeline:
         self.outbox.consume(EVALUATE, Consumer(self._capacity, self.processor.recover))
         self._requests = Handler(self.processor.process, self.processor.end)
         self._desk = FeedbackDesk(self)
-        # The books come last, because `flush` returns once they have settled everything.
+        # The books come last, because `flush` returns once they settled everything.
         self.observers.all = (parts.telemetry, self._desk, self.processor, self.books)
         if self.is_closed:
             self.close()
@@ -136,7 +136,7 @@ class Pipeline:
             try:
                 self._has_leftovers = check_spool(path)
             except ConfigError as error:
-                # The folder was right when the application started, and is gone in a forked child.
+                # The folder existed at start-up, and is gone in a forked child.
                 parts.incidents.report("spool", error)
         self.outbox = Outbox(path or None, max_bytes=limits.SPOOL_BYTES, incidents=parts.incidents)
         self.delivery = Dispatch(
@@ -150,12 +150,12 @@ class Pipeline:
         )
 
     def _before_fork(self) -> None:
-        """End held spans: parent and child would export them both."""
+        """End held spans, because parent and child would both export them."""
         if self.is_ready:
             self.holder.release_all(EvalStatus.FORK)
 
     def _after_fork(self) -> None:
-        """Leave threads, locks and requests to the parent, and build anew at the next use."""
+        """Leave threads, locks and requests to the parent, and rebuild on next use."""
         if self.is_ready:
             self._exit.disarm()
             self._inherited.append(self.outbox)
@@ -177,7 +177,7 @@ class Pipeline:
             return False
 
     def submit(self, request: Request) -> bool:
-        """Decide about a request and queue it; return whether it will be evaluated. No waiting."""
+        """Decide about a request and queue it; return whether it will be evaluated. Never waits."""
         try:
             self.ready()
             ending = self._decide(request) or self._queue(request)
@@ -220,7 +220,7 @@ class Pipeline:
         return None if reason is None else Ending.dropped(reason)
 
     def refuse(self, reason: str, request: Request | None = None) -> None:
-        """Count a request that is not decided, and end its span; None if it could not be read."""
+        """Count a request without a decision, and end its span. None if it could not be read."""
         self.ready()
         self.observers.settle(request or Request(key="", build=None), Ending.dropped(reason))
 
@@ -243,19 +243,19 @@ class Pipeline:
         return None if self._has_threads else "no_thread"
 
     def _hold(self, held: HeldSpan) -> None:
-        """Hold a span of another instrumentor whose request may still be submitted."""
+        """Hold another instrumentor's span whose request may still be submitted."""
         self.watch()
         self.holder.hold(held)
 
     # Recovery, in the outbox's thread
 
     def _capacity(self) -> int:
-        """Return how many samples of the spool may wait: none while the broker is down."""
+        """Return how many spooled samples may queue: none while the broker is down."""
         is_down = self.remote is not None and self.remote.is_down
         return 0 if is_down else self.worker.capacity()
 
     def resume(self, request: Request) -> bool:
-        """Queue a recovered sample, decided as in the process that left it."""
+        """Queue a recovered sample with the decision of the process that left it."""
         ending = self._queue(request)
         if ending is not None and request.accepted:
             self.observers.settle(request, Ending.dropped("spooled"))
@@ -281,7 +281,7 @@ class Pipeline:
         return replace(self.snapshot(), without_retrieval=self.recorder.ended.unretrieved)
 
     def snapshot(self) -> Stats:
-        """Return the statistics without looking for ended requests."""
+        """Return the statistics without checking for finished requests."""
         return self.books.snapshot(
             self.parts.incidents.counts(),
             recovered=self.processor.recovered,
@@ -316,7 +316,7 @@ class Pipeline:
         self._intake.tick()
 
     def close(self) -> None:
-        """Refuse further requests, in children that are forked later, too."""
+        """Reject further requests, also in children that are forked later."""
         self.is_closed = True
         self._exit.disarm()
         self.worker.close()

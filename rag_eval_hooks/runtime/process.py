@@ -1,4 +1,4 @@
-"""Way of an accepted request: store it, build its sample, decide, evaluate, deliver, settle."""
+"""Process accepted requests: store, build, decide, evaluate, deliver, settle."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 __all__ = ["Observers", "Processor", "evaluate_inline"]
 
 _MOST_TRIES: Final = 10
-"""Processes that may end during the evaluation of a sample before it is given up."""
+"""Processes that may crash while evaluating a sample before it counts as failed."""
 
 
 class Observers:
     """Calls all observers of a request, in order. Thread-safe.
 
-    An observer that raises is counted; the next one is called all the same.
+    An exception of an observer is counted; the next observer is still called.
     """
 
     def __init__(self, incidents: Incidents) -> None:
@@ -59,7 +59,7 @@ class Observers:
         self._call("evaluated", request, evaluation)
 
     def settle(self, request: Request, ending: Ending) -> None:
-        """End a request, once: every later call for it is ignored."""
+        """Settle a request once; ignore later calls for it."""
         with self._settling:
             if request.ending is not None:
                 return
@@ -67,7 +67,7 @@ class Observers:
         try:
             self._call("settled", request, ending)
         except BaseException:
-            # A signal handler of the application raised; observers take an end twice.
+            # The application's signal handler raised; observers accept a second call.
             self._call("settled", request, ending)
             raise
 
@@ -80,10 +80,10 @@ class Observers:
 
 
 class Processor(Observer):
-    """Evaluates accepted requests in the worker's thread; every request is settled.
+    """Evaluates accepted requests in the worker's thread. Every request is settled.
 
-    As an observer it stores accepted requests in the outbox. Samples that another process left
-    go back to the pipeline.
+    As an observer it stores accepted requests in the outbox. Samples left by other processes return
+    to the pipeline.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -93,7 +93,7 @@ class Processor(Observer):
         self._limit = RateLimit(pipeline.parts.config.rate_limit)
 
     def admit(self, request: Request, decision: Decision) -> Ending | None:
-        """Apply a final decision and the rate limit; return the end of a refused request."""
+        """Apply a final decision and the rate limit; return the ending of a rejected request."""
         request.decision = decision
         self._pipeline.books.note("decisions", decision.reason)
         if not decision.sampled:
@@ -130,9 +130,9 @@ class Processor(Observer):
             self._pipeline.outbox.done(entry, ending.entry)
 
     async def process(self, request: Request) -> None:
-        """Evaluate and settle a request; an exception of ours fails this request alone."""
+        """Evaluate and settle a request. Our own exceptions fail only this request."""
         if request.ending is not None:
-            # A signal handler of the application has interrupted its submission.
+            # The application's signal handler interrupted the submission.
             return
         try:
             with suppressed():
@@ -145,7 +145,7 @@ class Processor(Observer):
         self._pipeline.observers.settle(request, ending)
 
     def end(self, request: Request) -> None:
-        """Settle a request that was cancelled before its end."""
+        """Settle a request that was cancelled before it finished."""
         if request.ending is None:
             ending = Ending.dropped("shutdown")
             if request.entry is not None and request.entry.is_stored:
@@ -157,7 +157,7 @@ class Processor(Observer):
     async def evaluate_asked(
         self, ended: Request, sample: Sample, decision: Decision
     ) -> Evaluation | None:
-        """Evaluate what a feedback asks for, as a request of its own; None if it is refused."""
+        """Evaluate the metrics that a feedback requests, as a new request; None if rejected."""
         request = Request(
             key=next(iter(ended.ids), ""),
             build=lambda: sample,
@@ -212,7 +212,7 @@ class Processor(Observer):
             return Ending.dropped(reason)
         self._pipeline.observers.begun(request)
         if request.entry is not None and request.is_recovered and self._pipeline.remote is None:
-            # Its evaluation may end this process: the try counts before that.
+            # The evaluation may crash this process, so the try is counted first.
             await self._within_patience(self._pipeline.outbox.begin(request.entry))
         assert request.decision is not None
         selection = self._parts.selection
@@ -230,9 +230,9 @@ class Processor(Observer):
         return Ending.of(evaluation)
 
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
-        """Replace a sample on disk by its results for the sinks, before these are published.
+        """Replace a sample on disk by its results for the sinks, before publishing them.
 
-        False if another process has claimed the sample and publishes the results.
+        False if another process claimed the sample and publishes the results.
         """
         entry = request.entry = request.entry or Job(EVALUATE)
         entry.then = self._pipeline.delivery.jobs(evaluation, request.accepted_at)
@@ -242,7 +242,7 @@ class Processor(Observer):
         return await self._within_patience(self._pipeline.outbox.done(entry, count, entry.then))
 
     async def _within_patience(self, written: Future[bool]) -> bool:
-        """Return what a write returns; True at once while the disk hangs."""
+        """Return the result of a write, or True at once while the disk hangs."""
         if self._pipeline.outbox.is_stalled:
             return True
         try:
@@ -257,7 +257,7 @@ class Processor(Observer):
         self, request: Request, sample: Sample, decision: Decision
     ) -> Evaluation | Ending:
         remote = None if request.by_feedback else self._pipeline.remote
-        # Feedback asks for metrics that no draw chose.
+        # Feedback requests metrics that were not sampled.
         blank = Evaluation(
             sample=sample,
             outcomes={},
@@ -271,7 +271,7 @@ class Processor(Observer):
         request.is_shipped = True
         result = await remote.evaluate(blank, decision, request.accepted_at)
         if isinstance(result, Evaluation):
-            # The worker has published it; the span that waits and the sinks here lack it.
+            # The remote worker published it, but the held span and the sinks here still need it.
             request.outcomes = result.outcomes
             return self._parts.telemetry.judged(result)
         is_down = result.reason == BROKER_DOWN and request.entry is not None
@@ -279,11 +279,11 @@ class Processor(Observer):
         return Ending.dropped("spooled") if is_safe else result
 
     async def _filled(self, blank: Evaluation, decision: Decision) -> Evaluation:
-        """Evaluate a sample in this process by the metrics that a decision chose."""
+        """Evaluate a sample in this process by the metrics of a decision."""
         began, log = time.monotonic_ns(), CallLog()
         with self._parts.call_context(log):
             scored = await _score(self._parts, blank.sample, decision.chosen)
-        # The wall clock may be set meanwhile; the duration must stay true.
+        # The wall clock may be adjusted meanwhile; the duration must stay correct.
         end = blank.start + time.monotonic_ns() - began
         return replace(blank, outcomes=by_rates(scored, decision), end=end, log=log)
 
@@ -291,7 +291,7 @@ class Processor(Observer):
 async def evaluate_inline(
     parts: Parts, sample: Sample, chosen: Container[str] | None = None
 ) -> Outcomes:
-    """Return the outcomes of all metrics, or of the chosen ones, as in the background."""
+    """Return the outcomes of all or the chosen metrics, as in the background."""
     with suppressed(), parts.call_context():
         # A metric that was asked for by name gives its reason where it lacks an input.
         named = chosen is not None

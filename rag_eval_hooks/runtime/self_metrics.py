@@ -1,4 +1,4 @@
-"""OpenTelemetry metrics of a pipeline's own state, read when metrics are collected."""
+"""OpenTelemetry metrics of a pipeline's state, read at collection."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
 __all__ = ["observe"]
 
 _Readings: TypeAlias = Iterable[tuple[int | None, Mapping[str, str]]]
-"""Values, or None for an unknown one, and their attributes."""
+"""Values, or None if unknown, with their attributes."""
 _Read: TypeAlias = Callable[["Pipeline"], _Readings]
 
 _COUNTERS: Final = (
     (semconv.METRIC_SAMPLES, "{sample}", "Samples by outcome."),
     (semconv.METRIC_DECISIONS, "{decision}", "Decisions of sampler, rules and rate limit."),
-    (semconv.METRIC_REFUSED, "{metric}", "Metrics of samples that a refusal left unscored."),
-    (semconv.METRIC_FEEDBACK, "{feedback}", "Feedback by what became of it."),
+    (semconv.METRIC_REFUSED, "{metric}", "Metrics of samples without a score because of a limit."),
+    (semconv.METRIC_FEEDBACK, "{feedback}", "Feedback by result."),
     (semconv.METRIC_INCIDENTS, "{incident}", "Exceptions caught at an edge, by kind."),
 )
 _LEVELS: Final = (
-    (semconv.METRIC_QUEUE_SIZE, "{sample}", "Samples that wait to be evaluated."),
-    (semconv.METRIC_QUEUE_CAPACITY, "{sample}", "Samples that may wait."),
-    (semconv.METRIC_QUEUE_TEXT, "{char}", "Text of the samples that wait."),
+    (semconv.METRIC_QUEUE_SIZE, "{sample}", "Samples that wait for evaluation."),
+    (semconv.METRIC_QUEUE_CAPACITY, "{sample}", "Maximum number of waiting samples."),
+    (semconv.METRIC_QUEUE_TEXT, "{char}", "Text of the waiting samples."),
     (semconv.METRIC_HELD_SIZE, "{span}", "RAG spans that wait for scores."),
-    (semconv.METRIC_HELD_CAPACITY, "{span}", "RAG spans that may wait."),
-    (semconv.METRIC_OPEN_SIZE, "{interaction}", "Interactions that have not ended."),
-    (semconv.METRIC_OPEN_CAPACITY, "{interaction}", "Interactions that may be open."),
-    (semconv.METRIC_OPEN_TEXT, "{char}", "Text that open interactions hold."),
+    (semconv.METRIC_HELD_CAPACITY, "{span}", "Maximum number of waiting RAG spans."),
+    (semconv.METRIC_OPEN_SIZE, "{interaction}", "Open interactions."),
+    (semconv.METRIC_OPEN_CAPACITY, "{interaction}", "Maximum number of open interactions."),
+    (semconv.METRIC_OPEN_TEXT, "{char}", "Text of open interactions."),
 )
 _GAUGES: Final = (
     (semconv.METRIC_SPOOL_SIZE, "{sample}", "Samples in the spool, of all processes."),
     (semconv.METRIC_SPOOL_USAGE, "By", "Size of the spool."),
-    (semconv.METRIC_SPOOL_LIMIT, "By", "Size that the spool may have."),
+    (semconv.METRIC_SPOOL_LIMIT, "By", "Maximum size of the spool."),
 )
 """Instruments with equal values in all processes that share a spool: their sum has no meaning."""
 
 
 def observe(meter: Meter, pipeline: Pipeline) -> None:
-    """Create the instruments; they report nothing once the pipeline is collected."""
+    """Create the instruments. They report nothing once the pipeline is garbage-collected."""
     reference, limit = weakref.ref(pipeline), ValueLimit()
 
     def callback(read: _Read) -> Callable[[CallbackOptions], Sequence[Observation]]:
@@ -102,7 +102,7 @@ def _samples(pipeline: Pipeline) -> _Readings:
 
 def _decisions(pipeline: Pipeline) -> _Readings:
     for entry, count in pipeline.snapshot().decisions.items():
-        # The statistics name a decision and its reason in one text.
+        # The statistics combine a decision and its reason in one text.
         kind, _, rule = entry.partition(":")
         decision, reason = "sampled", entry
         if entry == RATE_LIMIT:

@@ -1,4 +1,4 @@
-"""Rate limit on sampled requests, with an estimate of the fraction that it admits."""
+"""Rate limit on sampled requests, with an estimate of the admitted fraction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["AdmittedShare", "RateLimit"]
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
 _REMEMBERED: Final = 60.0
-"""Seconds after which later requests no longer stand for those that were refused."""
+"""Seconds after which later requests no longer represent rejected ones."""
 _PAID: Final = 0.1
 _NOTHING: Final = 0.01
 
@@ -21,8 +21,8 @@ class RateLimit:
     """Sliding-window limit of samples by `second` and `minute`. Thread-safe, O(1).
 
     No interval of a window's length contains more samples than allowed. At ten times the load, a
-    limit of n admits n / (1 + 1 / 10n). Common libraries count in fixed windows, which admit twice
-    the limit across a window's edge, or read the wall clock, which may be set back.
+    limit of n admits n / (1 + 1 / 10n). Common libraries use fixed windows, which admit twice the
+    limit across a boundary, or the wall clock, which may be set back.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class RateLimit:
 
     @property
     def active(self) -> bool:
-        """True if there is a limit."""
+        """Whether a limit is set."""
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample if no window is full; return as `AdmittedShare.count`."""
+        """Admit a sample if no window is full. Returns the same as `AdmittedShare.count`."""
         with self._lock:
             now = self._clock()
             admitted = all(
@@ -55,10 +55,10 @@ class RateLimit:
 class AdmittedShare:
     """Estimated fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    The inverse shares of admitted requests add up to the number of requests: each admitted request
-    stands for itself and for a tenth of the refused ones that no other stands for yet. In
-    simulation the error is a quarter of a one-minute moving average's under bursty load, and equal
-    to it under steady load.
+    The inverse shares of admitted requests add up to the number of requests. Each admitted request
+    represents itself and a tenth of the rejected requests not yet represented. In simulation the
+    error is a quarter of a one-minute moving average's under bursty load, and equal under steady
+    load.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,9 +67,9 @@ class AdmittedShare:
         self._owed = self._since = 0.0
 
     def count(self, *, admitted: bool) -> float | None:
-        """Return the share of an admitted request, in (0, 1]: 1 if none was refused lately.
+        """Return the share of an admitted request, in (0, 1]; 1 without recent rejections.
 
-        None for a refused one.
+        None for a rejected request.
         """
         with self._lock:
             now = self._clock()

@@ -1,4 +1,4 @@
-"""Rates, rules and tail rules of the settings, and the hash of a key that rates compare."""
+"""Configured rates, rules and tail rules, and the hash of a sampling key."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Rules: TypeAlias = Sequence[tuple[RuleSettings, Rates]]
 
 _SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
-"""Characters in which patterns are searched: a long text must not delay its request."""
+"""Characters searched by patterns: a long text must not delay its request."""
 
 
 def position(key: str) -> int:
-    """Return the position of a key: a whole number in [0, 2**64), uniformly distributed.
+    """Return the position of a key: an integer in [0, 2**64), uniformly distributed.
 
     Every process computes the same position. The hash is salted, so it is independent of tracing
     samplers that compare trace ids with a threshold.
@@ -48,8 +48,8 @@ def position(key: str) -> int:
 class MetricNames:
     """Names of metrics and suites in settings.
 
-    A known metric that is not chosen is a valid name for no metric, so that one file of settings
-    serves several choices.
+    The name of a known metric that is not chosen is valid and selects nothing, so that one settings
+    file serves several choices.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -57,7 +57,7 @@ class MetricNames:
         self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
 
     def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the ids of the chosen metrics that names stand for.
+        """Return the ids of the chosen metrics that names select.
 
         Raises:
             ConfigError: A name is unknown.
@@ -102,17 +102,17 @@ def _finds(pattern: str | None, text: str | None) -> bool:
 
 
 def first_match(rules: Rules, traits: Traits) -> Rates | None:
-    """Return the rates of the first rule that a request meets."""
+    """Return the rates of the first rule that matches a request."""
     return next((rates for rule, rates in rules if matches(rule, traits)), None)
 
 
 def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules:
-    """Return the rules of the settings with the rates that each sets."""
+    """Return the configured rules with the rates that each sets."""
     rules = []
     for number, settings in enumerate(config.rules, start=1):
         ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
         share = Share(settings.rate, f"rule:{settings.name or number}")
-        # A failed request has no default rate: only metrics that the rule names are evaluated.
+        # A failed request has no default rate; only the rule's metrics are evaluated.
         others = Rates(dict.fromkeys(names.ids, Share(0.0))) if settings.error else default
         rules.append((settings, others.set(ids, share)))
     return rules
@@ -121,7 +121,7 @@ def rules_of(config: RagEvalConfig, names: MetricNames, default: Rates) -> Rules
 def default_rates(config: RagEvalConfig, names: MetricNames) -> Rates:
     """Return the rates of requests that no rule matches."""
     rates = Rates(dict.fromkeys(names.ids, Share(config.sample_rate)))
-    # Suites first, so that the rate of a single metric overrides its suite's.
+    # Suites first, so that a metric's rate overrides its suite's.
     by_name = sorted(
         config.metric_rates.items(), key=lambda item: (item[0] != "all", "." in item[0])
     )
@@ -137,9 +137,8 @@ _QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 class TailRule:
     """One rule.
 
-    The conditions are deterministic, so a metric that a rule names has the rule's rate as its
-    inclusion probability for every sample that meets the condition, even if the sampler would
-    have chosen it anyway.
+    Conditions are deterministic. So the rule's rate is the inclusion probability of its metrics for
+    every matching sample, even if the sampler would have chosen it.
     """
 
     settings: TailSettings
@@ -148,7 +147,7 @@ class TailRule:
 
     @property
     def is_on_feedback(self) -> bool:
-        """True if its condition is about a feedback, false if about a sample."""
+        """Whether the condition is about a feedback, not a sample."""
         return self.settings.metric is None and self.settings.dont_know is None
 
     def meets(self, sample: Sample, outcomes: Outcomes) -> bool:
@@ -172,7 +171,7 @@ class TailRule:
 
 
 def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
-    """Return the tail rules that the settings describe."""
+    """Return the configured tail rules."""
     rules = []
     for number, one in enumerate(config.tail):
         ids = names.ids_of(f"tail[{number}].then", one.then)
@@ -186,7 +185,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Mapping[str, Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return the heuristic judge's scorer of the metrics in conditions, or None without any.
+    """Return a scorer with the heuristic judge for the conditions' metrics, or None.
 
     Raises:
         ConfigError: A rule compares an unknown metric, or a metric that needs a model.
@@ -206,16 +205,16 @@ def tail_scorer(
 
 
 def cheap_metrics(metrics: Sequence[Metric], incidents: Incidents) -> dict[str, Metric]:
-    """Return the metrics whose findings the local judge makes, by id."""
+    """Return the metrics whose findings the heuristic judge makes, by id."""
     from rag_eval_hooks.judges.heuristic import HeuristicJudge
 
     cheap = {}
     for metric in metrics:
         if isinstance(metric, AskedMetric):
-            # It may call any service, and would do so for every request.
+            # It may call any service, for every request.
             continue
         lacking = findings_read(metric, *example(), incidents) - HeuristicJudge.makes
-        # Without generated questions a metric may read another finding instead.
+        # Without generated questions, a metric may read another finding.
         if not (lacking if metric.reads is None else lacking - _QUESTIONS):
             cheap[metric.id] = metric
     return cheap

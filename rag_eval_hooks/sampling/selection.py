@@ -1,4 +1,4 @@
-"""Selection of metrics: rates, rules, tail rules, and evaluations that feedback asks for."""
+"""Select metrics: rates, rules, tail rules, and evaluations requested by feedback."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from rag_eval_hooks.score import Outcome, Outcomes
 __all__ = ["Selection", "by_rates"]
 
 _REFERENCE: Final = "reference"
-"""Reason of metrics that a feedback's reference makes possible."""
+"""Reason of metrics that a feedback's reference enables."""
 
 
 class Selection:
-    """Decides which metrics of a request are evaluated. Thread-safe, without state.
+    """Decides which metrics of a request to evaluate. Thread-safe, stateless.
 
     Raises:
         ConfigError: A setting names an unknown metric.
@@ -59,16 +59,16 @@ class Selection:
 
     @property
     def has_feedback_rules(self) -> bool:
-        """True if a feedback can ask for an evaluation of a sample that was not chosen."""
+        """Whether a feedback can request the evaluation of a sampled-out request."""
         return bool(self._feedback_rules)
 
     @property
     def leaves_out(self) -> Callable[[str, Sequence[str], Mapping[str, Any]], bool] | None:
-        """Whether a request that starts will not be sampled, by sampling key, tags and metadata.
+        """Return whether a starting request is sampled out, by sampling key, tags and metadata.
 
-        None if a decision needs later knowledge: rules on question, answer, latency or
-        errors, and tail rules; and if no rate is below 1. The function returns False where a rule
-        compares metadata that the request does not have yet.
+        None if the decision needs later information (rules on question, answer, latency or errors,
+        and tail rules) or if all rates are 1. The function returns False if a rule compares
+        metadata that the request lacks so far.
         """
         rules = [*self._rules, *self._error_rules]
         late = ("question", "answer", "latency_above", "latency_below", "error")
@@ -77,7 +77,7 @@ class Selection:
         if any(getattr(rule, name) is not None for rule, _ in rules for name in late):
             return None
         rates = (self._rates, *(own for _, own in rules))
-        # Without any metric nothing is chosen, and everything is offered.
+        # Without metrics, all requests are offered and none is sampled.
         if all(not one.shares or one.highest.rate == 1.0 for one in rates):
             return None
         return self._leaves_out
@@ -90,13 +90,13 @@ class Selection:
         return not Decision(position(key), rates).sampled
 
     def decide(self, request: Request) -> Decision | None:
-        """Decide about an ended request; None if its status is not evaluated.
+        """Decide about a finished request. None if its status is not evaluated.
 
         A key gets the same decision in every process with the same settings.
         """
         try:
             rates = self._rates_of(request, request.traits)
-        except Exception as error:  # noqa: BLE001 - the host's edge: metadata holds its objects
+        except Exception as error:  # noqa: BLE001 - the host's edge: metadata contains its objects
             self._incidents.report("rules", error)
             rates = self._rates_of(request, Traits)
         key = request.sampling_key or request.key
@@ -110,11 +110,11 @@ class Selection:
         return None
 
     def is_open(self, request: Request) -> bool:
-        """Return whether tail rules have to see the sample before the decision is final."""
+        """Return whether tail rules need the sample before the decision is final."""
         return bool(self._sample_rules) and request.status is Status.OK
 
     async def decide_after_sample(self, sample: Sample, decision: Decision) -> Decision:
-        """Return the final decision, after tail rules have seen the sample."""
+        """Return the final decision after tail rules saw the sample."""
         outcomes = {} if self._scorer is None else await self._scorer.score(sample)
         for rule in self._sample_rules:
             if rule.meets(sample, outcomes):
@@ -126,8 +126,8 @@ class Selection:
     ) -> tuple[Sample, Decision] | None:
         """Return the sample and the metrics that a feedback adds to its evaluation, or None.
 
-        A sample without a reference gets the feedback's. Metrics that a reference makes possible
-        keep their probability; other metrics have the rate 0, because no draw chose them.
+        A sample without a reference gets the feedback's. Metrics that the reference enables keep
+        their probability. Other metrics have the rate 0, because they were not sampled.
         """
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
@@ -150,7 +150,7 @@ class Selection:
         return (with_reference, Decision.asked(Rates(shares))) if shares else None
 
     def fed(self, sample: Sample, decision: Decision) -> frozenset[str]:
-        """Return the ids of the chosen metrics that the sample can feed."""
+        """Return the ids of the chosen metrics whose inputs the sample has."""
         return decision.chosen - frozenset(missing_inputs(self._metrics, sample))
 
     def _newly_fed(
@@ -169,7 +169,7 @@ class Selection:
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """Return the outcomes with the probability and reason of their choice."""
+    """Return the outcomes with the probability and reason of their selection."""
     estimated = decision.admission is not None
     admitted = 1.0 if decision.admission is None else decision.admission
     shares = decision.rates.shares

@@ -1,4 +1,4 @@
-"""Attributes within the limits of a span, and of the values of a metric's attribute."""
+"""Fit attributes into the limits of a span, and bound the values of metric attributes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
 _MAX_OURS: Final = 100
-"""Attributes of ours on one span: the SDK keeps 128 by default, and drops the oldest."""
+"""Our attributes per span. The SDK keeps 128 by default and drops the oldest."""
 
 
 def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
-    """Return the attributes that have a value; an exporter would print a member of an enum."""
+    """Return the attributes that have a value. An exporter cannot encode enum members."""
     return {
         key: value.value if isinstance(value, Enum) else value
         for key, value in attributes.items()
@@ -51,7 +51,7 @@ def attribute_room(span: object) -> int | None:
 
 
 def longest_text(span: object) -> int | None:
-    """Return how long an attribute may be before the SDK cuts it; None for no limit."""
+    """Return the attribute length at which the SDK cuts; None for no limit."""
     limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
     return None if limit is None else int(limit)
 
@@ -59,7 +59,7 @@ def longest_text(span: object) -> int | None:
 def fitting(span: object, attributes: Attributes) -> Attributes:
     """Return the first attributes that fit, and the number of omitted attributes.
 
-    Without room for any, nothing is returned, so that no attribute of the user's is pushed out.
+    Without room, the result is empty, so that no attribute of the user is evicted.
     """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)
@@ -82,7 +82,7 @@ def complete(
     links: Sequence[SpanContext] = (),
     events: Sequence[SpanEvent] = (),
 ) -> None:
-    """Add attributes, links and events to a span, as many as it has room for."""
+    """Add attributes, links and events to a span, up to its limits."""
     span.set_attributes(fitting(span, attributes))
     for link in links[: _room(span, "max_links", "links")]:
         span.add_link(link)
@@ -91,13 +91,13 @@ def complete(
 
 
 class ValueLimit:
-    """Bounds the time series of a metric: an attribute has at most 50 values and `other`."""
+    """Bounds a metric's time series: an attribute has at most 50 values and `other`."""
 
     def __init__(self) -> None:
         self._seen: dict[str, set[str]] = {}
 
     def of(self, attribute: str, value: str) -> str:
-        """Return the value, or `other` once the attribute has too many."""
+        """Return the value, or `other` once the attribute has too many values."""
         seen = self._seen.setdefault(attribute, set())
         if value not in seen and len(seen) >= _MAX_VALUES:
             return "other"

@@ -31,22 +31,22 @@ _INSTRUMENTS: Final = tomllib.loads(
 )
 _LEVELS: Final[Mapping[str, tuple[str, Callable[[Gate], int]]]] = {
     semconv.METRIC_JUDGE_LIMIT: (
-        "Calls that may be in flight.",
+        "Maximum number of calls in flight.",
         lambda state: state.limit,
     ),
     semconv.METRIC_JUDGE_USAGE: ("Calls in flight.", lambda state: state.in_flight),
-    semconv.METRIC_JUDGE_WAITING: ("Calls that wait for room.", lambda state: state.waiting),
+    semconv.METRIC_JUDGE_WAITING: ("Calls that wait for a slot.", lambda state: state.waiting),
 }
 
 
 class MetricRecorder:
-    """Records evaluations, in the context of their RAG spans for exemplars, and judge calls."""
+    """Records evaluations, with their RAG spans as exemplars, and judge calls."""
 
     def __init__(self, provider: MeterProvider | None, *, judge: str, incidents: Incidents) -> None:
         self._judge = {semconv.EVAL_JUDGE: judge}
         self._incidents = incidents
         self._limit = ValueLimit()
-        # Replaced as a whole, so that it can be read in any thread without a lock.
+        # Replaced as a whole, so that threads can read it without a lock.
         self._gates: tuple[tuple[Caller, weakref.ref[Gate]], ...] = ()
         self.meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
@@ -74,7 +74,7 @@ class MetricRecorder:
         )
 
     def forked(self) -> None:
-        """Forget the gates of the parent process in a forked child."""
+        """Forget the parent's gates in a forked child."""
         self._gates = ()
 
     def record(self, evaluation: Evaluation) -> None:
@@ -110,7 +110,7 @@ class MetricRecorder:
             counters[semconv.METRIC_SCORE_SQUARE].add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Record tokens and cost of an evaluation, inline evaluations included."""
+        """Record tokens and cost of an evaluation, including inline evaluations."""
         context = context_of(sample)
         usage = sum((outcome.usage for outcome in outcomes.values()), start=Usage())
         for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
@@ -121,10 +121,10 @@ class MetricRecorder:
             self._counters[semconv.METRIC_JUDGE_COST].add(usage.cost, self._judge, context)
 
     def called(self, call: Call) -> None:
-        """Record a call. Raises nothing."""
+        """Record a call. Never raises."""
         attributes = {**self._about(call.caller), semconv.EVAL_JUDGE_OUTCOME: call.outcome.value}
         try:
-            # Several samples may share it: no RAG span is its own.
+            # Several samples may share the call, so it has no RAG span.
             self._counters[semconv.METRIC_JUDGE_CALLS].add(1, attributes, Context())
             duration = self._histograms[semconv.METRIC_JUDGE_DURATION]
             duration.record(call.seconds, attributes, Context())
@@ -132,7 +132,7 @@ class MetricRecorder:
             self._incidents.report("telemetry metrics", error)
 
     def passes(self, caller: Caller, gate: Gate) -> None:
-        """Report the gate's state from now on, as long as it exists."""
+        """Report the gate's state from now on, while the gate exists."""
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
             self._gates = (*alive, (caller, weakref.ref(gate)))
@@ -159,7 +159,7 @@ class MetricRecorder:
         return lambda _: _summed((of(state), about) for about, state in self._states())
 
     def _breakers(self, _: CallbackOptions) -> Iterable[Observation]:
-        # Every state, also with 0: a reader keeps the last value that it saw.
+        # Every state, including 0, because a reader keeps the last value.
         return _summed(
             (int(state.breaker.state is one), {**about, semconv.EVAL_BREAKER: one.value})
             for about, state in self._states()
@@ -168,7 +168,7 @@ class MetricRecorder:
 
 
 def _summed(readings: Iterable[tuple[int, dict[str, str]]]) -> Iterable[Observation]:
-    """Return one observation for equal attributes: a caller has a gate in each event loop."""
+    """Sum observations with equal attributes: a caller has one gate per event loop."""
     sums: dict[tuple[tuple[str, str], ...], int] = {}
     for count, about in readings:
         key = tuple(about.items())

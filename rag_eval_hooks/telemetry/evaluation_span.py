@@ -1,4 +1,4 @@
-"""Spans of evaluations, with their judge calls, and of feedback; linked to the RAG span."""
+"""Spans of evaluations with their judge calls, and of feedback, linked to the RAG span."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["EvaluationSpans", "FeedbackSpanSink", "score_details"]
 
 _MAX_RESULTS: Final = 20
-"""Results on one span."""
+"""Results per span."""
 _KINDS: Final = {
     Operation.CHAT: "LLM",
     Operation.DECISION: "DECISION",
@@ -55,16 +55,16 @@ _DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe
 
 
 class EvaluationSpans:
-    """Writes spans `evaluation <workflow>`, each with one link: to the RAG span.
+    """Writes spans `evaluation <workflow>`, each with one link to the RAG span.
 
-    Without a recorded RAG span there are none.
+    Without a recorded RAG span, it writes none.
 
     Args:
-        provider: Tracer provider; None: the global one, even if it is set later.
-        mode: `late`: below the RAG span, of scores that this does not have; `child`: below every
-            RAG span; `trace`: in a trace of its own; `off`: none. A span below the RAG span begins
-            and ends when the request ended, so that the trace is as long as its request.
-        content: Explanations may quote the application's texts.
+        provider: Tracer provider. None: the global provider, even if set later.
+        mode: `late`: below the RAG span, for scores that it lacks. `child`: below every RAG span.
+            `trace`: in a separate trace. `off`: none. A span below the RAG span has the request's
+            end time, so that the trace is as long as its request.
+        content: Whether explanations may quote the application's texts.
     """
 
     def __init__(self, provider: TracerProvider | None, *, mode: str, content: bool) -> None:
@@ -74,14 +74,14 @@ class EvaluationSpans:
 
     @property
     def only_late(self) -> bool:
-        """True if they are only for scores that the RAG span does not have."""
+        """Whether spans are only for scores that the RAG span lacks."""
         return self._mode == "late"
 
     def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
-        """Start the spans of an evaluation, the first with attributes as on the RAG span.
+        """Start the spans of an evaluation. The first has the RAG span's attributes.
 
-        There is a span for every 20 results, more if a span's limit is lower; and none if no RAG
-        span is recorded or none is to be written.
+        Each span has up to 20 results, or fewer if its limit is lower. Without a recorded RAG span,
+        or if the mode is `off`, there is no span.
         """
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
@@ -94,13 +94,13 @@ class EvaluationSpans:
             if not spans:
                 span.set_attributes(fitting(span, attributes))
             written = self._write(span, evaluation, left[:_MAX_RESULTS])
-            # The first may be full of scores; a result that no span has room for is left out.
+            # The first span may be full. A result that fits on no span is dropped.
             left = left[max(written, int(bool(spans))) :]
             spans.append(span)
         return spans
 
     def end(self, spans: Sequence[Span], evaluation: Evaluation) -> None:
-        """Write the judge calls of an evaluation below its first span, and end all its spans."""
+        """Write the judge calls of an evaluation below its first span, and end its spans."""
         with ExitStack() as ends:
             for span in reversed(spans):
                 ends.callback(span.end, self._times(evaluation)[1])
@@ -108,7 +108,7 @@ class EvaluationSpans:
                 self._write_calls(evaluation.log.calls, spans[0])
 
     def _times(self, evaluation: Evaluation) -> tuple[int, int]:
-        """Return start and end of its spans, in nanoseconds since the epoch."""
+        """Return start and end of the spans, in nanoseconds since the epoch."""
         if self._mode == "trace":
             return evaluation.start, evaluation.end
         at = evaluation.sample.ended_at or evaluation.start
@@ -117,7 +117,7 @@ class EvaluationSpans:
     def _write_calls(self, calls: Iterable[Call], below: Span) -> None:
         """Write a span `chat <model>` or `embeddings <model>` for each call, below a span.
 
-        They hold no content: a prompt quotes the application's texts.
+        They contain no content, because prompts quote the application's texts.
         """
         parent = trace.set_span_in_context(below, Context())
         for call in calls:
@@ -133,7 +133,8 @@ class EvaluationSpans:
             span.end(call.end)
 
     def _start(self, evaluation: Evaluation, target: SpanContext) -> Span:
-        # The current context may be the application's or hold a span of ours; neither is a parent.
+        # The current context may belong to the application or contain our span; neither is the
+        # parent.
         parent = Context() if self._mode == "trace" else context_of(evaluation.sample)
         name = evaluation.sample.workflow
         return self._tracer.start_span(
@@ -146,7 +147,7 @@ class EvaluationSpans:
 
     def _write(self, span: Span, evaluation: Evaluation, names: Sequence[str]) -> int:
         """Write the first results that fit on a span; return their number."""
-        # Text that the SDK would cut is shortened here, so that it stays JSON.
+        # Long text is shortened here, so that it stays valid JSON; the SDK would cut it.
         chars = min(limits.EXPLANATION_CHARS, longest_text(span) or limits.EXPLANATION_CHARS)
         attributes: dict[str, str | float] = {}
         number, room = 0, attribute_room(span)
@@ -225,7 +226,7 @@ def _decision(call: Call) -> dict[str, str | int | None]:
 
 
 def score_details(score: Score) -> dict[str, Any]:
-    """Return what a score holds beside value, label and explanation, such as version and usage."""
+    """Return the secondary fields of a score, such as version and usage."""
     details: dict[str, Any] = {
         "version": score.version,
         "parts": dict(score.parts),
@@ -241,9 +242,9 @@ def score_details(score: Score) -> dict[str, Any]:
 class FeedbackSpanSink:
     """Records each feedback as a span and a log event, if its RAG span was recorded.
 
-    The RAG span has long ended and accepts no more attributes. So a span `evaluation
-    user_feedback` in a trace of its own links to it. A log event has the context of the RAG span,
-    so it is part of its trace. A reference is content and is on neither.
+    The RAG span has ended and accepts no more attributes. So a span `evaluation user_feedback` in a
+    separate trace links to it. A log event with the RAG span's context belongs to its trace. A
+    reference is content and appears on neither.
     """
 
     def __init__(
@@ -255,14 +256,14 @@ class FeedbackSpanSink:
         self._tracer = _tracer(provider)
 
     def close(self) -> None:
-        """Do nothing: the sink holds nothing."""
+        """Do nothing: the sink has no resources."""
 
     def feedback(self, feedback: Feedback) -> None:
         """Write a span and an event."""
         about = recorded_span(feedback.trace_id, feedback.span_id)
         if about is None:
             if feedback.sample_id is None and feedback.trace_id is not None:
-                # Nobody here knows the request: a span cannot be linked, an event has its trace.
+                # The request is unknown: a span cannot be linked, but an event has its trace.
                 trace_id = int(feedback.trace_id, 16)
                 self._events.emit_feedback(feedback, SpanContext(trace_id, 0, is_remote=True))
             return

@@ -23,7 +23,7 @@ USER_FEEDBACK = "user_feedback"
 
 
 class EventEmitter:
-    """Emits events to the application's logger provider, if it has one."""
+    """Emits events to the application's logger provider, if any."""
 
     def __init__(self, provider: _logs.LoggerProvider | None) -> None:
         self._logger = _logs.get_logger(
@@ -49,7 +49,7 @@ class EventEmitter:
             self._send(feedback.time, context, present(told))
 
     def _is_taken(self, context: Context) -> bool:
-        """Return whether anybody takes events. May change from event to event."""
+        """Return whether events are exported. May change at any time."""
         # The API of 1.38 and 1.39 cannot tell.
         enabled = getattr(self._logger, "enabled", None)
         return enabled is None or bool(

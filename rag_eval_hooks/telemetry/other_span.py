@@ -1,4 +1,4 @@
-"""Spans of other instrumentors that are to carry our scores."""
+"""Spans of other instrumentors that carry our scores."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["Addition", "OtherSpan", "OtherSpans"]
 
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
-"""Attributes and links that a span gets on its way to the exporter."""
+"""Attributes and links that a span gets before export."""
 Export: TypeAlias = "Callable[[ReadableSpan, Addition], None]"
-"""Passes an ended span on to the exporter."""
+"""Passes a finished span on to the exporter."""
 
 
 class OtherSpan:
-    """One span of another instrumentor. Thread-safe; can be held as a span of ours can.
+    """A span of another instrumentor. Thread-safe; can be held like our spans.
 
-    It is ended by its owner at a time that we do not know. Whichever comes first, its end or our
-    scores, waits for the other in the application's `RagEvalSpanProcessor`; where there is none,
-    scores are only set while it is still open.
+    Its owner ends it at an unknown time. In the application's `RagEvalSpanProcessor`, its end waits
+    for our scores or the scores wait for its end. Without that processor, scores are set only while
+    the span is open.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class OtherSpan:
         self._links: list[SpanContext] = []
 
     def is_recording(self) -> bool:
-        """Return whether it can still get attributes, open or in a processor of ours."""
+        """Return whether it still accepts attributes, open or in our processor."""
         with self._lock:
             if self._done or self._span is None:
                 return False
             return self._processed or self._span.is_recording()
 
     def set_attributes(self, attributes: Attributes) -> None:
-        """Add attributes, as many as the span has room for."""
+        """Add attributes, up to the span's limit."""
         with self._lock:
             if not self._done and self._span is not None:
                 self._attributes = {**self._attributes, **fitting(self._span, attributes)}
@@ -69,10 +69,10 @@ class OtherSpan:
     def add_event(
         self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
     ) -> None:
-        """Do nothing: events are on spans of ours."""
+        """Do nothing: only our own spans have events."""
 
     def keep(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return what to pass the ended span on with, or None where it is kept until `end`."""
+        """Return the additions for the finished span, or None if it is held until `end`."""
         with self._lock:
             if self._done:
                 return self._attributes, self._links
@@ -84,7 +84,7 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """End the additions, and pass on the kept spans. Idempotent."""
+        """End the additions, and pass on the held spans. Idempotent."""
         with self._lock:
             if self._done:
                 return
@@ -94,7 +94,7 @@ class OtherSpan:
             self._waits = _never
         if not self._processed and span is not None and span.is_recording():
             complete(span, self._attributes, self._links)
-        # All are passed on, also after one for which a processor raised.
+        # Every span is passed on, even after a processor raised.
         with ExitStack() as calls:
             calls.callback(self._spans.passed_on, self)
             for ended, export in reversed(kept):
@@ -106,9 +106,9 @@ def _never() -> bool:
 
 
 class OtherSpans:
-    """The spans of other instrumentors that may carry scores, by their ids. Thread-safe.
+    """Spans of other instrumentors that may carry scores, by id. Thread-safe.
 
-    `hold` begins to hold a span that has ended. Past `most` spans, the oldest is given up.
+    `hold` starts to hold a finished span. Beyond `most` spans, the oldest is dropped.
     """
 
     def __init__(self, *, most: int, hold: Callable[[HeldSpan], None]) -> None:
@@ -118,22 +118,22 @@ class OtherSpans:
         self.forked()
 
     def forked(self) -> None:
-        """Forget all: the parent of a forked process ends them."""
+        """Forget all spans in a forked child: the parent ends them."""
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
-        # Taken without the condition's Python code: a signal handler may raise there.
+        # Acquired without the condition's Python code, in which a signal handler may raise.
         self._kept_lock = threading.RLock()
         self._changed = threading.Condition(self._kept_lock)
         self._kept: dict[OtherSpan, None] = {}
 
     def attach(self) -> None:
-        """Count one more processor that sees spans end."""
+        """Count another processor that sees spans end."""
         self._processors += 1
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """Add an open span that is to carry scores.
+        """Add an open span that will carry scores.
 
-        `waits` is asked when the span ends: whether its end is to wait for scores.
+        `waits` is called when the span ends and returns whether to wait for scores.
         """
         other = OtherSpan(span, waits, self, processed=self._processors > 0)
         if not self._processors:
@@ -148,7 +148,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, export: Export) -> Addition | None:
-        """Return what to pass an ended span on with now, or None where `export` does it later."""
+        """Return the additions for a finished span now, or None if `export` follows later."""
         other = self._take(span.get_span_context())
         if other is None:
             return {}, ()
@@ -158,24 +158,24 @@ class OtherSpans:
         return addition
 
     def note(self, other: OtherSpan) -> None:
-        """Note that a processor keeps a span."""
+        """Record that a processor holds a span."""
         with self._kept_lock:
             self._kept[other] = None
 
     def passed_on(self, other: OtherSpan) -> None:
-        """Note that all processors have passed a span on."""
+        """Record that all processors passed a span on."""
         with self._kept_lock:
             self._kept.pop(other, None)
             self._changed.notify_all()
 
     def kept(self, wait: float = 0.0) -> list[OtherSpan]:
-        """Return the spans that are kept, once there are none or after so many seconds."""
+        """Return the held spans, once there are none or after this many seconds."""
         with self._kept_lock:
             self._changed.wait_for(lambda: not self._kept, wait)
             return list(self._kept)
 
     def _take(self, context: SpanContext | None) -> OtherSpan | None:
-        """Return the span; it is forgotten when the last of the processors asks."""
+        """Return the span, and forget it when the last processor asks."""
         key = (0, 0) if context is None else _key(context)
         with self._lock:
             other, processors = self._spans.get(key, (None, 0))

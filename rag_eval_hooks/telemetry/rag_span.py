@@ -1,4 +1,4 @@
-"""RAG spans that wait for their scores, within limits, and end with their true end time."""
+"""Hold RAG spans until they have scores, and end them with their true end time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 class SpanHolder:
     """Holds at most `max_held` spans, each at most `hold_timeout` seconds. Thread-safe.
 
-    Every span that passes through here is ended exactly once.
+    Every span is ended exactly once.
     """
 
     def __init__(self, *, hold_timeout: float, max_held: int, incidents: Incidents) -> None:
@@ -44,11 +44,11 @@ class SpanHolder:
     def forked(self) -> None:
         """Forget all spans in a forked child: the parent ends them."""
         self._lock = threading.Lock()
-        # Insertion order is deadline order, as every span waits equally long.
+        # Insertion order is deadline order, because every span waits equally long.
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Hold a span, once; end it if too many are held, or after `close`."""
+        """Hold a span once. End it if too many are held, or after `close`."""
         with self._lock:
             if held in self._held:
                 return
@@ -66,10 +66,10 @@ class SpanHolder:
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
     ) -> bool:
-        """Set attributes and links on a span that is still held, and end it.
+        """Set attributes and links on a held span, and end it.
 
         Returns:
-            Whether the span has them: not if it had already ended, for whatever reason.
+            Whether the span got them; False if it had already ended.
         """
         with self._lock:
             if held not in self._held:
@@ -80,7 +80,7 @@ class SpanHolder:
         return takes
 
     def expire(self) -> None:
-        """End the spans that have waited too long, as `timeout`."""
+        """End the spans that have waited too long, with the status `timeout`."""
         if not self._held:
             return
         now = time.monotonic()
@@ -96,7 +96,7 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: EvalStatus.TIMEOUT.value})
 
     def release_all(self, status: EvalStatus) -> None:
-        """End all held spans at once with a status that says why."""
+        """End all held spans at once with a status that explains why."""
         with self._lock:
             held_spans = list(self._held)
             self._held.clear()
@@ -104,13 +104,13 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def close(self) -> None:
-        """End all held spans as `shutdown`; hold none from now on."""
+        """End all held spans as `shutdown`, and hold no more."""
         with self._lock:
             self._closed = True
         self.release_all(EvalStatus.SHUTDOWN)
 
     def __len__(self) -> int:
-        """Return the number of spans held at this moment."""
+        """Return the number of held spans."""
         return len(self._held)
 
     def end(
@@ -138,24 +138,24 @@ def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | No
 
 
 def rag_span_of(sample: Sample) -> SpanContext | None:
-    """Return the RAG span that a sample names, or None if none is recorded."""
+    """Return the RAG span that a sample names, or None if none was recorded."""
     return None if sample.span_id is None else recorded_span(sample.trace_id, sample.span_id)
 
 
 def around(span: SpanContext | None) -> Context:
-    """Return a fresh context in which a span is current; an empty one for None."""
+    """Return a fresh context in which a span is current, or an empty context for None."""
     if span is None:
         return Context()
     return trace.set_span_in_context(NonRecordingSpan(span), Context())
 
 
 def context_of(sample: Sample) -> Context:
-    """Return a fresh context in which the sample's RAG span is current, if it has one."""
+    """Return a fresh context in which the sample's RAG span, if any, is current."""
     return Context() if sample.span_id is None else around(rag_span_of(sample))
 
 
 def _number(identifier: str) -> int:
-    """Return a hexadecimal id as a number; 0, which is no valid id, if it is malformed."""
+    """Return a hexadecimal id as a number; 0, an invalid id, if malformed."""
     try:
         return int(identifier, 16)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Pass and fail by thresholds, and outcomes as attributes of spans and events."""
+"""Scores as span attributes: the headline, verdicts, values, and reasons of failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ScoreAttributes", "Thresholds"]
 _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
 _STYLE: Final = ("lexical.source_citation",)
-"""Metrics of the answer's style, which say nothing of whether it is right."""
+"""Metrics of the answer's style, not its correctness."""
 _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_rate", "reason")
 """Fields of each score on a span, the most important first: a full span omits the last ones."""
 
@@ -98,14 +98,14 @@ def _check(metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
 
 
 class ScoreAttributes:
-    """Attributes of RAG spans, evaluation spans and log events for an evaluation."""
+    """Attributes of RAG spans and evaluation spans for an evaluation."""
 
     def __init__(self, thresholds: Thresholds, *, content: bool) -> None:
         self._thresholds = thresholds
         self._content = content
 
     def of(self, evaluation: Evaluation) -> Attributes:
-        """Return the attributes of a span, the most important first."""
+        """Return the attributes, most important first: a full span omits the last ones."""
         name = self._first_to_read(evaluation)
         headline = {} if name is None else self._result(evaluation, name)
         return present({**_summary(evaluation), **headline, **dict(self._by_metric(evaluation))})
@@ -160,7 +160,7 @@ class ScoreAttributes:
         return self._thresholds.reason(name, score, content=self._content)
 
     def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-        """Yield fields of one kind after the other; reasons come last."""
+        """Yield values of one kind after another, reasons last."""
         rows = {name: self._row(evaluation, name) for name in evaluation.scores}
         for field in _FIELDS:
             yield from ((semconv.eval_key(name, field), row[field]) for name, row in rows.items())

@@ -28,11 +28,11 @@ __all__ = ["resource_of", "set_further_providers", "tracer_provider"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _NOT_TAKEN = (404, 405, 501)
-"""HTTP status of a receiver that does not take a signal, as most viewers of traces answer."""
+"""HTTP statuses of a receiver without this signal, such as most trace viewers."""
 
 
 def resource_of(service_name: str | None) -> Resource:
-    """Return the resource of the standard variables, with a name if they give none."""
+    """Return the resource from the standard variables, with a default service name."""
     resource = Resource.create()
     unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
     if service_name is None or not unnamed:
@@ -41,7 +41,7 @@ def resource_of(service_name: str | None) -> Resource:
 
 
 def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> TracerProvider:
-    """Return a provider with the exporters asked for; it is not set as the global one."""
+    """Return a provider with the requested exporters, without setting it globally."""
     provider = TracerProvider(resource=resource)
     if endpoint is not None or not console:
         traces = None if endpoint is None else traces_at(endpoint)
@@ -52,7 +52,7 @@ def tracer_provider(resource: Resource, endpoint: str | None, console: bool) -> 
 
 
 def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]:
-    """Set and return global providers of metrics and log events that the application lacks."""
+    """Set and return the global metric and log providers that the application lacks."""
     session = requests.Session()
     session.hooks["response"].append(_accept)
     base = None if endpoint is None else traces_at(endpoint).removesuffix("traces")
@@ -73,8 +73,8 @@ def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]
 
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
-    """Take the answer of a receiver that knows only traces for success."""
+    """Treat the response of a receiver without this signal as success."""
     if response.status_code in _NOT_TAKEN:
-        _logger.debug("%s takes no such signal (%d)", response.url, response.status_code)
+        _logger.debug("%s does not accept this signal (%d)", response.url, response.status_code)
         response.status_code = 200
     return response

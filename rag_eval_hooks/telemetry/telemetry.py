@@ -30,10 +30,10 @@ __all__ = ["Telemetry"]
 
 
 class Telemetry(Observer):
-    """Holds RAG spans, and publishes evaluations on them, on spans, as log events and metrics.
+    """Holds RAG spans, and publishes evaluations on spans, as log events and metrics.
 
-    An exception from one signal is counted and does not stop the others. A provider that is None
-    is the global one, even if it is set later.
+    An exception in one signal is counted and does not stop the others. None means the global
+    provider, even if set later.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Telemetry(Observer):
             hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=incidents
         )
         self._attributes = ScoreAttributes(thresholds, content=config.capture_content)
-        # Judge calls need a span that is as long as they are.
+        # Judge calls need a parent span of their duration.
         late_with_calls = config.trace_judge and config.evaluation_span == "late"
         self._spans = EvaluationSpans(
             tracer,
@@ -66,13 +66,13 @@ class Telemetry(Observer):
         self._metrics = MetricRecorder(meter, judge=judge, incidents=incidents)
 
     def watch(self, observe: Callable[[Meter], None]) -> None:
-        """Let a function create further instruments."""
+        """Let a function create additional instruments."""
         with self._edge("metrics"):
             observe(self._metrics.meter)
 
     @property
     def calls(self) -> MetricRecorder:
-        """Watch that records calls to judge and embedder."""
+        """Recorder of the calls to judge and embedder."""
         return self._metrics
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
@@ -81,7 +81,7 @@ class Telemetry(Observer):
             self._metrics.used(sample, outcomes)
 
     def forked(self) -> None:
-        """Forget the gates and the spans of the parent process."""
+        """Forget the parent's gates and spans."""
         self._metrics.forked()
         self.holder.forked()
 
@@ -92,7 +92,7 @@ class Telemetry(Observer):
         return replace(evaluation, verdicts=verdicts, passed=passed)
 
     def accepted(self, request: Request) -> None:
-        """Hold the RAG span until the scores are there."""
+        """Hold the RAG span until the scores exist."""
         if request.span is not None and self._holds:
             self.holder.hold(request.span)
         elif request.span is not None:
@@ -103,16 +103,16 @@ class Telemetry(Observer):
         if request.by_feedback:
             self._publish_late(evaluation)
         elif request.outcomes is not None:
-            # The process that evaluated it sends the other signals.
+            # The evaluating process sends the other signals.
             self._finish(request, evaluation, self._attributes.of(evaluation), ())
         else:
-            # Evaluation spans link to a RAG span, so that there are none without one.
+            # Evaluation spans link to a RAG span, so they need one.
             if request.span is not None or rag_span_of(evaluation.sample) is not None:
                 self._publish_spans(request, evaluation)
             self._emit(evaluation, evaluation)
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """End the RAG span of a request that has no scores."""
+        """End the RAG span of a request without scores."""
         if request.span is None:
             return
         attributes = _attributes_of(request, ending)
@@ -123,7 +123,7 @@ class Telemetry(Observer):
 
     def _publish_spans(self, request: Request, evaluation: Evaluation) -> None:
         attributes = self._attributes.of(evaluation)
-        # First, because the RAG span links to them and takes no link once it has ended.
+        # First, because the RAG span links to them and accepts no link after its end.
         spans = [] if self._spans.only_late else self._start(evaluation, attributes)
         links = [span.get_span_context() for span in spans]
         takes = self._finish(request, evaluation, attributes, links)
@@ -138,21 +138,21 @@ class Telemetry(Observer):
         attributes: Attributes,
         links: Sequence[SpanContext],
     ) -> bool:
-        """End the RAG span with the scores if it is held; return whether it has them."""
+        """End the held RAG span with the scores; return whether it has them."""
         if request.span is None:
             return False
         ending = _attributes_of(request, Ending.of(evaluation))
         return self.holder.finish(request.span, {**attributes, **ending}, links)
 
     def _end_span(self, span: HeldSpan, attributes: Attributes) -> None:
-        # A span of another instrumentor may be held since it ended.
+        # Another instrumentor's span may be held after its end.
         if not self.holder.finish(span, attributes):
             self.holder.end(span, attributes)
 
     def _publish_late(self, evaluation: Evaluation) -> None:
-        """Send an evaluation that a feedback asked for: evaluation spans, log events and metrics.
+        """Publish an evaluation requested by feedback: evaluation spans, log events and metrics.
 
-        Metrics describe the requests that a draw chose; scores that none chose are left out.
+        Metrics describe only sampled requests, so they exclude other scores.
         """
         self._end(evaluation, self._start(evaluation, self._attributes.of(evaluation)))
         drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
@@ -185,7 +185,7 @@ class Telemetry(Observer):
 
 
 def _attributes_of(request: Request, ending: Ending) -> Attributes:
-    """Return the attributes that tell on a RAG span why it has no scores."""
+    """Return the attributes that explain on a RAG span why it has no scores."""
     if ending.column is Column.SAMPLED_OUT:
         return {
             semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,

@@ -1,4 +1,4 @@
-"""`setup_tracing`: the one helper that configures OpenTelemetry's providers, only when called."""
+"""`setup_tracing`: configures OpenTelemetry's providers, only when called."""
 
 from __future__ import annotations
 
@@ -26,27 +26,26 @@ def setup_tracing(
     *,
     service_name: str | None = None,
 ) -> TracerProvider:
-    """Make providers with exporters and set them as the global ones.
+    """Create providers with exporters and set them globally.
 
-    For applications that have no telemetry yet. An application that has keeps its own providers
-    and does not call this. Where OTLP is used, metrics and log events have providers too, unless
-    the application has set its own; a receiver that takes only spans is no error.
+    For applications without telemetry. An application with its own providers does not need this.
+    With OTLP, metrics and log events also get providers, unless the application has set its own. A
+    receiver that accepts only spans is not an error.
 
     Args:
-        endpoint: Base URL of an OTLP/HTTP receiver, such as `http://localhost:4318`. With
-            nothing given at all, the standard `OTEL_EXPORTER_OTLP_*` variables decide, and
-            without these `http://localhost:4318`.
+        endpoint: Base URL of an OTLP/HTTP receiver, such as `http://localhost:4318`. The default
+            comes from the `OTEL_EXPORTER_OTLP_*` variables, else it is `http://localhost:4318`.
         console: Whether to print spans.
-        service_name: Name of the service where neither `OTEL_SERVICE_NAME` nor
-            `OTEL_RESOURCE_ATTRIBUTES` gives one; no name is made up.
+        service_name: Default service name, if neither `OTEL_SERVICE_NAME` nor
+            `OTEL_RESOURCE_ATTRIBUTES` sets one.
 
     Returns:
-        The tracer provider. `RagEval.flush` and `shutdown` flush it and the others; they shut down
-        at exit.
+        The tracer provider. `RagEval.flush` and `shutdown` flush all providers, which shut down at
+        exit.
 
     Raises:
         ImportError: The extra `otel` is not installed.
-        RuntimeError: A tracer provider is already set, which must not be replaced.
+        RuntimeError: A tracer provider is already set.
     """
     try:
         from rag_eval_hooks.telemetry import sdk
@@ -72,17 +71,17 @@ def global_providers() -> list[Any]:
 
 
 def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> bool:
-    """Flush providers side by side; those without a flush have nothing to lose.
+    """Flush providers in parallel. Providers without a flush lose nothing.
 
-    Exporters may take longer than they are allowed, so nothing waits for them beyond the limit.
-    By default the providers are those of `setup_tracing`. Returns whether all were in time.
+    Exporters may exceed their timeout, so the wait has its own limit. The default is the providers
+    of `setup_tracing`. Returns whether all finished in time.
     """
     deadline = time.monotonic() + timeout
     if providers is None:
         providers = [one for one in global_providers() if getattr(one, _MARK, False)]
     flushes = filter(None, (getattr(one, "force_flush", None) for one in providers))
     threads = [Thread(target=_flush, args=(flush, timeout), daemon=True) for flush in flushes]
-    # At the very end of the interpreter no thread can be started; providers flush themselves then.
+    # At interpreter exit no thread can start; providers then flush themselves.
     with contextlib.suppress(RuntimeError):
         for thread in threads:
             thread.start()
@@ -92,6 +91,6 @@ def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> b
 
 
 def _flush(flush: Callable[[int], object], timeout: float) -> None:
-    # Whatever an exporter raises is its own to log.
+    # Exporters log their own exceptions.
     with contextlib.suppress(Exception):
         flush(max(1, int(1000 * timeout)))

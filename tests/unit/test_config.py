@@ -294,5 +294,5 @@ def test_a_judge_of_ones_own_brings_no_embedder_of_the_settings(
     evals = RagEval(metrics=["ragas.answer_relevancy"], judge=ScriptedJudge())
     outcome = evals.evaluate(Sample(question="q", answer="a"))["ragas.answer_relevancy"]
     assert isinstance(outcome, NotScored)
-    assert outcome.detail == "no embedder is configured; `embedder` sets one"
+    assert outcome.detail == "no embedder is configured; set `embedder`"
     evals.shutdown()
