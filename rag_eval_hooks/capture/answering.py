@@ -42,7 +42,7 @@ def answering_calls(
     """
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and r.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]
-    folded = {text: fold(text) for run in calls for text in run.prompt}
+    folded = {text: fold(text) for text in {text for run in calls for text in run.prompt}}
     prompts = {run: " ".join([folded[text] for text in run.prompt]) for run in calls}
     distinctive = [text for text in retrieved if is_distinctive(text)]
     answering = _last_calls(fold(answer), prompts, distinctive)
@@ -108,8 +108,10 @@ class _Quotes:
         """
         prompt = self._prompts[reader]
         if is_distinctive(said):
-            said = "" if self._is_document(said) else said[:_PREFIX]
-            place = prompt.find(said) if said else -1
+            place = prompt.find(said[:_PREFIX])
+            if place >= 0 and self._is_document(said):
+                return -1
+            said = said[:_PREFIX]
         else:
             # Cheap in most prompts, which do not hold it at all.
             place = contains_word(self._bare_prompt(reader), said) if said in prompt else -1

@@ -88,13 +88,6 @@ class _Call:
     def documents(self) -> list[str]:
         return _documents(self.interaction)
 
-    def nearness(self, other: _Call) -> int:
-        return self.place.nearness(other.place)
-
-    def asks(self, retrieval: _Call) -> bool:
-        """Return whether the prompts show the question of a retrieval."""
-        return bool(retrieval.query) and retrieval.query in self.prompt
-
     def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
         """Return the retrievals whose documents the prompts show, in their order.
 
@@ -102,25 +95,25 @@ class _Call:
         """
         # A chain may call its retriever itself, without a word of where it stands.
         began = max((run.start for run in self.models), default=self.root.start)
-        before = [one for one in known if one.end <= began and self.nearness(one) >= 0]
         givers: dict[str, list[_Call]] = {}
-        for one in before:
-            for text in one.documents:
-                givers.setdefault(text, []).append(one)
+        for one in known:
+            if one.end <= began and self.place.nearness(one.place) >= 0:
+                for text in one.documents:
+                    givers.setdefault(text, []).append(one)
         chosen = {self._giver(some) for text, some in givers.items() if _shows(self.prompt, text)}
-        return [one for one in before if one in chosen or self._shows_short_texts(one)]
+        return [one for one in known if one in chosen]
 
     def _giver(self, givers: Sequence[_Call]) -> _Call | None:
         """Return the retrieval that gave a document, unless two with other questions may have."""
-        best = max(givers, key=lambda one: (self.asks(one), self.nearness(one), one.end))
-        is_sure = self.asks(best) or self.nearness(best) == SAME_LINE
-        if is_sure or all(one.end < best.end or one.query == best.query for one in givers):
-            return best
-        return None
 
-    def _shows_short_texts(self, one: _Call) -> bool:
-        near = self.asks(one) and self.nearness(one) > 0
-        return near and not any(map(is_distinctive, one.documents))
+        def certainty(one: _Call) -> tuple[bool, int, int]:
+            asked = bool(one.query) and one.query in self.prompt
+            return asked, self.place.nearness(one.place), one.end
+
+        best = max(givers, key=certainty)
+        asked, nearness, end = certainty(best)
+        is_last = all(one.end < end or one.query == best.query for one in givers)
+        return best if asked or nearness == SAME_LINE or is_last else None
 
 
 def _shows(prompt: str, text: str) -> bool:
@@ -144,13 +137,11 @@ class _Request:
 
     def takes(self, call: _Call) -> bool:
         """Return whether a call shares documents, or sums up several replies."""
-        nearness = max(call.nearness(one) for one in self.calls)
-        shared = [one for one in call.retrievals if one in self.retrievals]
-        if shared and nearness == 0:
-            return any(one.nearness(r) > 0 for r in shared for one in (call, *self.calls))
+        nearness = max(call.place.nearness(one.place) for one in self.calls)
+        if not set(self.retrievals).isdisjoint(call.retrievals):
+            return nearness >= 0
         said = {text for one in self.calls if is_distinctive(text := fold(one.text))}
-        sums_up = sum(text in call.prompt for text in said) > 1
-        return nearness > 0 and (bool(shared) or sums_up)
+        return nearness > 0 and sum(text in call.prompt for text in said) > 1
 
     def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
         """Return whether nothing more is expected, and no open root may be a further call."""
@@ -167,28 +158,37 @@ class _Request:
         answering = self._answering()
         parts = sorted(self.parts, key=lambda call: call.root.start)
         joined = answering.interaction.part([answering.root])
-        joined.lists, joined.kept_chars, joined.joined = [], 0, True
+        joined.lists, joined.kept_chars = [], 0
         root = joined.root
         is_chain = root.kind is RunKind.CHAIN
-        root.query = self._question(answering)
         if not is_chain:
+            own = answering.models[-1].user_text
+            is_asked = any(one.query and one.query in fold(own) for one in self.retrievals)
+            root.query, joined.asked = None, () if is_asked else (own.strip(),)
             root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
             root.text, root.prompt = answering.text or None, ()
+        # A prompt with documents is no question: the query of a retriever is.
+        root.query = None if self._is_prompt(root.query or "") else root.query
+        joined.asked = tuple(text for text in joined.asked if text and not self._is_prompt(text))
         root.outermost = True
         root.start, root.end = parts[0].root.start, max(part.end for part in parts)
-        asked = joined.asked
+        query, asked = root.query, joined.asked
         for part in reversed(parts):
             own = part.interaction.part(part.interaction.runs)
             if not (part is answering and is_chain):
                 # Its root is a step of the joined request.
                 own.runs.insert(0, root)
             joined.absorb(own)
-        joined.asked, joined.attempted = asked, True
+        root.query, joined.asked, joined.attempted = query, asked, True
         # A generator may run when the request's span is no longer current.
         in_trace = (part for part in (answering, *parts) if part.place.is_in_trace)
         joined.otel = next((part.interaction.otel for part in in_trace), joined.otel)
         joined.opened = min(part.interaction.opened for part in parts)
         return joined
+
+    def _is_prompt(self, text: str) -> bool:
+        documents = (document for one in self.retrievals for document in one.documents)
+        return any(_shows(fold(text), document) for document in documents)
 
     def _answering(self) -> _Call:
         """Return the last call that said something and is no check of an earlier reply."""
@@ -200,20 +200,6 @@ class _Request:
             if call.text and not is_check:
                 return call
         return self.calls[-1]
-
-    def _question(self, answering: _Call) -> str | None:
-        """Return a chain's input or the user's message without a document in it, else the query."""
-        shown = [one for one in self.retrievals if answering.asks(one)]
-        root = answering.root
-        own = root.query if root.kind is RunKind.CHAIN else None
-        if not own and answering.models:
-            own = answering.models[-1].user_text
-            if any(one.query in fold(own) for one in shown):
-                own = None
-        documents = (text for one in self.retrievals for text in one.documents)
-        if own and own.strip() and not any(_shows(fold(own), text) for text in documents):
-            return own.strip()
-        return next((one.root.query for one in (*shown, *self.retrievals) if one.query), None)
 
 
 class ManualCalls:

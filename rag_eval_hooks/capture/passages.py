@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from rag_eval_hooks.capture.records import DocumentList, Origin
@@ -38,9 +38,8 @@ _MIN_METADATA = 40
 """Characters of a text in a document's metadata that may be shown in its place."""
 _FEW = 16
 """Passages for which a plain search is faster than an index of the prompts."""
-_SPACE = re.compile(" ")
-_KEY_CHARS = 24
-"""Characters that look a whole text up: its first word may be glued to another."""
+_KEY_WORDS = 3
+"""Words by which a whole text is looked up, from its second on: outer ones may be glued."""
 
 
 class Passage:
@@ -101,7 +100,7 @@ class Prompts:
         self._query_runs = {run for query in (question, *queries) for run in runs_of(query)}
         self._offsets: dict[int, dict[str, int]] = {}
         self._has_many = False
-        self._keys: dict[int, dict[str, int]] = {}
+        self._keys: dict[int, dict[tuple[str, ...], int]] = {}
 
     def place(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
         """Return the places of the passages that the prompts show, without parts of others."""
@@ -130,16 +129,14 @@ class Prompts:
         return -1 if behind < 0 and is_within else max(behind, first)
 
     def _first(self, number: int, text: str) -> int:
-        """Return the first place of a text, by its characters from the first space on."""
-        space, prompt = text.find(" "), self.texts[number]
-        key = text[space : space + _KEY_CHARS]
-        if not self._has_many or space < 0 or len(key) < _KEY_CHARS:
+        """Return the first place of a text; of many texts by an index of the prompt's words."""
+        prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)
+        if not self._has_many or len(words) < _KEY_WORDS + 2:
             return prompt.find(text)
         if number not in self._keys:
-            spaces = [match.start() for match in _SPACE.finditer(prompt)]
-            self._keys[number] = {prompt[at : at + _KEY_CHARS]: at for at in reversed(spaces)}
-        at = self._keys[number].get(key, -1)
-        return -1 if at < 0 else prompt.find(text, max(0, at - space))
+            self._keys[number] = _word_index(prompt)
+        at = self._keys[number].get(tuple(words[1:-1]), -1)
+        return -1 if at < 0 else prompt.find(text, max(0, at - len(words[0]) - 1))
 
     def _offsets_of(self, number: int) -> dict[str, int]:
         if number not in self._offsets:
@@ -198,6 +195,14 @@ class Prompts:
         """Return whether a prompt shows any run of words of passages."""
         runs = {run for p in passages for run in p.runs} - self._query_runs
         return any(not runs.isdisjoint(self._offsets_of(n)) for n in range(len(self.texts)))
+
+
+def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
+    """Return the first place of every few words in a row."""
+    words = prompt.split(" ")
+    keys = list(zip(*(words[n:] for n in range(_KEY_WORDS)), strict=False))
+    places = list(accumulate([len(word) + 1 for word in words], initial=0))[: len(keys)]
+    return dict(zip(reversed(keys), reversed(places), strict=True))
 
 
 def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Place:

@@ -27,11 +27,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     root = interaction.root
     asked = queries(interaction)
     if root.query:
-        if root.kind is not RunKind.MANUAL:
-            return root.query, "input"
-        if not interaction.joined:
-            return root.query, "recorded"
-        return root.query, "query" if root.query in asked else "prompt"
+        return root.query, "recorded" if root.kind is RunKind.MANUAL else "input"
     if interaction.asked:
         return _used_input(interaction, asked)
     if left := _left_in_state(interaction, asked):

@@ -284,8 +284,6 @@ class Interaction:
     resumable: bool = False
     # Checkpoints at which it stopped.
     stops: set[str] = field(default_factory=set)
-    # It was put together of calls that the application made one by one.
-    joined: bool = False
     # A retriever was asked, whatever came of it.
     attempted: bool = False
     # The framework's config has been read.

@@ -23,18 +23,17 @@ _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 """Names in a reply of a failure."""
-_SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
+_SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Characters of a text that is more than a value of a record."""
+"""Width of a text that is more than a value of a record."""
+_PASSAGE = 20
+"""Width of a text of a list that is more than a name."""
 _MARKS = 6
 """Quotes, colon and comma of an entry, or a number."""
-_LEVELS = 5
-_RECORD_LEVELS = 8
+_LEVELS = 8
 _DEEP = 50
 """Levels of containers looked into for all texts."""
 _MAX_ITEMS = 1000
-_MAX_VALUES = 50
-"""Items of a list that is a value of a row or record."""
 Rows: TypeAlias = Iterator[tuple[Context, ...]]
 Write: TypeAlias = Callable[[Any], str]
 
@@ -47,18 +46,15 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
-    if not depth:
-        return
     if isinstance(value, str):
         yield from _in_text(value)
-    elif isinstance(value, list | tuple):
-        yield from _in_list(value, depth)
     elif isinstance(value, Context):
         yield (value,)
-    elif (record := _record(value)) is not None:
-        yield (record,)
-    elif (held := entries(value)) is not None and not is_message(held):
-        yield from _in_values(held, depth - 1)
+    elif depth and isinstance(value, list | tuple):
+        yield from _in_list(value, depth)
+    elif depth and (held := entries(value)) is not None and not is_message(held):
+        record = _record(value)
+        yield from _in_values(held, depth - 1) if record is None else [(record,)]
 
 
 def _in_values(held: Mapping[str, Any], depth: int) -> Rows:
@@ -110,13 +106,8 @@ def _row(item: Any) -> Context | None:
         return None
     if isinstance(held.get("page_content"), str):
         return contexts_of({"text": held["page_content"], **held})[0]
-    texts = {key: text for key in held if (text := block_text(held[key]))}
-    usual = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
-    mappings = (part for part in held.values() if isinstance(part, dict))
-    inner = (more for part in mappings for more in part.values() if isinstance(more, str))
-    text = usual or max((*texts.values(), *inner), key=len, default="")
-    is_main = 2 * width(text) >= _written_width(held) and not any(map(_holds_rows, held.values()))
-    if not is_distinctive_text(text) or not (usual or is_main):
+    text = _usual_text(held) or _main_text(held)
+    if not is_distinctive_text(text):
         return None
     name = next((held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int)), None)
     more = {k: v for k, v in scalars(held).items() if v != text and k not in ("id", "score")}
@@ -128,18 +119,18 @@ def _row(item: Any) -> Context | None:
     )
 
 
-def _holds_rows(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], dict)
+def _usual_text(held: Mapping[str, Any]) -> str:
+    return next(filter(None, (block_text(held[key]) for key in _TEXT_KEYS if key in held)), "")
 
 
-def _written_width(value: Any, depth: int = 3) -> int:
-    """Return about how wide the short values of a row are, as it is written."""
-    if isinstance(value, str):
-        return width(value)
-    if isinstance(value, dict) and depth:
-        names = sum(len(key) if isinstance(key, str) else _MARKS for key in value)
-        return names + sum(_MARKS + _written_width(part, depth - 1) for part in value.values())
-    return _MARKS
+def _main_text(held: Mapping[str, Any]) -> str:
+    """Return the longest text of a row or of a mapping in it, if it is half of the row."""
+    if any(isinstance(v, list | tuple) and v and isinstance(v[0], dict) for v in held.values()):
+        return ""
+    mappings = (part for part in held.values() if isinstance(part, dict))
+    inner = (more for part in mappings for more in part.values() if isinstance(more, str))
+    longest = max((*map(block_text, held.values()), *inner), key=len, default="")
+    return longest if 2 * width(longest) >= _widths(held)[0] else ""
 
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
@@ -147,8 +138,7 @@ def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
 
     Rows too short to be recognized are written as one text.
     """
-    written = [_written(item, write, is_row=True) for item in items]
-    texts = [text for text in written if text is not None]
+    texts = [text for item in items if _is_short_row(item) and (text := _written(item, write))]
     if len(texts) < len(items):
         return None
     if not all(map(is_distinctive, texts)):
@@ -159,6 +149,12 @@ def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
     )
 
 
+def _is_short_row(item: Any) -> bool:
+    """Return whether an item has fields; a list without a text is a vector."""
+    held = _fields(item)
+    return isinstance(held, dict) or any(isinstance(part, str) for part in held or ())
+
+
 def is_record(item: Any) -> bool:
     """Return whether a value outside of a list is a record, and one context with all in it."""
     return _record(item) is not None
@@ -167,48 +163,44 @@ def is_record(item: Any) -> bool:
 def _record(item: Any) -> Context | None:
     """Return a record as it is written; None for what mostly holds texts, hits or other objects."""
     held = _fields(item)
-    if not isinstance(held, dict) or _row(held) is not None:
+    if not isinstance(held, dict) or is_distinctive_text(_usual_text(held)):
         return None
     text = _written(item, repr)
     return Context(text=text, metadata=scalars(held)) if text and is_distinctive(text) else None
 
 
-def _written(item: Any, write: Write, *, is_row: bool = False) -> str | None:
+def _written(item: Any, write: Write) -> str | None:
     """Return a row or record as it is written, if less than half of it is long texts."""
-    apart = _chars_apart(item, set(), _RECORD_LEVELS, is_row=is_row)
+    whole, long = _widths(item)
+    if not whole or 2 * long >= whole:
+        return None
     try:
-        text = write(item) if apart < inf else ""
-    except (TypeError, ValueError):
+        return write(item)
+    except (TypeError, ValueError, RecursionError):
         # It holds an object that was not read, or a number too long to be written.
         return None
-    return text if 2 * apart < len(text) else None
 
 
-def _chars_apart(value: Any, seen: set[int], levels: int, *, is_row: bool = False) -> float:
-    """Return how many characters of a record are texts by themselves; infinity for no record."""
+def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
+    """Return how wide a value is as it is written, and the width of the long texts in it.
+
+    Messages and objects that were not read are no part of a record: their width has no limit.
+    """
+    if isinstance(value, str):
+        size = width(value)
+        return size + _MARKS, size if size >= longest else 0
     if isinstance(value, _SCALARS):
-        if is_row:
-            return inf
-        return len(value) if isinstance(value, str) and len(value) >= _LONG_TEXT else 0
+        return _MARKS, 0
     held = _fields(value)
-    # No record refers to an earlier one.
-    if held is None or not levels or id(value) in seen or _holds_texts(held, is_row=is_row):
-        return inf
-    if held:
-        seen.add(id(value))
-    parts = held.values() if isinstance(held, dict) else held
-    return sum(_chars_apart(part, seen, levels - 1) for part in parts)
-
-
-def _holds_texts(held: Mapping[str, Any] | Sequence[Any], *, is_row: bool) -> bool:
-    """Return whether a mapping is a message, or a list has long texts, hits or too many items."""
+    if held is None or not levels or (isinstance(held, dict) and is_message(held)):
+        return _MARKS, inf
     if isinstance(held, dict):
-        return is_message(held) or len(held) > _MAX_ITEMS
-    texts = [item for item in list(held)[: _MAX_VALUES + 1] if isinstance(item, str)]
-    if is_row:
-        return not texts or any(map(is_distinctive_text, texts))
-    hits = (item for item in held if isinstance(item, dict))
-    return len(held) > _MAX_VALUES or any(map(is_distinctive_text, texts)) or any(map(_row, hits))
+        keys = sum(len(key) if isinstance(key, str) else _MARKS for key in held)
+        widths = [_widths(part, _LONG_TEXT, levels - 1) for part in held.values()]
+    else:
+        # In a list, a text that can be recognized is a passage.
+        keys, widths = 0, [_widths(part, _PASSAGE, levels - 1) for part in held]
+    return keys + sum(whole for whole, _ in widths), sum(long for _, long in widths)
 
 
 def _fields(item: Any) -> Any:

@@ -130,8 +130,8 @@ def _likeliest(
     their search ranked best, and of these the last: an agent's last search is the nearest to its
     answer.
     """
-    said = set(words(answer))
-    held = [said.intersection(words(context.text)) for context in contexts]
+    said, texts = set(words(answer)), [context.text.lower() for context in contexts]
+    held = [[word for word in said if word in text] for text in texts]
     times = Counter(word for words_held in held for word in words_held)
     # Exact sums: equal words weigh the same in any order.
     weights = [math.fsum(1 / times[word] for word in words_held) for words_held in held]

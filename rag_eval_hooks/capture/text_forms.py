@@ -30,6 +30,7 @@ _WIDE_WEIGHT: Final = 2
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
 """Rows of a database, possibly of one short value."""
+_PLAIN = re.compile(r"[ \t\n\r!$%'()+,\-./0-9:;=?@A-Z\[\]^a-z{}]*+")
 _MARKED = (*"*`~#|<>_", "](")
 _MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
 _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
@@ -49,6 +50,16 @@ def fold(text: str) -> str:
     Decodes the escapes of JSON, YAML, HTML and `repr`, applies NFKC, drops the marks of Markdown,
     and collapses white space. Both kinds of quotes become one.
     """
+    if _PLAIN.fullmatch(text) is None or "](" in text:
+        text = _decoded_and_unmarked(text)
+    text = text.replace("''", "'")
+    # Of white space only a blank is printable.
+    if text.isprintable() and "  " not in text:
+        return text.strip(" ")
+    return " ".join(text.split())
+
+
+def _decoded_and_unmarked(text: str) -> str:
     if "\\" in text:
         text = _ESCAPE.sub(_decoded, text)
         if _SURROGATE.search(text) is not None:
@@ -59,11 +70,7 @@ def fold(text: str) -> str:
         text = unicodedata.normalize("NFKC", text)
     if any(mark in text for mark in _MARKED):
         text = _MARKS.sub(" ", _LINK.sub(r"\1", text) if "](" in text else text)
-    text = text.replace('"', "'").replace("''", "'")
-    # Of white space only a blank is printable.
-    if text.isprintable() and "  " not in text:
-        return text.strip(" ")
-    return " ".join(text.split())
+    return text.replace('"', "'")
 
 
 def _decoded(match: re.Match[str]) -> str:
