@@ -26,7 +26,6 @@ from rag_eval_hooks.capture.readings import (
     other_answers,
     question_in_state,
     question_of,
-    structured_answer,
     texts_in_input,
     texts_in_state,
     written_texts,
@@ -151,9 +150,9 @@ class Reader(BaseReader):
         if answer is None:
             answer = answer_of(outputs, given, lambda text: _is_said(interaction, text))
         self._recorder.answer(run, answer)
-        others = () if answer and choice is not None else other_answers(outputs, given, answer)
-        is_state = state_of(run).is_graph
-        found = structured_answer(outputs, given, is_state=is_state) if answer is None else None
+        others = () if answer else other_answers(outputs, given)
+        is_told = answer is not None or state_of(run).is_graph
+        found = None if is_told else as_json(outputs)
         last = () if choice is not None else written_texts(state_of(run).written, outputs)
         self._recorder.alternatives(run, others, found, last)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from rag_eval_hooks.capture.records import Interaction, Run, RunKind
@@ -34,11 +33,11 @@ class AnsweringCalls:
 
 
 def answering_calls(
-    interaction: Interaction, answer: str, retrieved: Sequence[str], documents: Collection[str]
+    interaction: Interaction, answer: str, retrieved: Sequence[str]
 ) -> AnsweringCalls:
     """Return the calls that made the answer and the calls that fed them, in order.
 
-    Retrieved texts are folded; some of them are documents.
+    Retrieved texts are folded.
     """
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and r.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]
@@ -46,7 +45,7 @@ def answering_calls(
     prompts = {run: " ".join([folded[text] for text in run.prompt]) for run in calls}
     distinctive = [text for text in retrieved if is_distinctive(text)]
     answering = _last_calls(fold(answer), prompts, distinctive)
-    made = _Quotes(prompts, distinctive, documents).calls_behind(answering)
+    made = _Quotes(prompts, distinctive).calls_behind(answering)
     fresh = [
         " ".join([folded[text] for n, text in enumerate(run.prompt) if n not in run.earlier])
         for run in made
@@ -58,12 +57,9 @@ def answering_calls(
 class _Quotes:
     """Calls whose outputs stand in the prompts of others."""
 
-    def __init__(
-        self, prompts: Mapping[Run, str], retrieved: Sequence[str], documents: Collection[str]
-    ) -> None:
+    def __init__(self, prompts: Mapping[Run, str], retrieved: Sequence[str]) -> None:
         self._prompts = prompts
         self._retrieved = retrieved
-        self._documents = documents
         self._bare: dict[Run, str] = {}
         self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
@@ -108,10 +104,8 @@ class _Quotes:
         """
         prompt = self._prompts[reader]
         if is_distinctive(said):
-            place = prompt.find(said[:_PREFIX])
-            if place >= 0 and self._is_document(said):
-                return -1
             said = said[:_PREFIX]
+            place = prompt.find(said)
         else:
             # Cheap in most prompts, which do not hold it at all.
             place = contains_word(self._bare_prompt(reader), said) if said in prompt else -1
@@ -123,11 +117,6 @@ class _Quotes:
         if call not in self._bare:
             self._bare[call] = _without(self._prompts[call], self._retrieved)
         return self._bare[call]
-
-    def _is_document(self, said: str) -> bool:
-        """Return whether an output is most of a document, as a translation that became one."""
-        most = 2 * len(said)
-        return any(said in one and len(one) <= most for one in self._documents)
 
 
 def _families(call: Run) -> Iterator[object]:
@@ -173,7 +162,7 @@ def _last_calls(answer: str, prompts: Mapping[Run, str], retrieved: Sequence[str
     Of calls that gave the same the last count, as many as the answer says it: the others were
     tries.
     """
-    outputs = {call: fold(call.text or "") or _picked(call) for call in prompts}
+    outputs = {call: fold(call.text or "") for call in prompts}
     if answer:
         whole = [call for call, output in outputs.items() if answer in output]
         whole = [call for call in whole if outputs[call] == answer] or whole
@@ -206,12 +195,3 @@ def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
     short = {output for output in sayable if contains_word(rest, output) >= 0}
     left = _without(rest, sorted(short, key=len, reverse=True)).strip()
     return long | short if short and 2 * len(left) <= len(rest) else long
-
-
-def _picked(call: Run) -> str:
-    """Return the arguments of tool calls, where a model puts structured output."""
-    try:
-        arguments = list(call.tool_arguments)
-        return fold(json.dumps(arguments, ensure_ascii=False)) if arguments else ""
-    except (TypeError, ValueError, RecursionError):
-        return ""

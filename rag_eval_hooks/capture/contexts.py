@@ -111,8 +111,7 @@ class _Search:
         if stated and interaction.root.kind is RunKind.MANUAL:
             return Found(_union(stated), ContextSource.RECORDED)
         retrieved = [p.folded for p in (*self._documents, *self._tools)]
-        documents = {p.folded for p in self._documents}
-        self._calls = answering_calls(interaction, self._answer, retrieved, documents)
+        self._calls = answering_calls(interaction, self._answer, retrieved)
         for texts in (self._calls.fresh, self._calls.prompts):
             prompts = self._prompts_of(texts)
             for passages in filter(None, (self._documents, self._tools)):
@@ -164,7 +163,7 @@ class _Search:
             others = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in tools]
             tools += self._texts.used(others, [*passages, *tools])
         surer = [*passages, *tools]
-        steps = self._texts.used(self._texts.step_texts(Origin.STEP, beside=True), surer)
+        steps = self._texts.used(self._texts.step_texts(Origin.STEP), surer)
         earlier = self._texts.used(self._earlier_texts(), [*surer, *steps])
         if lower := [*tools, *steps, *earlier]:
             prompts = self._prompts_of(self._calls.prompts) if earlier else prompts
@@ -187,7 +186,7 @@ class _Search:
                 texts = tuple(Context(text=text) for text in shown)
                 turns.append(DocumentList(run, texts, Origin.EARLIER))
         conversation = [p for p in distinct(turns) if p.is_distinctive]
-        return [*self._texts.step_texts(Origin.EARLIER, beside=True), *conversation]
+        return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
         """Add sources that the answer names and that are short or another call was shown."""
@@ -216,8 +215,7 @@ class _Search:
         A lone text, such as a persona, counts only if the answer takes something from it or if it
         tells of what was asked. After an empty retrieval every text has to be used.
         """
-        is_beside = bool(self._lists or self._sure_tools)
-        passages = self._texts.step_texts(origin, beside=is_beside)
+        passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())
         if self._is_empty:
             return used

@@ -147,12 +147,6 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
     """Return the contexts under a name of documents; None if something else is there."""
     if isinstance(value, Context):
         return (value,)
-    if isinstance(value, dict):
-        named = list(value.values())
-        if isinstance(value.get("page_content"), str):
-            value = [value]
-        else:
-            value = named if named and all(isinstance(v, Context | None) for v in named) else None
     if not isinstance(value, list | tuple):
         return None
     items = [item for item in value if item is not None]

@@ -162,9 +162,9 @@ class _Request:
         root = joined.root
         is_chain = root.kind is RunKind.CHAIN
         if not is_chain:
-            own = answering.models[-1].user_text
-            is_asked = any(one.query and one.query in fold(own) for one in self.retrievals)
-            root.query, joined.asked = None, () if is_asked else (own.strip(),)
+            typed = answering.models[-1].user_text.strip()
+            is_asked = any(one.query and one.query in fold(typed) for one in self.retrievals)
+            root.query, joined.asked = None, () if is_asked else (typed,)
             root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
             root.text, root.prompt = answering.text or None, ()
         # A prompt with documents is no question: the query of a retriever is.

@@ -28,7 +28,6 @@ __all__ = [
     "by_list",
     "distinct",
     "in_prompt_order",
-    "shown_in",
 ]
 
 DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATED)
@@ -256,8 +255,3 @@ def in_prompt_order(placed: Mapping[Passage, Place]) -> tuple[Context, ...]:
     """Return the placed contexts in the order in which the prompts show them."""
     ordered = sorted(placed.values(), key=lambda at: (at.prompt, at.start, -at.end))
     return tuple(place.context for place in ordered)
-
-
-def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
-    """Return the documents that a folded prompt shows, in its order."""
-    return in_prompt_order(Prompts([prompt]).place(distinct(lists)))

@@ -24,14 +24,6 @@ _RECEIPT: Final = re.compile(
 )
 """Ids, paths and dates."""
 _RECEIPT_WORDS: Final = 4
-_TURNS: Final = [
-    re.compile(rf"^[^\S\n]*(?:{names})[^\S\n]*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
-    for names in (
-        "human|user|customer|nutzer|benutzer|usuario|utilisateur|用户|ユーザー|사용자",
-        "ai|assistant|bot|agent|assistent|asistente|助手|アシスタント|어시스턴트",
-    )
-]
-"""Labels of both sides of a conversation."""
 _MIN_REPLY: Final = 3
 _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
@@ -74,15 +66,9 @@ class Provenance:
                 unsure.append(p)
         return sure, unsure
 
-    def step_texts(self, origin: Origin, *, beside: bool) -> list[Passage]:
-        """Return the texts of steps that neither a model nor the user wrote.
-
-        Beside something that was retrieved, turns of a conversation do not count.
-        """
-        texts = [p for p in self._found(origin) if not self._was_asked(p)]
-        if not beside:
-            return texts
-        return [p for p in texts if not all(turn.search(p.context.text) for turn in _TURNS)]
+    def step_texts(self, origin: Origin) -> list[Passage]:
+        """Return the texts of steps that neither a model nor the user wrote."""
+        return [p for p in self._found(origin) if not self._was_asked(p)]
 
     def is_no_prompt(self, p: Passage) -> bool:
         """Return whether a step's text is neither a prompt, a query, nor what a model wrote."""

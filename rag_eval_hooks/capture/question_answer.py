@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rag_eval_hooks.capture.passages import shown_in
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 
@@ -121,8 +120,8 @@ def answer_of(interaction: Interaction) -> str | None:
 def _said(interaction: Interaction) -> str | None:
     """Return the text of the root that holds the reply of a model, or the end of it.
 
-    What it gave as its answer comes first. Of the others that of the last model counts which was
-    given retrieved text: a later one may have made a title.
+    What it gave as its answer comes first. Of the others that of the last model counts, among
+    those that the last step wrote.
     """
     root = interaction.root
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
@@ -130,14 +129,9 @@ def _said(interaction: Interaction) -> str | None:
         return root.text
     texts = [text for text in interaction.candidates if text.strip()]
     said = [(c, text) for c in reversed(calls) for text in texts if _is_last_part(text, c)]
-    # A reply may be given out both whole and without its label.
-    labeled = (text for c, text in said if any(holds_reply(one, c) for one in texts))
-    if (parsed := next(labeled, None)) is not None:
-        return parsed
     said += [(c, text) for c in reversed(calls) for text in texts if holds_reply(text, c)]
     if len(said) > 1:
         said.sort(key=lambda one: -calls.index(one[0]))
-        said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else None
 
@@ -152,13 +146,3 @@ def _is_last_part(text: str, call: Run) -> bool:
     before, found, after = (call.text or "").rpartition(text)
     is_behind = bool(found and before) and not after.strip()
     return is_behind and before.rstrip(" *_").endswith(_LABEL_ENDS)
-
-
-def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:
-    """Return whether a prompt holds retrieved text, apart from what other calls said of it."""
-    prompt = fold(" ".join(call.prompt))
-    for other in calls:
-        said = fold(other.text or "")
-        if other is not call and is_distinctive(said):
-            prompt = prompt.replace(said, " ")
-    return bool(shown_in(prompt, interaction.lists))

@@ -33,7 +33,6 @@ __all__ = [
     "other_answers",
     "question_in_state",
     "question_of",
-    "structured_answer",
     "texts_in_input",
     "texts_in_state",
     "written_texts",
@@ -196,19 +195,9 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
     return tool
 
 
-def other_answers(value: Any, given: Any, answer: str | None) -> tuple[str, ...]:
-    """Return further texts of a root's output, among them perhaps the answer.
-
-    Without an answer, any text may be. Beside an answer under an unsure name, texts under further
-    names may be.
-    """
-    values = fresh(entries(value) or {}, given)
-    if not answer:
-        return tuple(_texts_in(values, _ANSWER_LEVELS))
-    if _first(values, _SURE_KEYS, named_answer):
-        return ()
-    texts = (lone_text(values.get(key)) for key in _OTHER_KEYS)
-    return tuple(text for text in texts if text.strip() and text != answer)
+def other_answers(value: Any, given: Any) -> tuple[str, ...]:
+    """Return the texts of a root's output without a known answer: one of them may be it."""
+    return tuple(_texts_in(fresh(entries(value) or {}, given), _ANSWER_LEVELS))
 
 
 def _texts_in(values: Mapping[str, Any], depth: int) -> Iterator[str]:
@@ -237,20 +226,6 @@ def lone_text(value: Any) -> str:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, str) else ""
-
-
-def structured_answer(value: Any, given: Any = None, *, is_state: bool = False) -> str | None:
-    """Return the structured output of a root run as JSON, or None without one.
-
-    Of a graph's state, and where documents or messages stand beside it, the only new structured
-    entry may be the answer.
-    """
-    held = entries(value)
-    if held is None or not (is_state or any(map(_holds_framework, held.values()))):
-        return as_json(value)
-    new = fresh(held, given).values()
-    found = [one for one in new if entries(one) and not _holds_framework(one)]
-    return as_json(found[0]) if len(found) == 1 else None
 
 
 def as_json(value: Any) -> str | None:
@@ -285,10 +260,9 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _holds_framework(value: Any) -> bool:
-    """Return whether a value is a document, message or prompt, or directly holds one."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    items = value if isinstance(value, list | tuple) else (value,)
-    pairs = (one[0] if isinstance(one, tuple) and len(one) == PAIR else one for one in items)
-    return any(isinstance(one, FRAMEWORK) for one in pairs)
+def _holds_framework(value: Any, levels: int = 2) -> bool:
+    """Return whether a value is a document, message or prompt, or nearly directly holds one."""
+    parts = list(value.values()) if isinstance(value, dict) else value
+    if levels and isinstance(parts, list | tuple):
+        return any(_holds_framework(one, levels - 1) for one in parts)
+    return isinstance(value, FRAMEWORK)

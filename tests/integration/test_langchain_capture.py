@@ -182,8 +182,6 @@ def test_what_was_given_is_no_answer(world: World) -> None:
         [{"page_content": "one", "metadata": {"n": 1}}],
         [{"text": "one", "score": 0.5}],
         ONE,
-        {"page_content": "one"},
-        {"a.md": ONE},
         [ONE, None],
         [None, (ONE, 0.5)],
     ],
