@@ -373,18 +373,6 @@ def test_memory_is_bounded(
         assert (len(memory), memory.chars) == (0, 0)
 
 
-def test_too_much_text_costs_the_oldest_requests_theirs_and_not_their_ids() -> None:
-    with small_limits({"FEEDBACK_CHARS": 100}):
-        memory = Memory()
-    requests = [ended(str(number), 30) for number in range(10)]
-    for request in requests:
-        memory.add(request)
-    assert [memory.find(request.key) for request in requests] == requests
-    assert [memory.keeps_text(request) for request in requests] == [*[False] * 7, *[True] * 3]
-    assert [request.build is None for request in requests] == [*[True] * 7, *[False] * 3]
-    assert memory.chars == 90
-
-
 def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
     def broken() -> Sample:
         raise KeyError("host")

@@ -309,6 +309,8 @@ def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None
     }  # fmt: skip
     assert store.got == [result]
     assert opened.counts() == {}
+    opened.close()
+    until(lambda: store.closed == 1)
 
 
 def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[..., Opened]) -> None:
@@ -357,12 +359,3 @@ def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opene
         list(callers.map(one.number, range(100)))
     assert one.dispatch.flush(300)
     assert (len(threads), one.counts()) == (1, {})
-
-
-def test_sinks_are_closed_once_also_without_a_result() -> None:
-    first, second = Store(), Store()
-    one = Opened(first, second)
-    one.number(1)
-    assert one.dispatch.flush(300)
-    one.close()
-    until(lambda: first.closed == second.closed == 1)

@@ -124,10 +124,8 @@ LASTING = [
     ("phoenix", lambda _: Answer(500, {"error": "broken"}), "HTTP 500"),
     ("langfuse", lambda _: Answer(503, {"error": "broken"}), "HTTP 503"),
     ("mlflow", lambda request: replace(well(request), after=1.0), "ReadTimeout"),
-    ("phoenix", lambda request: replace(well(request), after=1.0), "ReadTimeout"),
     ("langfuse", None, "ConnectError"),
     ("mlflow", lambda _: Answer(401, {"error": "sk-secret"}), "HTTP 401"),
-    ("phoenix", lambda _: Answer(401, {"error": "sk-secret"}), "HTTP 401"),
     ("mlflow", lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"}), "no such span"),
     ("langfuse", lambda _: Answer(207, {"accepted": 1, "rejected": 1}), "some scores rejected"),
 ]
@@ -183,11 +181,10 @@ def test_hanging_platform_bounds_memory_and_counts_every_loss(make: Make) -> Non
 WAITS = {"7": 7.0, "0.5": 0.5, "-3": 0.0, "Wed, 21 Oct 2026 07:28:00 GMT": None, "soon": None}
 
 
-@pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("header", [None, *WAITS])
-def test_pause_that_a_platform_asks_for_is_read(header: str | None, status: int) -> None:
+def test_pause_that_a_platform_asks_for_is_read(header: str | None) -> None:
     headers = () if header is None else (("Retry-After", header),)
-    with PlatformServer(lambda _: Answer(status, {}, headers)) as server:
+    with PlatformServer(lambda _: Answer(429, {}, headers)) as server:
         sink = PhoenixSink(server.url)
         sink.open(60.0)
         with pytest.raises(RetryLater) as caught:
@@ -287,23 +284,6 @@ def test_langfuse_gets_what_its_own_client_sends(open_sink: Callable[..., Opened
     assert exact.keys() == faithful.keys() - {"comment"}
     for key in exact.keys() - {"value", "metadata"}:
         assert isinstance(exact[key], type(model[key]))
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"sinks": "phoenix:"},
-        {"sinks": "phoenix:localhost:6006"},
-        {"sinks": "mlflow:http://user:sk-secret@localhost"},
-        {"sinks": "langfuse:http://localhost:3000"},
-        {"sinks": "langfuse:http://localhost:3000", "sink_keys": {"langfuse": "sk-secret"}},
-        {"sink_keys": {"other": "sk-secret"}},
-    ],
-)
-def test_a_wrong_setting_is_refused_at_start(values: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        RagEval(metrics=["lexical"], config=RagEvalConfig(**values))
-    assert "sk-secret" not in str(caught.value)
 
 
 def test_settings_name_sinks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:

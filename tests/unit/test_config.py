@@ -271,6 +271,13 @@ def test_a_malformed_mapping_is_refused_and_not_shown(
         ({"sinks": [lambda a, b, c: None]}, "sinks"),
         ({"sinks": "nowhere:http://localhost"}, "sinks"),
         ({"sinks": "jsonl:"}, "sinks"),
+        ({"sinks": "phoenix:"}, "sinks"),
+        ({"sinks": "phoenix:localhost:6006"}, "sinks"),
+        ({"sinks": f"mlflow:http://user:{KEY}@localhost"}, "sinks"),
+        ({"sinks": f"mlflow:user:{KEY}@localhost"}, "sinks"),
+        ({"sinks": "langfuse:http://localhost:3000"}, "sink_keys"),
+        ({"sinks": "langfuse:http://x", "sink_keys": {"langfuse": KEY}}, "sink_keys"),
+        ({"sink_keys": {"other": KEY}}, "sink_keys"),
         ({"config": {"sample_rate": 1}}, "config"),
         ({"embedder": 5}, "embedder"),
         ({"token_scorer": object()}, "token_scorer"),
@@ -284,6 +291,7 @@ def test_constructor_with_an_unusable_argument_raises(
     with pytest.raises(ConfigError) as caught:
         RagEval(**arguments)
     assert caught.value.field == field
+    assert KEY not in str(caught.value)
 
 
 def test_a_judge_of_ones_own_brings_no_embedder_of_the_settings(
