@@ -38,7 +38,6 @@ class ConsoleSink:
         self._file = file
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Print an evaluation."""
         file = self._file or sys.stdout
         write = _writer(file)
         for text, style in _lines(evaluation):

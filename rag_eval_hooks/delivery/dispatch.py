@@ -108,19 +108,16 @@ class Dispatch:
         ]
 
     def put(self, jobs: Iterable[Job]) -> None:
-        """Hand results to their sinks."""
         for job in jobs:
             self._queues[job.consumer].put(job, _chars_of(job.payload))
 
     def put_feedback(self, feedback: Feedback) -> None:
-        """Hand a feedback to all sinks that accept feedback."""
         chars = _FEEDBACK_CHARS + len(feedback.reference or "") + len(feedback.label or "")
         for key, queue in self._queues.items():
             if queue.sink.accepts(feedback):
                 queue.put(Job(key, feedback), chars, retries=False)
 
     def _recovered(self, job: Job) -> bool:
-        """Hand a result of the outbox to its sink."""
         try:
             job.payload = self._revive(job.payload)
             job.encode = partial(evaluation_to_text, job.payload, self._mark)

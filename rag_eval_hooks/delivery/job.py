@@ -57,7 +57,6 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """True once the job is done."""
         return self.state is State.DONE
 
     def inserts(self, state: State) -> Sequence[Job]:

@@ -77,7 +77,6 @@ class Outbox:
 
     @property
     def is_durable(self) -> bool:
-        """True if jobs are kept in a file."""
         return self._file is not None
 
     def consume(self, name: str, consumer: Consumer) -> None:
@@ -200,7 +199,6 @@ class Outbox:
             self._wakeup.answer(asking)
 
     def _give_up_late(self, *, at_once: bool) -> None:
-        """After a failure, keep the jobs that the file lacks for too long in memory alone."""
         late = time.monotonic() if at_once else time.monotonic() - PATIENCE_S
         with self._lock:
             for job, since in list(self._dirty.items()):
@@ -282,7 +280,6 @@ class Outbox:
         return False
 
     def _begin_anew(self) -> None:
-        """Store the jobs that are in memory in a new file."""
         assert self._file is not None
         self._file.replace()
         with self._lock:

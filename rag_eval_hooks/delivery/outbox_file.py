@@ -83,7 +83,6 @@ class OutboxFile:
 
     @property
     def exists(self) -> bool:
-        """True if there is a file to look into."""
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:

@@ -120,7 +120,6 @@ class Destination:
         """Results `taken`, `sent`, `lost` and `spooled`."""
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
-        """Return whether a result or feedback is to be delivered here."""
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
@@ -160,17 +159,14 @@ class UserSink(Destination):
         self._runner: asyncio.Runner | None = None
 
     def accepts(self, payload: Evaluation | Feedback) -> bool:
-        """Return whether the sink has a method for it."""
         if isinstance(payload, Feedback):
             return isinstance(self._sink, FeedbackSink)
         return self._deliver is not None
 
     def open(self, timeout: float) -> None:
-        """Set the limit of an awaitable."""
         self._timeout = timeout
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
-        """Call the sink with the only payload."""
         for payload in payloads:
             call = self._sink.feedback if isinstance(payload, Feedback) else self._deliver
             pending = call(payload)
@@ -182,7 +178,6 @@ class UserSink(Destination):
         return {}
 
     def close(self) -> None:
-        """Close the sink and its event loop."""
         try:
             if self._close is not None:
                 self._close()

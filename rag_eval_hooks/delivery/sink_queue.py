@@ -166,7 +166,6 @@ class SinkQueue:
     # The sink's thread
 
     def _start(self) -> str | None:
-        """Start the thread; return why not, if the system has none left or is ending."""
         name = f"rag-eval-hooks-{self.sink.name}"
         thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
@@ -206,7 +205,6 @@ class SinkQueue:
             self._incidents.report(f"{self._origin} close", error)
 
     def _next(self) -> bool:
-        """Wait for the next batch; return False at the end."""
         with self._changed:
             while not self._is_at_end(now := time.monotonic()):
                 due = math.inf
@@ -236,7 +234,6 @@ class SinkQueue:
         return jobs
 
     def _send(self) -> Mapping[int, BaseException]:
-        """Return the failures of the call by index."""
         jobs = self._flying
         last = self._closing is not None or jobs[0].is_last
         try:
@@ -268,7 +265,6 @@ class SinkQueue:
         self._changed.notify_all()
 
     def _fail(self, job: Job, error: BaseException, now: float) -> None:
-        """Retry, leave or lose a failed job."""
         if error is _ALONE:
             job.is_alone = True
             self._queue(job, now)
@@ -311,7 +307,6 @@ class SinkQueue:
         return self._failures >= _DOWN and (self.sink.retries or self._outbox.is_durable)
 
     def _refusal(self) -> str | None:
-        """Return why no result is accepted, if so."""
         if self._closing is not None:
             return "closed"
         if self._broken is not None:
@@ -326,7 +321,6 @@ class SinkQueue:
         self._changed.notify_all()
 
     def _take(self, is_taken: Callable[[Job], bool]) -> list[Job]:
-        """Take jobs off the queue."""
         waiting, self._waiting, taken = self._waiting, [], []
         for entry in waiting:
             if is_taken(entry[2]):

@@ -35,7 +35,6 @@ class RateLimit:
 
     @property
     def active(self) -> bool:
-        """Whether a limit is set."""
         return bool(self._windows)
 
     def admit(self) -> float | None:

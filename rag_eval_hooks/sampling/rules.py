@@ -161,7 +161,6 @@ class TailRule:
         return (below is None or outcome.value < below) and (above is None or outcome.value > above)
 
     def meets_feedback(self, feedback: Feedback) -> bool:
-        """Return whether a feedback meets the condition."""
         if self.settings.thumbs_down:
             return feedback.is_thumbs_down
         if self.settings.feedback_below is not None:

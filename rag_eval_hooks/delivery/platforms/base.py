@@ -103,7 +103,6 @@ class PlatformSink(Destination):
         return has_span
 
     def open(self, timeout: float) -> None:
-        """Make the client, which keeps connections alive."""
         import httpx
 
         url = httpx.URL(self._url)
@@ -148,16 +147,13 @@ class PlatformSink(Destination):
             raise Rejected("no JSON") from None
 
     def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             self._client.close()
 
     def explanation(self, score: Score) -> str | None:
-        """Return the explanation of a score as text, if there is one and content is allowed."""
         return prose(score.explanation, self._max_chars, content=self._content)
 
     def metadata(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
-        """Return what a platform stores beside the value of one metric."""
         score, verdict = evaluation.scores[name], evaluation.verdicts.get(name)
         passed = {} if verdict is None else {"passed": verdict}
         return {"normalized": score.normalized, **passed, **score_details(score)}
