@@ -42,13 +42,10 @@ class _Verdicts(NamedTuple):
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON, or None if nothing remains.
+    """Return an explanation as JSON of at most `limit` characters, or None if nothing remains.
 
-    Args:
-        value: Explanation of a score by its metric.
-        limit: Maximum number of characters. A longer explanation loses items and characters, marked
-            by `"cut": true`.
-        content: Whether to include texts. Numbers and booleans are always included.
+    A longer explanation loses items and characters, marked by `"cut": true`. Without `content`, it
+    has only numbers and booleans.
     """
     for number, (share, items) in enumerate(_ROUNDS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
@@ -87,10 +84,7 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return an explanation as lines of text, failed verdicts first, or None if it is empty.
 
-    Args:
-        explanation: Explanation of a score by its metric.
-        limit: Maximum number of characters. Longer text is cut and ends with `[...]`.
-        content: Whether to include texts. Otherwise the result is JSON of numbers and booleans.
+    Text beyond `limit` characters is cut and ends with `[...]`. Without `content` it is JSON.
     """
     if not content:
         return explain(explanation, limit, content=False)
@@ -123,13 +117,7 @@ def failed_items(explanation: Mapping[str, Any]) -> list[str]:
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return the first failures in one line, such as `1 of 3 claims unsupported: claim 2`.
 
-    Args:
-        explanation: Explanation of a score by its metric.
-        limit: Maximum number of characters.
-        content: Whether to include texts, such as the reason of a verdict.
-
-    Returns:
-        The line, or None if the explanation has no verdict and no usable reason.
+    None if the explanation has no verdict and no usable reason. Reasons are texts: `content`.
     """
     if (first := next(_verdicts(explanation), None)) is not None:
         told = _counted(first, content=content)
@@ -229,12 +217,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield one text per outcome: its value, name, label and reason.
-
-    Args:
-        outcomes: The outcomes, by metric.
-        failed: Metrics below their threshold; they come first.
-    """
+    """Yield a text per outcome: value, name, label and reason. `failed` metrics come first."""
     for name, outcome in sorted(_worst_first(outcomes), key=lambda item: item[0] not in failed):
         _, value, label, reason = _cells(name, outcome)
         note = f"  ({label})" if label else ""

@@ -19,11 +19,7 @@ from rag_eval_hooks.evals import RagEval
 
 
 def named_object(name: str, option: str = "chain") -> Any:
-    """Return the object that `module:object` names; a folder's modules are found from within it.
-
-    Raises:
-        ConfigError: It names no module, or the module has no such object; it names `option`.
-    """
+    """Return the object that `module:object` names; a folder's modules are found from within it."""
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise ConfigError(option, name, "module:object, such as app:chain")

@@ -107,11 +107,7 @@ class FindingsCollector:
             self._miss(TOKEN_SCORED, _NO_SCORER)
 
     async def run(self, timeout: float) -> Findings:
-        """Return all findings that the metrics read.
-
-        Args:
-            timeout: Seconds for all findings. Later findings are absent as `timeout`.
-        """
+        """Return the findings that the metrics read. Findings not made in time are absent."""
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:

@@ -61,11 +61,7 @@ class Criterion(Metric):
         return None
 
     def judged(self, sample: Sample) -> tuple[Sample, Findings]:
-        """Return the judge's input: the answer as the only text, the criterion as the claim.
-
-        Args:
-            sample: The sample, with an answer.
-        """
+        """Return the judge's input: the answer as the only text, the criterion as the claim."""
         text = f"The answer to the question is:\n{sample.answer}"
         cut = ("contexts",) if Field.ANSWER in sample.cut_parts else ()
         about = Sample(

@@ -105,11 +105,7 @@ class ResultError(InputError):
 
 
 def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
-    """Return the outcome for a function's result.
-
-    Raises:
-        ResultError: The result is invalid, or a number outside the scale.
-    """
+    """Return the outcome for a function's result, or raise `ResultError`."""
     expected = _expected(scale, function)
     if isinstance(result, Score | NotScored):
         return normalized(result, scale, expected)
@@ -127,11 +123,7 @@ def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outc
 
 
 def normalized(outcome: Outcome, scale: Scale, expected: str) -> Outcome:
-    """Return an outcome with its normalized value, computed from the metric's scale if missing.
-
-    Raises:
-        ResultError: The value is outside the scale.
-    """
+    """Return an outcome with its normalized value, or raise `ResultError` outside the scale."""
     if isinstance(outcome, NotScored) or outcome.normalized is not None:
         return outcome
     _check_range(outcome.value, scale, expected)

@@ -62,11 +62,7 @@ class References:
 def references_of(
     config: RagEvalConfig, holds: Callable[[str], bool] | None = None
 ) -> References | None:
-    """Return the references that the settings name, or None.
-
-    Raises:
-        ConfigError: The file is invalid.
-    """
+    """Return the references that the settings name, or None."""
     path = config.references
     return None if path is None else References(read_golden(path), holds=holds)
 
@@ -75,9 +71,6 @@ def read_golden(path: str) -> tuple[Golden, ...]:
     """Return the golden questions of a file that `rag-eval-hooks evaluate` can read.
 
     The reference of a row without one is its `answer`.
-
-    Raises:
-        ConfigError: The file cannot be read, or a row lacks a question or a reference.
     """
     try:
         golden = tuple(_golden(row, path) for row in data_rows(Path(path)))

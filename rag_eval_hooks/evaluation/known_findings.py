@@ -55,11 +55,7 @@ def _is_blank(text: str | None) -> bool:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding about absent items or chunks.
-
-    Returns:
-        The finding, or None if it needs a judge.
-    """
+    """Return a finding about absent items or chunks, or nothing if it needs a judge."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])

@@ -44,15 +44,7 @@ _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 
 @dataclass(eq=False)
 class Scorer:
-    """Turns a sample into outcomes. Keeps no state between samples.
-
-    Attributes:
-        metrics: The metrics.
-        sources: Judge, embedder and token scorer.
-        sample_timeout: Seconds for all findings of one sample.
-        incidents: Counts exceptions of metrics and judges.
-        only_fed: Omit metrics that lack an input, unless all do.
-    """
+    """Turns a sample into outcomes. Keeps no state between samples."""
 
     metrics: Sequence[Metric]
     sources: Sources
@@ -72,14 +64,7 @@ class Scorer:
     async def score(
         self, sample: Sample, chosen: Container[str] | None = None, *, whole: bool = False
     ) -> Outcomes:
-        """Return one outcome per metric. Raises only on cancellation.
-
-        Args:
-            sample: The sample to evaluate.
-            chosen: Ids of the metrics to evaluate, or None for all. Other metrics are
-                `sampled_out`.
-            whole: Whether metrics that lack an input are among the outcomes in any case.
-        """
+        """Return one outcome per metric. Metrics that are not `chosen` are `sampled_out`."""
         absent = missing_inputs(self.metrics, sample)
         if chosen is not None:
             for metric in self.metrics:

@@ -74,11 +74,7 @@ class Calibration:
 
     @classmethod
     def read(cls, path: Path) -> Calibration:
-        """Read a calibration file.
-
-        Raises:
-            ConfigError: The file cannot be read or is not a calibration file.
-        """
+        """Read a calibration file."""
         try:
             values = json.loads(path.read_text("utf-8"))
             if values.pop("schema") != SCHEMA:
@@ -113,11 +109,7 @@ class Agreement:
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
-    """Return the agreement of probabilities with labels. Each class needs a label.
-
-    Raises:
-        ValueError: A class has no label, or the numbers differ.
-    """
+    """Return the agreement of probabilities with labels. Each class needs a label."""
     positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
     negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:
@@ -150,11 +142,7 @@ def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreeme
 
 
 def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
-    """Fit slope and intercept by Newton's method, and choose the cut by balanced accuracy.
-
-    Raises:
-        ValueError: A class has no label, or the numbers differ.
-    """
+    """Fit slope and intercept by Newton's method, and choose the cut by balanced accuracy."""
     odds = [_log_odds(p) for p in probabilities]
     slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):

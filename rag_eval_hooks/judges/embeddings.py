@@ -34,11 +34,7 @@ class VectorCache:
         texts: Sequence[str],
         make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
     ) -> list[list[float]]:
-        """Return one vector per text, in order.
-
-        Raises:
-            JudgeError: The vectors have different lengths, or `make` failed.
-        """
+        """Return one vector per text, in order."""
         distinct = list(dict.fromkeys(texts))
         found = {text: vector for text in distinct if (vector := self._recall(text)) is not None}
         if missing := [text for text in distinct if text not in found]:
@@ -68,12 +64,7 @@ class VectorCache:
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-    """Return one usable vector per text from any embedder, and the reported tokens.
-
-    Raises:
-        JudgeError: The embedder failed or returned too few vectors, vectors of different lengths,
-            or numbers that are not finite.
-    """
+    """Return one usable vector per text from any embedder, and the reported tokens."""
     with in_call_context(tally=(tally := Tally())):
         vectors = await embedder.embed(texts)
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:

@@ -64,11 +64,7 @@ class LocalModel(Generic[I, R]):
         at_fork(in_child=self._waiting_anew)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result per item, in order, or the error that this item alone causes.
-
-        Raises:
-            JudgeError: The model cannot be loaded, is not available, or was closed.
-        """
+        """Return one result per item, in order, or the error that this item alone causes."""
         if self._closed:
             raise JudgeError(f"{self._source}: the model is closed")
         future: Future[list[R | JudgeError]] = Future()
@@ -86,11 +82,7 @@ class LocalModel(Generic[I, R]):
         return [result for result in results if not isinstance(result, JudgeError)]
 
     async def warm_up(self) -> None:
-        """Load the model, or wait until it is loaded.
-
-        Raises:
-            JudgeError: The model cannot be loaded.
-        """
+        """Load the model, or wait until it is loaded."""
         if not self._is_warm:
             await self.run([])
             self._is_warm = True

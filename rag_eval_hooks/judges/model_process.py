@@ -171,12 +171,7 @@ class ModelProcess(Generic[I, R]):
         at_fork(in_child=self._forget)
 
     def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result per item. An item that crashes the process gets an error.
-
-        Raises:
-            ModelLoadError: The model cannot be loaded.
-            JudgeUnavailable: The process crashed too often and is not restarted yet.
-        """
+        """Return one result per item. An item that crashes the process gets an error."""
         try:
             return self._request(items)
         except _ProcessEndedError:

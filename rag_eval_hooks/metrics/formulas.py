@@ -130,11 +130,7 @@ def useful_share(
 
 
 def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
-    """Return the verdicts that the judge is sure about, or none for no verdicts.
-
-    Raises:
-        Unavailable: Fewer than two thirds are sure: `undefined`, and undecided.
-    """
+    """Return the sure verdicts; raises `Unavailable` if fewer than two thirds are sure."""
     reasons = [one.reason for one in verdicts if not one.sure]
     require_sure([one.sure for one in verdicts], reasons, explanation)
     return [verdict for verdict in verdicts if verdict.sure]
@@ -143,11 +139,7 @@ def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
 def require_sure(
     sure: Sequence[bool], reasons: Sequence[str], explanation: Mapping[str, Any]
 ) -> None:
-    """Require that at least two thirds of some items are sure.
-
-    Raises:
-        Unavailable: Fewer are sure: `undefined`, and undecided.
-    """
+    """Raise `Unavailable` (undecided) if fewer than two thirds of the items are sure."""
     if 3 * sum(sure) < 2 * len(sure):
         counted = f"{len(sure) - sum(sure)} of {len(sure)}"
         detail = _DETAILS[next((r for r in reasons if r in _DETAILS), "")].format(counted)

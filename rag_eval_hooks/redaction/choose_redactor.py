@@ -34,13 +34,7 @@ _FINDERS: Final = {
 
 
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:
-    """Return the redactor for settings and an argument.
-
-    Raises:
-        ConfigError: A name is unknown, a pattern is invalid, or an object is neither a name nor
-            a rule nor a function.
-        ImportError: A rule needs a package that is not installed.
-    """
+    """Return the redactor for settings and an argument."""
     chosen = config.redact if redact is None else _as_list(redact)
     names = {name for each in chosen if isinstance(each, str) for name in _expanded(each)}
     finders: list[Finder] = [each.matches for each in chosen if isinstance(each, Rule)]

@@ -35,11 +35,7 @@ class Patterns:
         self._patterns = {_kind(name): _compiled(text) for name, text in patterns.items()}
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Yield all matches.
-
-        Raises:
-            TimeoutError: A pattern took longer than a second.
-        """
+        """Yield all matches."""
         for kind, pattern in self._patterns.items():
             group = "value" if "value" in pattern.groupindex else 0
             for found in pattern.finditer(text, timeout=_TIMEOUT):

@@ -65,11 +65,7 @@ class Session:
             self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
-        """Return a text with placeholders such as `<EMAIL_1>`.
-
-        Raises:
-            RedactionError: A rule or function failed; do not use the text.
-        """
+        """Return a text with placeholders such as `<EMAIL_1>`, or raise `RedactionError`."""
         try:
             redacted = self._by_rules(text)
             for function in self._functions:
@@ -97,11 +93,7 @@ class Session:
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def value(self, field: str, value: Any, depth: int = 0) -> Any:
-        """Return any value redacted, including keys. Numbers stay numbers unless they are cards.
-
-        Raises:
-            RedactionError: A rule or function failed, or the value is nested too deep.
-        """
+        """Return any value redacted, including keys. Numbers stay numbers unless they are cards."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, CutText):
@@ -202,11 +194,7 @@ class Redactor:
             return True
 
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
-        """Return a sample with redacted texts, metadata, tags and ids.
-
-        Raises:
-            RedactionError: A rule or function failed; do not use the sample.
-        """
+        """Return a sample with redacted texts, metadata, tags and ids."""
         if not self.active:
             return sample
         by = session or self.session()

@@ -115,10 +115,8 @@ def mean_of(
 ) -> Estimate | None:
     """Return the mean of values in [0, 1], such as flags; None for no values.
 
-    Args:
-        values: The values.
-        weights: Inverse inclusion probability of each; equal ones by default.
-        clusters: Cluster of each, such as the session of its request; each its own by default.
+    `weights` are inverse inclusion probabilities, equal by default. `clusters` name, such as by
+    session, values that depend on each other; by default each value is its own cluster.
     """
     if not values:
         return None

@@ -100,11 +100,7 @@ def group_key(row: Evaluation, by: By) -> str | None:
 
 
 def check_key(rows: Iterable[Evaluation], by: By, name: str = "by") -> None:
-    """Refuse a key of which no row has a value.
-
-    Raises:
-        ConfigError: None has; it names the keys that there are.
-    """
+    """Refuse a key of which no row has a value."""
     if not isinstance(by, str):
         return
     known = {"reason", "day", "version", *_KEYS}

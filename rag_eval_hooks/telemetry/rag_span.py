@@ -66,11 +66,7 @@ class SpanHolder:
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
     ) -> bool:
-        """Set attributes and links on a held span, and end it.
-
-        Returns:
-            Whether the span got them; False if it had already ended.
-        """
+        """Set attributes and links on a held span, and end it; False if it had already ended."""
         with self._lock:
             if held not in self._held:
                 return False

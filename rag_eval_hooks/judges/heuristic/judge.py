@@ -182,11 +182,7 @@ class HeuristicJudge:
         return self._calibration is None
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return findings by rules, never generated questions or rubric ratings.
-
-        Raises:
-            JudgeError: The entailment model failed.
-        """
+        """Return findings by rules, never generated questions or rubric ratings."""
         case = _Case(sample, known)
         made: dict[str, Any] = {kind.value: _NOT_MADE for kind in wanted - self.makes}
         for kind in sorted(wanted & _MADE.keys()):
@@ -217,11 +213,7 @@ class HeuristicJudge:
         return read_
 
     async def warm_up(self) -> None:
-        """Load the entailment model.
-
-        Raises:
-            JudgeError: The model cannot be loaded.
-        """
+        """Load the entailment model."""
         if self._entailer is not None:
             await self._entailer.warm_up()
 
