@@ -115,7 +115,7 @@ class Dispatch:
         chars = _FEEDBACK_CHARS + len(feedback.reference or "") + len(feedback.label or "")
         for key, queue in self._queues.items():
             if queue.sink.accepts(feedback):
-                queue.put(Job(key, feedback), chars, retries=False)
+                queue.put(Job(key, feedback), chars)
 
     def _recovered(self, job: Job) -> bool:
         try:

@@ -73,13 +73,14 @@ class SinkQueue:
         self._last_reason = ""
         self._thread: threading.Thread | None = None
         self._closing: float | None = None
-        self._broken: str | None = None
+        self._is_open = False
 
-    def put(self, job: Job, chars: int, *, retries: bool = True) -> None:
+    def put(self, job: Job, chars: int) -> None:
         """Accept a result of so many characters. Never waits."""
         now = time.monotonic()
         job.chars, job.queued_at = chars, now
-        if self.sink.retries or (retries and self._outbox.is_durable):
+        # Feedback has no text for the spool.
+        if self.sink.retries or (job.encode is not None and self._outbox.is_durable):
             job.give_up_at = now + self._retry_for
         if job.is_stored:
             kept_until = now + self._keep_for - (time.time() - job.accepted)
@@ -95,7 +96,7 @@ class SinkQueue:
     def capacity(self) -> int:
         """Return how many results of the spool the sink can take over."""
         with self._changed:
-            if self._closing is not None or self._broken is not None:
+            if self._closing is not None:
                 return 0
             is_empty = not self._waiting and not self._flying
             if self._is_down or self._is_overdue:
@@ -177,26 +178,11 @@ class SinkQueue:
 
     def _run(self) -> None:
         with suppressed():
-            is_open = False
             while self._next():
-                if not (is_open := is_open or self._open()):
-                    break
                 failures = self._send()
                 with self._changed:
                     self._settle(failures, time.monotonic())
             self._close_sink()
-
-    def _open(self) -> bool:
-        try:
-            self.sink.open(self._timeout)
-        except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
-            with self._changed:
-                # Nothing can be sent in this process.
-                self._broken = type(error).__name__
-                self._leave_all(self._broken)
-                self._flying = []
-            return False
-        return True
 
     def _close_sink(self) -> None:
         try:
@@ -237,6 +223,7 @@ class SinkQueue:
         jobs = self._flying
         last = self._closing is not None or jobs[0].is_last
         try:
+            self._open()
             return self.sink.send([job.payload for job in jobs], last=last)
         except BaseException as raised:  # noqa: BLE001 - the sink's edge: even an exit ends here
             error = raised
@@ -245,6 +232,15 @@ class SinkQueue:
                 error = Rejected(type(error).__name__, is_for_all=False)
             is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
             return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
+
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        try:
+            self.sink.open(self._timeout)
+        except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
+            raise RetryLater(type(error).__name__) from None
+        self._is_open = True
 
     def _settle(self, failures: Mapping[int, BaseException], now: float) -> None:
         jobs = self._flying
@@ -309,8 +305,6 @@ class SinkQueue:
     def _refusal(self) -> str | None:
         if self._closing is not None:
             return "closed"
-        if self._broken is not None:
-            return self._broken
         # A single result may be of any size.
         if self._chars > self._most_chars and (self._waiting or self._flying):
             return _FULL

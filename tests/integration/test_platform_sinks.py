@@ -216,17 +216,26 @@ def test_a_sample_without_a_span_has_no_place(open_sink: Callable[..., Opened]) 
     assert one.sink.books()["no_span"] == 1
 
 
-def test_a_client_that_cannot_be_made_is_counted(open_sink: Callable[..., Opened]) -> None:
+@pytest.mark.parametrize("failures", [1, 1000])
+def test_client_that_cannot_be_made_is_tried_again(
+    failures: int, open_sink: Callable[..., Opened]
+) -> None:
+    tries = iter(range(failures))
 
     class Mine(PlatformSink):
         def open(self, timeout: float) -> None:
-            raise OSError("no certificates")
+            if next(tries, None) is not None:
+                raise OSError("no certificates")
 
-    one = open_sink(Mine("mine", "http://localhost"))
+        def send(self, payloads: Any, *, last: bool) -> dict[int, BaseException]:
+            return {}
+
+    one = open_sink(Mine("mine", "http://localhost"), HASTY)
     one.deliver(3)
     assert one.flush(300)
-    assert one.sink.books()["lost"] == 3
-    assert one.incidents.counts() == {"sink mine, OSError: Lost": 3}
+    lost = 0 if failures == 1 else 3
+    assert (one.sink.books()["lost"], one.sink.books()["sent"]) == (lost, 3 - lost)
+    assert one.incidents.counts().get("sink mine, OSError: Lost", 0) == lost
 
 
 @pytest.mark.parametrize("kind", SINKS)
