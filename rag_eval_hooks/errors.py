@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
-"""Credentials of a URL, and its parameters, which may be keys."""
+"""Credentials and parameters of a URL, which may be keys."""
 
 
 def masked(text: str) -> str:
@@ -45,12 +45,12 @@ def missing_extra(user: str, extra: str) -> ImportError:
 
 
 def install_command(extra: str) -> str:
-    """Return the sentence that says how to install an extra, in the words of the README."""
+    """Return the README's sentence about installing an extra."""
     return f'In a clone of rag-eval-hooks, run: pip install ".[{extra}]"'
 
 
 def kind_of(value: object) -> str:
-    """Return what a wrong argument is, in words that show no content of an object."""
+    """Describe the type of a wrong argument without showing its content."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
@@ -65,14 +65,14 @@ class RagEvalError(Exception):
 
 
 class ConfigError(RagEvalError, ValueError):
-    """Setting with a name or a value that cannot be used.
+    """A setting has an invalid name or value.
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: Value given, or its masked repr if it holds credentials or parameters of a URL.
-            Other secrets are masked by the caller.
+        got: The value, or its masked repr if it contains credentials or parameters of a URL. The
+            caller masks other secrets.
         wants: Accepted values, in words.
-        source: Variable or file that gave the value; empty for an argument.
+        source: Variable or file of the value; empty for an argument.
         advice: What to do, in words.
     """
 
@@ -96,9 +96,9 @@ class ConfigError(RagEvalError, ValueError):
 
         Args:
             field: The setting.
-            got: The name that was written.
-            known: The names that exist; the nearest is proposed.
-            listed: Place where the names are listed, if they are too many for an error.
+            got: The unknown name.
+            known: The existing names; the error proposes the nearest.
+            listed: Where to find the names, if they are too many for an error.
         """
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
@@ -112,7 +112,7 @@ class ConfigError(RagEvalError, ValueError):
 
     @classmethod
     def no_setting(cls, name: str, near: str | None, *, source: str = "") -> ConfigError:
-        """Return the error for a name that is no setting, with a similar setting, if any."""
+        """Return the error for an unknown setting, with a similar name, if any."""
         advice = "docs/configuration.md lists all settings"
         if near is not None:
             advice = f"did you mean {near}? {advice}"
@@ -124,10 +124,10 @@ class ConfigError(RagEvalError, ValueError):
 
 
 class InputError(RagEvalError, TypeError, ValueError):
-    """Wrong type or value of an argument of a call at run time.
+    """An argument of a call at run time has a wrong type or value.
 
     Attributes:
-        stated: What is wrong, in names and types alone: a log may show it.
+        stated: The problem in names and types only, safe for a log.
     """
 
     def __init__(self, stated: str, shown: str = "") -> None:
@@ -136,7 +136,7 @@ class InputError(RagEvalError, TypeError, ValueError):
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
-    """Return the error for an argument of a wrong type, in words that show no content."""
+    """Return the error for an argument of a wrong type, without its content."""
     advice = "Await it first." if inspect.isawaitable(value) else advice
     kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     shown = f"It is {value!r:.60}." if isinstance(value, str | int | float) else ""
@@ -144,7 +144,7 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 
 
 def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = "") -> None:
-    """Refuse an argument that is neither None nor of the kinds.
+    """Reject an argument that is neither None nor of these types.
 
     Raises:
         InputError: It is not.
@@ -154,7 +154,7 @@ def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = 
 
 
 def check_number(name: str, value: object, wanted: str = "a finite number") -> None:
-    """Refuse an argument that is neither None nor a finite number.
+    """Reject an argument that is neither None nor a finite number.
 
     Raises:
         InputError: It is not.
@@ -165,10 +165,10 @@ def check_number(name: str, value: object, wanted: str = "a finite number") -> N
 
 
 def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse the first name that is none of those known.
+    """Reject the first unknown name.
 
     Raises:
-        InputError: As `unknown` says.
+        InputError: A name is unknown.
     """
     for name in given:
         if name not in known:
@@ -184,7 +184,7 @@ def unknown(what: str, name: object, known: Sequence[str]) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that was meant, if one is near enough."""
+    """Return the most similar name, if one is similar enough."""
     # Late: only errors need it.
     import difflib
 
@@ -195,11 +195,11 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 class JudgeError(RagEvalError):
-    """A judge or an embedder gave no usable reply; its findings are absent as `judge_failed`."""
+    """A judge or an embedder returned no usable reply; its findings are `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or an embedder did not reply in time; its findings are absent as `timeout`."""
+    """A judge or an embedder timed out; its findings are absent as `timeout`."""
 
 
 class BudgetError(JudgeError):
@@ -207,8 +207,8 @@ class BudgetError(JudgeError):
 
 
 class JudgeUnavailable(JudgeError):
-    """Too many calls failed in a row: none was made; its findings are `judge_unavailable`."""
+    """After too many failures, no call was made; the findings are `judge_unavailable`."""
 
 
 class RedactionError(RagEvalError):
-    """A sample could not be redacted, so it is not evaluated; its text names a type only."""
+    """A sample could not be redacted, so it is not evaluated. The text names only a type."""

@@ -53,7 +53,7 @@ def checked(evals: object) -> RagEval:
     """Return the argument `evals`.
 
     Raises:
-        ConfigError: It is something else, such as the class or settings.
+        ConfigError: The value is not a `RagEval`, for example the class or settings.
     """
     if not isinstance(evals, RagEval):
         raise ConfigError("evals", kind_of(evals), "a RagEval object")
@@ -63,25 +63,26 @@ def checked(evals: object) -> RagEval:
 class RagEval:
     """Evaluates RAG interactions in the background and puts the scores on their spans.
 
-    Make one per process and give it to a framework's handler; without arguments it evaluates
-    every request with the heuristic judge and the metrics of `ragas` that it can feed. Every
-    setting of `RagEvalConfig` is a keyword; environment and file give the others.
+    Create one per process and pass it to a framework's handler. Without arguments it evaluates
+    every request with the heuristic judge and all `ragas` metrics whose inputs exist. Every setting
+    of `RagEvalConfig` is a keyword; environment and file set the others.
 
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
-            `-` before a name takes away what another name brought.
+            `-` before a name removes its metrics.
         judge: `heuristic`, `openai:<model>`, `systemone:<model or url>` or another name of
             docs/judges.md, a `Judge`, or a function as for `CallableJudge`.
-        sample_rate: Share of interactions to evaluate, 0 to 1.
+        sample_rate: Fraction of requests to evaluate, 0 to 1.
         sinks: Destinations of evaluations besides the span: sinks, callables `(evaluation)` or
             `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,
             `langfuse:<url>`.
         config: Further settings; keywords take precedence over it.
-        embedder: As the setting, or an `Embedder`.
-        token_scorer: As the setting, or a `TokenScorer`.
-        run_on: As the setting, or an application of Celery.
-        redact: As the setting, or rules and functions `(text) -> text` or `(field, text) -> text`.
-        tracer_provider: None for the global one, as the two below.
+        embedder: A name as in the setting, or an `Embedder`.
+        token_scorer: A name as in the setting, or a `TokenScorer`.
+        run_on: A name as in the setting, or a Celery application.
+        redact: Names as in the setting, rules, and functions `(text) -> text` or `(field, text) ->
+            text`.
+        tracer_provider: Provider of spans. None means the global one, also for the two below.
         meter_provider: Provider of metrics.
         logger_provider: Provider of log events.
         **given: Settings, see docs/configuration.md.
@@ -93,7 +94,7 @@ class RagEval:
         instrumentors: Registry of other instrumentors, for integrations.
 
     Raises:
-        ConfigError: A value is not accepted; the text names field, value and accepted values.
+        ConfigError: A value is invalid. The text names field, value and accepted values.
         ImportError: A chosen judge or embedder needs an extra that is not installed.
     """
 
@@ -114,7 +115,7 @@ class RagEval:
         logger_provider: LoggerProvider | None = None,
         **given: Unpack[SettingKeywords],
     ) -> None:
-        # The runtime, its judges and its sinks load with the first object, not with the package.
+        # Runtime, judges and sinks load with the first object, not with the package.
         from rag_eval_hooks.runtime.build import Models, parts_of, settings_of
         from rag_eval_hooks.runtime.lifecycle import close_abandoned
         from rag_eval_hooks.runtime.pipeline import Pipeline
@@ -139,11 +140,11 @@ class RagEval:
         self.recorder = self._pipeline.recorder
         self.others = self._pipeline.others
         self.instrumentors = self._pipeline.instrumentors
-        # The exit hooks close the others.
+        # The exit hooks close other objects.
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __repr__(self) -> str:
-        """Show by what and how much is evaluated."""
+        """Show the judge, the metrics and the rate."""
         judge = self._parts.judges[0].name
         return f"<RagEval judge={judge!r} sample_rate={self.config.sample_rate:g}>"
 
@@ -165,10 +166,10 @@ class RagEval:
         name: str | None = None,
         **options: Unpack[CaptureKeywords],
     ) -> ManualInteraction:
-        """Open an interaction by hand, in `with` or `async with`.
+        """Open an interaction manually, in `with` or `async with`.
 
-        For code without a framework, and for retriever and model called by hand: calls of a
-        framework inside it that carry our handler become part of it, whatever called them.
+        For code without a framework, or with separate calls of retriever and model. Framework calls
+        inside the block that carry our handler become part of the interaction.
 
         ```python
         with evals.interaction(question) as it:
@@ -176,21 +177,20 @@ class RagEval:
             it.answer(text)
         ```
 
-        Without `contexts`, these are captured from the calls inside; without `answer`, it is the
-        reply of the last call. An exception ends the interaction as `error`, a cancelled task as
-        `cancelled`, a closed generator as `closed`; all are raised again.
+        Without `contexts`, the calls inside supply them. Without `answer`, the last call's reply is
+        the answer. An exception ends the interaction as `error`, a cancelled task as `cancelled`, a
+        closed generator as `closed`; each is raised again.
 
-        Inside another interaction with an equal question, and inside a framework's run, no
-        interaction is opened: one question of a user is one interaction.
+        Inside another interaction with an equal question, or inside a framework's run, no new
+        interaction opens: one question of a user is one interaction.
 
         Args:
             question: The user's question.
-            metadata: As a run's metadata: `session_id`, `user_id`, `question_id`, `reference`
-                and free keys.
+            metadata: `session_id`, `user_id`, `question_id`, `reference` and free keys.
             tags: Free labels.
             name: Name on the span.
             **options: `contexts`, `answer`, `root`, `retrieval_tools`, `document_keys` and
-                `as_context` as for a handler, in place of its own for the calls inside.
+                `as_context` override the handler's options for the calls inside.
         """
         from rag_eval_hooks.capture import ManualInteraction
 
@@ -207,8 +207,8 @@ class RagEval:
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Submit a sample for evaluation in the background. Never blocks or raises.
 
-        A RAG span with its scores is written below the current span, unless the sample names a
-        trace or span of its own: then its scores follow that span.
+        A RAG span with the scores is written below the current span. If the sample names its own
+        trace or span, the scores go there.
 
         A sample or mapping (as for `Sample.of`) that cannot be read is dropped as
         `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
@@ -218,14 +218,14 @@ class RagEval:
             **fields: Fields of a sample, in place of one.
 
         Returns:
-            Whether it will be evaluated: not sampled out, not dropped.
+            Whether the sample will be evaluated: not sampled out, not dropped.
         """
         return self._pipeline.submit_sample(lambda: self._noted("submit", sample, fields))
 
     def _noted(self, *given: Any) -> Sample:
-        """Return a sample; warn of a field that it lacks and a metric needs, or that is misspelt.
+        """Return a sample, and warn about a missing or misspelled field that a metric needs.
 
-        Who evaluates inline reads of it in the outcomes.
+        Inline evaluation reports this in the outcomes.
         """
         sample = _sample_of(*given)
         for name, told in self._parts.scorer.gaps(sample).items():
@@ -241,23 +241,23 @@ class RagEval:
         label: str | None = None,
         reference: str | None = None,
     ) -> bool:
-        """Add feedback of a user or an application on an answer. Never blocks or raises.
+        """Add feedback from a user or an application on an answer. Never blocks or raises.
 
-        The feedback goes to the sinks that take it and to the trace of the answer; tail rules on
-        feedback may ask for an evaluation; a reference adds the metrics that compare with one.
+        The feedback goes to sinks that accept feedback and to the answer's trace. Tail rules on
+        feedback may request an evaluation. A reference adds the metrics that need a reference.
 
         Args:
             trace_id_or_sample_id: 32 hex digits of the trace, the sample's id, or the root run's
-                id of the framework. Of several answers in one trace, the latest is meant.
-            score: A number, such as 0 for a thumb down and 1 for a thumb up.
+                id of the framework. If a trace has several answers, the latest gets the feedback.
+            score: A number, such as 0 for thumbs down and 1 for thumbs up.
             label: A word, such as `thumbs_down`.
-            reference: The right answer.
+            reference: The correct answer.
 
         Returns:
-            Whether it is on its way. False for empty feedback or a wrong type, a blank id, and if
-            the queue is full. `stats().feedback` counts what became of each: `joined`; for an id
-            that this process does not know (or forgot, after an hour or 1,000 other requests)
-            `passed_on` to the other processes of the spool, or without one delivered `alone`.
+            Whether the feedback is queued. False for empty feedback, a wrong type, a blank id, or a
+            full queue. `stats().feedback` counts the results: `joined`, or for an id that this
+            process does not know (or forgot after an hour or 1,000 requests) `passed_on` to other
+            processes of the spool, or delivered `alone` without a spool.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference
@@ -270,10 +270,9 @@ class RagEval:
         metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
-        """Evaluate a sample now, with scores equal to those in the background.
+        """Evaluate a sample now, with the same scores as in the background.
 
-        The sample is not sampled out, not counted in `stats` and not given to sinks. Blocks; in
-        async code use `aevaluate`.
+        Sampling, `stats` and sinks do not apply. Blocks; in async code use `aevaluate`.
 
         Args:
             sample: The sample, or a mapping as for `Sample.of`.
@@ -281,7 +280,7 @@ class RagEval:
             **fields: Fields of a sample, in place of one.
 
         Raises:
-            InputError: The sample is neither, a sample has no such field, or a field is wrong.
+            InputError: The sample is neither, or a field is unknown or wrong.
             ConfigError: This object has no such metric.
             RuntimeError: After `shutdown`.
             RedactionError: The sample could not be redacted.
@@ -300,7 +299,7 @@ class RagEval:
         metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
-        """Evaluate a sample now, in async code; arguments and errors are those of `evaluate`."""
+        """Evaluate a sample in async code. Arguments and errors match `evaluate`."""
         chosen, own = self.known_metrics(metrics), _sample_of("aevaluate", sample, fields)
         if self._pipeline.assembler.redacts:
             own = await asyncio.to_thread(self._pipeline.assembler.own, own)
@@ -310,7 +309,7 @@ class RagEval:
         """Return ids of metrics, or one id, as a set; None for None.
 
         Raises:
-            InputError: They are neither.
+            InputError: The argument is neither.
             ConfigError: This object has no such metric.
         """
         if metrics is None:
@@ -325,35 +324,35 @@ class RagEval:
         return chosen
 
     def stats(self) -> Stats:
-        """Return the statistics of everything offered so far, as of one moment."""
+        """Return the statistics of all requests so far, at one moment."""
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
         """Return the counts of all samples in the spool, of all processes.
 
         `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
-        `dropped:<reason>` and `pending`. Scores that a platform has not taken yet are, by
-        platform, `undelivered`; the key is there only where some are.
-        Empty without a spool, or while it cannot be read.
+        `dropped:<reason>` and `pending`. `undelivered`, if present, counts the scores that a
+        platform has not accepted yet, by platform. Empty without a spool, or while the spool is
+        unreadable.
         """
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the recent samples of a trace, or one sample; `str` puts it in words.
+        """Explain the recent samples of a trace, or one sample; `str` gives a sentence.
 
-        The last 10,000 requests of this process are remembered, and as many that were answered
-        without retrieved text; of one trace the last eight. Takes the ids that `feedback` takes.
+        It covers the last 10,000 requests of this process, 10,000 more that were answered without
+        retrieved text, and the last eight of a trace. Accepts the same ids as `feedback`.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything accepted so far is evaluated and delivered.
 
-        Results that the spool keeps for a failing sink are not waited for. Providers that
-        `setup_tracing` made are flushed at the end.
+        It does not wait for results that the spool keeps for a failing sink. It flushes the
+        providers of `setup_tracing` last.
 
-        Blocks for at most `timeout` seconds, or without limit for None; in async code call it in
-        a thread. Returns whether nothing is pending.
+        Blocks for at most `timeout` seconds; None means no limit. In async code, call it in a
+        thread. Returns whether nothing is pending.
         """
         check_number("timeout", timeout, "a number of seconds")
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -364,11 +363,11 @@ class RagEval:
         return finished
 
     def shutdown(self, timeout: float = 5.0) -> bool:
-        """Finish pending samples within `timeout` seconds, then end; also called at exit.
+        """Finish pending samples within `timeout` seconds, then close. Also called at exit.
 
-        Unfinished samples stay in the spool, or are dropped as `shutdown` without one; later
-        offers are dropped too. Providers that `setup_tracing` made are flushed at the end.
-        Returns whether everything pending was finished.
+        Unfinished samples stay in the spool, or are dropped as `shutdown` without a spool, like
+        later samples. It flushes the providers of `setup_tracing` last. Returns whether all pending
+        samples were finished.
         """
         check_number("timeout", timeout, "a number of seconds")
         deadline = time.monotonic() + timeout
@@ -379,7 +378,7 @@ class RagEval:
         return finished
 
     def __copy__(self) -> Self:
-        """Return the evaluator itself: a copy would hold the same threads and files."""
+        """Return the same object: a copy would share its threads and files."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -8,4 +8,4 @@ __all__ = ["UsageError"]
 
 
 class UsageError(RagEvalError):
-    """An argument or an input file cannot be used; the message says which and why."""
+    """An argument or an input file is invalid. The message names it and says why."""

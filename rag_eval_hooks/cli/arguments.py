@@ -1,4 +1,4 @@
-"""Types and groups of arguments; each error names the value and the accepted forms."""
+"""Types and groups of arguments. Each error names the value and the accepted forms."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rag_eval_hooks.results.select import time_of
 N = TypeVar("N", int, float)
 T = TypeVar("T")
 UNSCORED: Final = 3
-"""Exit code where a metric has no value."""
+"""Exit code if a metric has no value."""
 
 
 def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
-    """Return the type of an argument whose error says which texts are accepted."""
+    """Return an argument type whose error lists the accepted texts."""
 
     def checked(text: str) -> T:
         try:
@@ -35,7 +35,7 @@ def _checked(read: Callable[[str], T], expected: str) -> Callable[[str], T]:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return the type of whole numbers from `least` on."""
+    """Return the type of integers from `least` on."""
     return _checked(lambda text: _within(int(text), least), f"a whole number, {least} or more")
 
 
@@ -61,7 +61,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def pair(form: str) -> Callable[[str], tuple[str, str]]:
-    """Return the type of pairs of a form such as `KEY=VALUE`."""
+    """Return the type of pairs such as `KEY=VALUE`."""
     return _checked(_pair, form)
 
 
@@ -84,23 +84,23 @@ def add_repeated(
 
 
 def add_gates(parser: argparse.ArgumentParser) -> None:
-    """Add the conditions on means that set the exit code 1."""
-    by_interval = "fail where the samples show that the mean meets the condition, such as"
+    """Add the conditions on means that cause exit code 1."""
+    by_interval = "fail if the samples show that the mean meets the condition, such as"
     condition = _checked(FailCondition.of, "METRIC<NUMBER, with <, <=, > or >=")
     text = f"{by_interval} 'ragas.faithfulness<0.8'"
     add_repeated(parser, "--fail-on", "CONDITION", text, condition)
-    by_point = "fail where the mean meets the condition, whatever its interval"
+    by_point = "fail if the mean meets the condition, ignoring its interval"
     add_repeated(parser, "--fail-on-point", "CONDITION", by_point, condition)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which results are read."""
+    """Add the arguments that select results."""
     files = "results: JSON lines, plain or gzip, Parquet, or folders of them"
     parser.add_argument("results", nargs="+", metavar="RESULTS", help=files)
-    since = "24h, 7d, today, or a date: later ones only"
+    since = "only results after 24h, 7d, today, or a date"
     parser.add_argument("--since", type=_moment, metavar="TIME", help=since)
     parser.add_argument("--until", type=_moment, metavar="TIME", help="earlier ones only")
-    where = "key of the metadata, tag, workflow, version, reason, day: all must be met"
+    where = "key of the metadata, tag, workflow, version, reason, day; all must match"
     add_repeated(parser, "--where", "KEY=VALUE", where, pair("KEY=VALUE, such as tag=beta"))
 
 
@@ -108,7 +108,7 @@ def rows_of(paths: Sequence[str]) -> Results:
     """Return the rows of results files.
 
     Raises:
-        UsageError: They hold no result with an outcome.
+        UsageError: The files contain no result with an outcome.
     """
     results = read(*paths)
     if any(row.outcomes for row in results):
@@ -121,7 +121,7 @@ def rows_of(paths: Sequence[str]) -> Results:
 
 
 def write_text(text: str, path: Path | None) -> None:
-    """Write to a file, which only its owner may read from then on, or to the terminal."""
+    """Write to a file that only its owner may read, or to the terminal."""
     if path is None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     else:

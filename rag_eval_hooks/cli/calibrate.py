@@ -1,4 +1,4 @@
-"""`rag-eval-hooks calibrate`: compares a judge's probabilities with labels of people."""
+"""`rag-eval-hooks calibrate`: compares a judge's probabilities with human labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import read
 from rag_eval_hooks.results.labels import lines_of
 
-ABOUT: Final = "Compares a judge's probabilities with labels of people."
+ABOUT: Final = "Compares a judge's probabilities with human labels."
 _Labels: TypeAlias = Mapping[tuple[str, str | None], bool]
 _LINE: Final = '{"sample_id": ..., "supported": true}'
 
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     print(_text(found, calibration_error(calibrated, truths), mean(recalls)))
     if found.low < LEAST_AUROC:
-        print(f"refused: the AUROC may be below {LEAST_AUROC}, which is too little to set a cut by")
+        print(f"rejected: the AUROC may be below {LEAST_AUROC}, which is too low for a cut")
         return 1
     if arguments.output is not None:
         judge, version = _judge(rows, metric, arguments.results)
@@ -82,7 +82,7 @@ def _label(line: Mapping[str, Any]) -> tuple[tuple[str, str | None], bool]:
 
 
 def _judged(row: Evaluation, metric: str, labels: _Labels) -> Iterator[tuple[float, bool]]:
-    """Yield probability and label: of each labelled claim, or of a sample by its least claim."""
+    """Yield probability and label of each labelled claim, or of a sample by its weakest claim."""
     score, whole = row.scores.get(metric), labels.get((row.sample.sample_id, None))
     claims = [] if score is None else score.explanation.get("claims", [])
     known = [claim for claim in claims if claim.get("probability") is not None]
@@ -98,9 +98,9 @@ def _text(found: Agreement, error: float, balanced: float) -> str:
         "labels": f"{found.labels}, {found.positive:.0%} supported",
         "AUROC": f"{found.auroc:.3f} [{found.low:.3f}, {found.high:.3f}]",
         "best cut": f"{found.cut:.3f}",
-        "balanced accuracy": f"{found.balanced_accuracy:.3f}, {balanced:.3f} by other folds' cuts",
+        "balanced accuracy": f"{found.balanced_accuracy:.3f}, {balanced:.3f} cross-validated",
         "Cohen's kappa": f"{found.kappa:.3f}",
-        "calibration error": f"{found.error:.3f}, {error:.3f} once calibrated (by folds)",
+        "calibration error": f"{found.error:.3f}, {error:.3f} after calibration (cross-validated)",
     }
     curve = [f"{mean:11.2f}  {share:9.2f}  {count:6}" for mean, share, count in found.curve]
     named = [f"{name:19}{text}" for name, text in rows.items()]

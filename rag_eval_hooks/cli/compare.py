@@ -1,4 +1,4 @@
-"""`rag-eval-hooks compare`: compares two runs, as a gate for a build."""
+"""`rag-eval-hooks compare`: compares two runs and gates a build."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("new", metavar="NEW", help="results after")
     add("--by", metavar="KEY", help="compare groups, too")
     add_gates(parser)
-    fall = "fail where a mean, on a scale from 0 to 1, falls by more, and the samples show it"
+    fall = "fail if a mean on a 0-to-1 scale falls by more, and the samples show it"
     add("--fail-on-regression", type=share, metavar="MARGIN", help=fall)
     add("--allow-different-judges", action="store_true", help="compare scores of different judges")
     add("--format", choices=("text", "md", "json"), default="text")

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks doctor`: checks settings, judge and the receiver of spans by small real calls."""
+"""`rag-eval-hooks doctor`: checks settings, judge and span receiver with small real calls."""
 
 from __future__ import annotations
 
@@ -64,25 +64,25 @@ _NO_SPAN: Final = (
     "OTEL_EXPORTER_OTLP_ENDPOINT is without /v1/traces), its key in OTEL_EXPORTER_OTLP_HEADERS, "
     "that it runs, and that OTEL_SDK_DISABLED is not set."
 )
-_FAULT: Final = "The endpoint failed: read its log, or wait."
+_FAULT: Final = "The endpoint failed. Read its log, or wait."
 _ADVICE: Final[Mapping[str, str]] = {
     "HTTP 401": "Set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY).",
     "HTTP 403": "Check what judge_api_key may do, and the model in judge.",
     "HTTP 404": "Check the model in judge, and judge_base_url.",
     "HTTP 429": "Wait, or lower judge_concurrency and sample_rate; check the account's credit.",
     "HTTP 5": _FAULT,
-    "error of the endpoint": _FAULT,
+    "endpoint error": _FAULT,
     "no chat completion": "Check judge_base_url, which usually ends with /v1.",
     "no vectors": "Check judge_base_url, or set embedder.",
     "no JSON": "Check judge_base_url, which usually ends with /v1.",
     "the connection": "Check judge_base_url, and that the endpoint runs and can be reached.",
     "no reply": "Check that the endpoint answers, or raise judge_timeout.",
-    "valid reply": "The model does not keep the form: try another model.",
+    "valid reply": "The model ignores the reply format. Try another model.",
 }
 
 
 class CheckResult(NamedTuple):
-    """Finding of one check. Holds no secret and no content; only `failed` makes the exit code 1."""
+    """Result of one check, without secrets and content. Only `failed` sets exit code 1."""
 
     check: str
     status: Literal["ok", "note", "warning", "failed"]
@@ -94,7 +94,7 @@ class CheckResult(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add = parser.add_argument
-    add("--capture", metavar="MODULE:OBJECT", help="show what is captured of this pipeline")
+    add("--capture", metavar="MODULE:OBJECT", help="show the captured parts of this pipeline")
     add("--question", metavar="TEXT", help="the question to ask with --capture")
     add_repeated(parser, "--set", "NAME=VALUE", "a setting", pair("NAME=VALUE"))
     add("--otlp-endpoint", metavar="URL", help="receiver of spans, such as http://localhost:4318")
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(given: Mapping[str, str]) -> Iterator[str]:
-    """Yield the settings that differ from their defaults; secrets are masked."""
+    """Yield the settings that differ from their defaults, with secrets masked."""
     try:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
     except RagEvalError:
@@ -134,7 +134,7 @@ def _settings(given: Mapping[str, str]) -> Iterator[str]:
     for name, field_info in RagEvalConfig.model_fields.items():
         value = getattr(config, name)
         if value != field_info.get_default(call_default_factory=True):
-            # A sink refuses an address with a key in it, but it is printed here before that.
+            # A sink rejects an address with a key, but only after this prints it.
             yield f"{name} = {masked(str(value))}"
 
 
@@ -145,7 +145,7 @@ def _versions() -> CheckResult:
             found[package] = metadata.version(package)
     text = ", ".join(f"{name} {version}" for name, version in found.items())
     wrong: tuple[Requirement, ...] = ()
-    with suppress(metadata.PackageNotFoundError):  # A source tree that was never installed.
+    with suppress(metadata.PackageNotFoundError):  # The source tree is not installed.
         wrong = tuple(_unserved(metadata.requires("rag-eval-hooks") or ()))
     if not wrong:
         return CheckResult("versions", "ok", text, figures=found)
@@ -155,7 +155,7 @@ def _versions() -> CheckResult:
 
 
 def _unserved(requirements: Iterable[str]) -> Iterator[Requirement]:
-    """Yield the requirements, of any extra, that an installed package does not meet."""
+    """Yield the requirements, of any extra, that an installed package violates."""
     for name, one in {read.name: read for read in map(Requirement, requirements)}.items():
         with suppress(metadata.PackageNotFoundError):
             if not one.specifier.contains(metadata.version(name), prereleases=True):
@@ -163,10 +163,10 @@ def _unserved(requirements: Iterable[str]) -> Iterator[Requirement]:
 
 
 def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Build an evaluator, which checks every setting, and evaluate a sample with its judge."""
+    """Build an evaluator, which checks every setting, and judge one sample."""
     try:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
-        # The metrics of the settings are checked, then two metrics that show judge and embedder.
+        # Check the configured metrics, then two metrics that need judge and embedder.
         RagEval(config=config, tracer_provider=NoOpTracerProvider()).shutdown(1)
         alone = config.model_copy(update=_ALONE)
         evals = RagEval(
@@ -176,7 +176,7 @@ def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
         advice = error.advice if isinstance(error, ConfigError) else ""
         yield CheckResult("settings", "failed", str(error), advice)
         return
-    yield CheckResult("settings", "ok", "an evaluator can be built from them")
+    yield CheckResult("settings", "ok", "the evaluator starts")
     with evals:
         began = time.monotonic()
         try:
@@ -198,8 +198,8 @@ def _judge(outcome: Outcome, seconds: float) -> CheckResult:
     if used.calls:
         text += f", {used.input_tokens:g} tokens in, {used.output_tokens:g} out"
     if outcome.value < 1.0:
-        text += "; but it did not find a claim that a chunk states word for word"
-        advice = "Its scores will be of little worth: choose another model."
+        text += "; but it missed a claim that a chunk states word for word"
+        advice = "Its scores will not be useful. Choose another model."
         return CheckResult("judge", "warning", text, advice, figures)
     return CheckResult("judge", "ok", text, figures=figures)
 
@@ -218,10 +218,10 @@ def _failed(check: str, text: str) -> CheckResult:
 
 
 def _receiver(endpoint: str | None) -> CheckResult:
-    """Send one test span by the SDK's own exporter."""
+    """Send one test span with the SDK's own exporter."""
     check = "receiver of spans"
     if endpoint is None:
-        text = "no OTLP endpoint is set; spans go where the application's provider sends them"
+        text = "no OTLP endpoint is set; the application's provider decides where spans go"
         advice = "To check one: --otlp-endpoint URL, or OTEL_EXPORTER_OTLP_ENDPOINT."
         return CheckResult(check, "note", text, advice)
     parts = urlsplit(endpoint)
@@ -232,18 +232,18 @@ def _receiver(endpoint: str | None) -> CheckResult:
         text, advice = "the SDK's OTLP exporter is missing", install_command("otel")
         return CheckResult(check, "failed", text, advice)
     if problem:
-        return CheckResult(check, "failed", f"{address} took no span: {problem}", _NO_SPAN)
-    return CheckResult(check, "ok", f"{address} took a test span")
+        return CheckResult(check, "failed", f"{address} rejected the span: {problem}", _NO_SPAN)
+    return CheckResult(check, "ok", f"{address} accepted a test span")
 
 
 def _send(endpoint: str) -> str:
-    """Return why the receiver did not take a span; empty if it did."""
+    """Return why the receiver rejected a span, or empty text."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-    # Whatever share of the application's traces OTEL_TRACES_SAMPLER keeps, this one is sent.
+    # Ignores OTEL_TRACES_SAMPLER, so that the span is always sent.
     span = TracerProvider(sampler=ALWAYS_ON).get_tracer("rag_eval_hooks").start_span("doctor")
     span.end()
     if not isinstance(span, ReadableSpan):
@@ -264,4 +264,4 @@ def _send(endpoint: str) -> str:
         exporter.shutdown()  # type: ignore[no-untyped-call]
     if result is SpanExportResult.SUCCESS:
         return ""
-    return f"HTTP {codes[-1]}" if codes else "it cannot be reached"
+    return f"HTTP {codes[-1]}" if codes else "it is unreachable"

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks doctor --capture`: the sample that capture makes of one question."""
+"""`rag-eval-hooks doctor --capture`: shows the sample captured from one question."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ _QUESTION_RULES: Final[Mapping[str, str]] = {
     "recorded": "given to evals.interaction()",
     "chosen": "named by the handler's question=",
     "input": "in the input of the outermost call",
-    "prompt": "the text of the input that a retriever was asked or the model was shown",
+    "prompt": "the text of the input that reached a retriever or the model",
     "state": "in the state of the outermost graph",
-    "query": "what the first retriever was asked, as the input has no text",
+    "query": "the first retriever's query, because the input has no text",
 }
 _CONTEXT_RULES: Final[Mapping[str, str]] = {
     "recorded": "recorded by the application",
     "chosen": "named by the handler's contexts=",
-    "prompt": "their texts stand in the prompt of the model that answered",
-    "shingles": "the prompt shows parts of them: four words in a row that no other document has",
-    "structure": "no prompt shows them; the answer names them as its sources",
-    "last_list": "no prompt shows any; the list of the last step that gave one",
-    "step": "a step or tool wrote some of them: rows of a database, a search, perhaps a fixed text",
-    "earlier_turn": "an earlier turn left them in the state, and the prompt shows them",
+    "prompt": "their texts are in the prompt of the answering model",
+    "shingles": "the prompt shows parts of them: four consecutive words that no other document has",
+    "structure": "no prompt shows them; the answer cites them as its sources",
+    "last_list": "no prompt shows any; they are the last step's list",
+    "step": "a step or tool returned some of them: database rows, a search, or a fixed text",
+    "earlier_turn": "an earlier turn stored them in the state, and the prompt shows them",
 }
 _REMEDIES: Final[Mapping[str, str]] = {
     "question": 'the handler\'s question="KEY" of the input, or a function of the input',
     "contexts": 'the handler\'s contexts="KEY" of a step\'s output, retrieval_tools=["NAME"] of an '
-    "agent, as_context=FUNCTION for objects of your own, or record_contexts(documents) after a "
+    "agent, as_context=FUNCTION for your own objects, or record_contexts(documents) after a "
     "search",
     "answer": 'the handler\'s answer="KEY" of the output, or a function of the output',
 }
 _NO_SAMPLE: Final[Mapping[str, tuple[str, str]]] = {
     "without_retrieval": ("no retrieved text was seen, so there is no sample", "contexts"),
-    "no_question": ("no text of the input could be the question", "question"),
+    "no_question": ("no text of the input looks like the question", "question"),
     "capture_failed": ("an object of the application could not be read", "contexts"),
 }
 _LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
-"""Settings that change what is captured."""
+"""Settings that affect capture."""
 _SHOWN: Final = 160
-"""Characters shown of a text."""
+"""Characters of a text to show."""
 
 
 def show_capture(
@@ -58,8 +58,8 @@ def show_capture(
     """Ask a pipeline, `module:object`, one question; print the sample and return the exit code.
 
     Raises:
-        UsageError: There is no question.
-        ConfigError: The pipeline cannot be found or asked, or a setting is wrong.
+        UsageError: The question is missing.
+        ConfigError: The pipeline is missing or not callable, or a setting is invalid.
     """
     if question is None or not question.strip():
         raise UsageError("--capture needs --question TEXT, such as a question of your users.")
@@ -85,7 +85,7 @@ def show_capture(
 
 
 def _capturing(given: Mapping[str, str], taken: list[Sample]) -> RagEval:
-    """Return an evaluator that takes every request, and sends nothing anywhere."""
+    """Return an evaluator that captures every request and sends nothing."""
     config = RagEvalConfig(**given_texts(RagEvalConfig, given))
     limits = {name: getattr(config, name) for name in _LIMITS}
 
@@ -109,16 +109,16 @@ def _lines(
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"
-        yield "  If it needs more than a question, name a function that takes one and calls it"
+        yield "  If it needs more than a question, name a function of the question"
     for reason, count in reasons.items():
         text, part = _NO_SAMPLE.get(reason, ("", "contexts"))
         yield f"{f'{count} more without a sample' if samples else 'No sample'}: {reason}"
         yield from (f"  {text}", f"  To set it: {_REMEDIES[part]}") if text else ()
     if not samples and not reasons and problem is None:
-        yield "No sample: no call of LangChain or LlamaIndex was seen, and nothing was recorded"
+        yield "No sample: no LangChain or LlamaIndex call was captured, and nothing was recorded"
         yield f"  To set it: {_REMEDIES['contexts']}"
     if samples:
-        yield "\nWhere something is wrong, set"
+        yield "\nIf a part is wrong, set"
         yield from (f"  {part}: {remedy}" for part, remedy in _REMEDIES.items())
         yield from [f"Keys of the output: {', '.join(keys)}"] if keys else []
 

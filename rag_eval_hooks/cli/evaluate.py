@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add = parser.add_argument
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
-    output = "results, appended; rows that it has are left out (default: <data>.results.jsonl)"
+    output = "file to append results to; existing rows are skipped (default: <data>.results.jsonl)"
     add("-o", "--output", type=Path, metavar="FILE", help=output)
     columns = f"column of {', '.join(COLUMNS)}"
     add_repeated(parser, "--map", "FIELD=COLUMN", columns, pair("FIELD=COLUMN"))
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--metrics", metavar="IDS", help="suites or metrics, by commas")
     add("--judge", help=JUDGES.wanted)
     add_gates(parser)
-    add("--workers", choices=("celery",), help="let the workers of a fleet evaluate the rows")
+    add("--workers", choices=("celery",), help="evaluate the rows on Celery workers")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = itertools.islice(data_rows(data, dict(arguments.map)), arguments.limit)
     pipeline = None if arguments.chain is None else named_object(arguments.chain)
     run = DatasetRun(output)
-    # The sinks of the settings are the workers', if there are any.
+    # In a fleet, the configured sinks belong to the workers.
     sinks: list[SinkSpec] = [run, *(config.sinks if arguments.workers is None else ())]
     judge, embedder = (None, None) if arguments.workers else _models(config, output)
     gates = [*arguments.fail_on, *arguments.fail_on_point]
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         RagEval(sinks=sinks, config=config, judge=judge, embedder=embedder) as evals,
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
-        # A misspelled gate stops the command before a row is paid for.
+        # A misspelled gate stops the command before any paid call.
         evals.known_metrics([one.metric for one in gates])
         run_dataset(
             rows,
@@ -110,7 +110,7 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
 
     given = {"metrics": arguments.metrics, "judge": arguments.judge}
     chosen = given_texts(RagEvalConfig, {k: v for k, v in given.items() if v is not None})
-    # Every row counts, whatever is drawn of live traffic.
+    # Every row counts, regardless of sampling rates.
     every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
     if arguments.workers is not None:
         every |= {"run_on": arguments.workers}
@@ -118,9 +118,9 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
 
 
 def _models(config: RagEvalConfig, output: Path) -> tuple[Judge | None, Embedder | None]:
-    """Return a judge that remembers its replies on disk, so that none is paid for twice.
+    """Return a judge that stores its replies on disk, so that no call is paid for twice.
 
-    With it comes the embedder that the settings choose for the judge of this name.
+    Also returns the embedder that the settings choose for this judge.
     """
     if not config.judge.startswith("openai:"):
         return None, None
@@ -135,10 +135,10 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     rate = run.evaluated / seconds if seconds else 0.0
     told = {
         f"{run.evaluated} rows evaluated in {seconds:.1f} s ({rate:.0f} a second)": True,
-        f"{run.resumed} were there already": run.resumed,
-        f"{run.unreadable} cannot be read": run.unreadable,
+        f"{run.resumed} already done": run.resumed,
+        f"{run.unreadable} unreadable": run.unreadable,
         f"{run.failed} failed": run.failed,
-        f"{run.partial} lack a score because a metric failed: run this again": run.partial,
+        f"{run.partial} lack a score because a metric failed; run the command again": run.partial,
         f"cost {run.usage.cost or 0.0:.4f}": run.usage.cost is not None,
     }
     print(f"{output}: {', '.join(text for text, shown in told.items() if shown)}")
@@ -146,13 +146,13 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     for error in (*unscored, *run.errors):
         print(f"  {error}", file=sys.stderr)
     if run.resumed and not (run.evaluated or run.failed):
-        print(f"  all rows are in {output}: remove it, or choose another -o, to evaluate them anew")
+        print(f"  all rows are in {output}; to evaluate them again, remove it or choose another -o")
     if run.evaluated or run.resumed:
-        print(f"see them: rag-eval-hooks report {output} -o report.html")
+        print(f"show them: rag-eval-hooks report {output} -o report.html")
 
 
 def _progress(total: int | None) -> Callable[[DatasetRun], None]:
-    """Return a printer of rows, rate, cost and time left: on one line of a terminal, else lines."""
+    """Return a printer of rows, rate, cost and time left: one line on a terminal, else lines."""
     is_terminal, started = sys.stderr.isatty(), time.monotonic()
     pause, end = (_TERMINAL_S, "\x1b[K\r") if is_terminal else (_FILE_S, "\n")
     due = started + pause

@@ -25,11 +25,11 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "opentelemetry": "otel",
     "rich": "report",
 }
-"""Extra that installs a package."""
+"""The extra that installs each package."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser with every subcommand; the chosen one's function is in `run`."""
+    """Return the parser with every subcommand; `run` is the chosen subcommand's function."""
     parser = argparse.ArgumentParser(
         prog="rag-eval-hooks", description="Live quality evaluation for RAG pipelines."
     )
@@ -47,12 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        argv: Arguments without the program's name; those of the process by default.
+        argv: Arguments without the program's name. Default: the arguments of the process.
 
     Returns:
-        The exit code: 0 if all went well, 1 if a gate failed or a row gave no result, 2 for wrong
-        use or a missing package, 3 if a metric has no value, 130 after an interrupt, 141 if the
-        reader closed the output early.
+        The exit code: 0 for success, 1 if a gate failed or a row has no result, 2 for wrong use or
+        a missing package, 3 if a metric has no value, 130 after an interrupt, 141 if the reader
+        closed the output early.
     """
     arguments = build_parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # As in `| head`. The interpreter would complain about output that is not written yet.
+        # As in `| head`. The interpreter would complain about unwritten output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _NOT_READ
     except KeyboardInterrupt:

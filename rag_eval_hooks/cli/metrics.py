@@ -58,7 +58,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def listed(metric: Metric) -> tuple[str, ...]:
-    """Return id, scale, better side, needs, judge calls and source of a metric."""
+    """Return id, scale, direction, needs, judge calls and source of a metric."""
     needs = ", ".join(sorted(metric.needs)) or "its parts'"
     scale = f"{metric.scale.low:g} to {metric.scale.high:g}"
     better = "higher" if metric.scale.higher_is_better else "lower"
@@ -66,7 +66,7 @@ def listed(metric: Metric) -> tuple[str, ...]:
 
 
 def _calls(metric: Metric) -> int:
-    """Return the judge calls that the metric alone takes for the example: one for each finding."""
+    """Return the judge calls that the metric alone makes for the example: one per finding."""
     judged = [SPECS[kind] for kind in _findings(metric) & SPECS.keys()]
     return sum(2 if spec.unit is Unit.TEMPLATE else 1 for spec in judged)
 
@@ -76,7 +76,7 @@ def _findings(metric: Metric) -> frozenset[Finding]:
 
 
 def _explained(metric: Metric) -> Iterator[str]:
-    """Yield a description of the metric, and its real value on the example."""
+    """Yield a description of the metric, and its real value for the example."""
     name, scale, better, needs, calls, source = listed(metric)
     findings = ", ".join(sorted(_findings(metric))) or "none: computed from the texts"
     yield from [name, *textwrap.wrap(metric.summary, _WIDTH), ""]
@@ -103,7 +103,7 @@ def example_texts() -> Iterator[tuple[str, str]]:
 
 
 def worked(metric: Metric) -> Iterator[str]:
-    """Yield the way from the example's findings to the metric's value."""
+    """Yield the steps from the example's findings to the metric's value."""
     outcome = metric.score(*example())
     if isinstance(outcome, NotScored):
         yield f"  not scored: {outcome.line}"

@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_selection(parser)
     add = parser.add_argument
     add("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
-    formats, default = ("html", "md", "json", "text"), "by the name of the output, else text"
+    formats, default = ("html", "md", "json", "text"), "default: from the file name, else text"
     add("--format", choices=formats, help=f"default: {default}")
     add("--worst", type=at_least(1), metavar="N", help="only the N worst samples, with the reasons")
     add_repeated(parser, "--metric", "ID", "metrics or suites of the report; default: all")
     add_repeated(parser, "--by", "KEY", "group by a key")
-    labels = "labels of people or results of a better judge, for a random part of the samples"
+    labels = "human labels or results of a better judge, for a random part of the samples"
     add("--labels", type=Path, metavar="FILE", help=labels)
-    cuts = "below and from which, of 0 to 1, a metric is low and high; default: 0.5:0.8"
+    cuts = "normalized bounds of a low and a high metric; default: 0.5:0.8"
     add_repeated(parser, "--cut", "METRIC=LOW:HIGH", cuts, cut)
     add("--title", default="RAG evaluation")
 
@@ -104,7 +104,7 @@ def _rendered(
 
 
 def terminal_text(markdown: str) -> str:
-    """Return Markdown as it stands in this terminal, or in a pipe."""
+    """Render Markdown for this terminal, or return it unchanged in a pipe."""
     from rag_eval_hooks.results.render import as_text
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
@@ -135,4 +135,4 @@ def _nothing(results: Results, arguments: argparse.Namespace) -> str:
     rows = list(results)
     for key in (key for key, _ in arguments.where if key != "tag"):
         check_key(rows, key, "--where")
-    return f"None of {len(rows)} results meets --where, --since and --until."
+    return f"None of {len(rows)} results matches --where, --since and --until."

@@ -1,4 +1,4 @@
-"""`rag-eval-hooks worker`: a Celery worker that evaluates the samples of a fleet."""
+"""`rag-eval-hooks worker`: a Celery worker that evaluates samples."""
 
 from __future__ import annotations
 

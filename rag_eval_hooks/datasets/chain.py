@@ -1,4 +1,4 @@
-"""Pipeline named by `module:object`, captured by the handler of its framework."""
+"""Find a pipeline by `module:object`, and capture it with its framework's handler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rag_eval_hooks.evals import RagEval
 
 
 def named_object(name: str, option: str = "chain") -> Any:
-    """Return the object that `module:object` names; a folder's modules are found from within it."""
+    """Return the object that `module:object` names. The module may be in the current folder."""
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise ConfigError(option, name, "module:object, such as app:chain")
@@ -36,26 +36,26 @@ def named_object(name: str, option: str = "chain") -> Any:
     try:
         return reduce(getattr, attribute.split("."), found)
     except AttributeError:
-        raise ConfigError(option, name, f"an object of {module}: it has none so called") from None
+        raise ConfigError(option, name, f"an object of {module}, which has no such name") from None
 
 
 @contextmanager
 def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask]:
-    """Give a function that asks a pipeline, captured by the handler of its framework.
+    """Yield a function that asks a pipeline, captured by its framework's handler.
 
-    A runnable of LangChain is invoked with the question, or with the object that its input schema
-    requires; an engine of LlamaIndex is queried, an agent run; any other object is called with the
-    question, and every loaded framework is captured. All capture ends with the block.
+    A LangChain runnable is invoked with the question, or with the object that its input schema
+    requires. A LlamaIndex engine is queried, an agent run. Any other object is called with the
+    question, and every loaded framework is captured. Capture stops after the block.
 
     Raises:
-        ConfigError: It cannot be asked.
+        ConfigError: The object cannot be asked.
     """
     with ExitStack() as stack:
         if callable(getattr(pipeline, "invoke", None)):
             yield _runnable(pipeline, evals)
             return
         method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
-        # LlamaIndex's class of workflows and agents, where it is loaded.
+        # LlamaIndex's class of workflows and agents, if loaded.
         workflow = getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
         if not callable(method) and isinstance(pipeline, workflow):
             method = _running(pipeline)
@@ -104,7 +104,7 @@ def _runnable(pipeline: Any, evals: RagEval) -> Ask:
 def _input_names(pipeline: Any) -> list[str]:
     """Return the keys that a runnable requires in its input.
 
-    The schema of a graph cannot be had where its state is a `typing.TypedDict`, before Python 3.12.
+    Before Python 3.12, a graph with a `typing.TypedDict` state has no schema.
     """
     try:
         schema = pipeline.get_input_jsonschema()

@@ -1,6 +1,6 @@
 """Rows of data sets as samples: JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
 
-The names of columns that ragas, DeepEval, LangSmith and LlamaIndex use are understood.
+It knows the column names of ragas, DeepEval, LangSmith and LlamaIndex.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
         "question_id": "id question_id example_id sample_id",
     }.items()
 }
-"""Names of columns by field; a dot leads into a column that holds an object."""
+"""Column names by field. A dot leads into a column of objects."""
 ROW_KEY: Final = "dataset_row"
-"""Key of the metadata that holds number and digest of a sample's row."""
+"""Metadata key for the number and digest of a sample's row."""
 MAX_LINE_CHARS: Final = 2**24
-"""Characters of the longest line or cell that is read, so that a row has a bounded size."""
+"""Maximum characters of a line or cell, so that a row has a bounded size."""
 _IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
-"""Characters from which a value is a text and no metadata."""
+"""Characters from which a value is text, not metadata."""
 _BATCH: Final = 200
 
 
 class BadLine(ValueError):
-    """A line that is no JSON."""
+    """A line that is not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class DataRow:
     number: int  # from 0
     digest: int  # of its content
     sample: Sample | None = None  # None: the row cannot be read
-    error: str = ""  # names column, value and what is expected
+    error: str = ""  # names the column, the value and the expectation
 
 
 def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[DataRow]:
@@ -64,10 +64,10 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
     Args:
         path: A file `.jsonl`, `.csv` or `.parquet`, each also compressed by gzip, or a folder that
             `Dataset.save_to_disk` made.
-        mapped: Name of the column by field, where it is not one of `COLUMNS`.
+        mapped: Column name by field, for names outside `COLUMNS`.
 
     Raises:
-        ConfigError: The file cannot be read or is of another kind, a line has more than
+        ConfigError: The file cannot be read or has another format, a line has more than
             `MAX_LINE_CHARS` characters, or a mapped column is not in the first row.
     """
     mapped = mapped or {}
@@ -82,14 +82,14 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
 
 
 def count_rows(path: Path) -> int | None:
-    """Return the number of rows, or None where counting would take reading them."""
+    """Return the number of rows, or None if counting would require reading them."""
     if path.suffix in (".jsonl", ".ndjson"):
         with path.open("rb") as file:
             return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        # A damaged file is named when it is read.
+        # Reading the file will report the damage.
         with contextlib.suppress(ValueError):
             return int(pq.read_metadata(path).num_rows)
     return None
@@ -111,12 +111,12 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
     if not isinstance(values, Mapping):
         raise TypeError("A row must be a JSON object.")
     if isinstance(values.get(""), list):
-        raise TypeError("There are more cells than columns: quote cells that hold commas.")
+        raise TypeError("The row has more cells than columns. Quote cells that contain commas.")
     names = _names(values, mapped)
     found = {field: _at(values, name) for field, name in names.items()}
     if not isinstance(found.get("question"), str) or not found["question"].strip():
         known = ", ".join(map(str, values)) or "none"
-        raise TypeError(f"No column has a question; columns are {known}; say --map question=...")
+        raise TypeError(f"No column has a question; columns: {known}. Use --map question=...")
     used = {name.partition(".")[0] for name in names.values()}
     identity = found.get("question_id")
     return Sample(
@@ -137,14 +137,14 @@ def _names(values: Mapping[str, Any], mapped: Mapping[str, str]) -> dict[str, st
         for field, known in COLUMNS.items()
     } | dict(mapped)
     if "outputs" in values and "reference_outputs" not in values and not found["reference"]:
-        # An example of LangSmith: its outputs are expected, and nothing was answered yet.
+        # A LangSmith example: its outputs are the reference, and it has no answer.
         found["reference"], found["answer"] = found["answer"], mapped.get("answer", "")
     return {field: name for field, name in found.items() if name}
 
 
 def _at(values: Mapping[str, Any], name: str) -> Any:
     if name in values:
-        # The missing value of a table is NaN, which differs from itself.
+        # A table's missing value is NaN, which differs from itself.
         return values[name] if values[name] == values[name] else None
     first, _, rest = name.partition(".")
     inner = values.get(first)
@@ -152,7 +152,7 @@ def _at(values: Mapping[str, Any], name: str) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return a cell as text: the first one of a list, a number in its digits."""
+    """Return a cell as text: the first item of a list, the digits of a number."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return value[0]
     return str(value) if isinstance(value, int | float) else value
@@ -176,7 +176,7 @@ def _ids(value: Any) -> Any:
 
 
 def _listed(text: str) -> list[Any]:
-    """Return the list that a cell of a table holds as text, or the text itself as the only one."""
+    """Return the list in a table's cell, or the text as the only item."""
     for parse in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             if isinstance(value := parse(text), list):
@@ -206,7 +206,7 @@ def _read(path: Path) -> Iterator[Any]:
     except ConfigError:
         raise
     except (OSError, ValueError, csv.Error) as error:
-        raise ConfigError("data", str(path), f"a file that can be read; {error}") from error
+        raise ConfigError("data", str(path), f"a readable file; {error}") from error
 
 
 def _opened(path: Path) -> IO[str]:
@@ -235,7 +235,7 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 
 def _of_json(path: Path) -> Iterator[Any]:
-    """Yield the items of an array, or the lines of a file that holds none."""
+    """Yield the items of an array, or the lines of a file without an array."""
     with _opened(path) as file:
         is_array = file.read(MAX_LINE_CHARS).lstrip().startswith("[")
     if not is_array:
@@ -249,7 +249,7 @@ def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     with _opened(path) as file:
         reader = csv.DictReader(_lines(file), restkey="")
         while True:
-            # The limit is one of the whole process: each row gives it back.
+            # The limit is process-wide, so each row restores it.
             limit = csv.field_size_limit(MAX_LINE_CHARS)
             try:
                 row = next(reader, None)

@@ -1,4 +1,4 @@
-"""Evaluation of a whole data set by the evaluator that live requests have."""
+"""Evaluate a whole data set with the evaluator for live requests."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.usage import Usage
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
-"""Asks the application's pipeline a question with metadata; its handler captures the sample."""
+"""Asks the application's pipeline a question with metadata. Its handler captures the sample."""
 _WINDOW: Final = 256
-"""Samples that are on their way at once: memory does not grow with the data set."""
+"""Samples in flight: memory does not grow with the data set."""
 _MOST_ERRORS: Final = 5
 _REPORT_EVERY: Final = 50
 
 
 class DatasetRun(JsonlSink):
-    """Results file of a data set with the counts of a run; rows that it has need not be done again.
+    """Results file of a data set, with the counts of a run. Existing rows are skipped.
 
-    Rows with a failed metric are taken out of the file. It is replaced at once: a process that is
-    killed meanwhile leaves the earlier one.
+    Rows with a failed metric are removed from the file. The file is replaced atomically, so that a
+    killed process leaves the old file.
     """
 
     is_watched = False
-    """A line is waited for: a busy disk or a stopped process must not cost rows."""
+    """Never time out: a busy disk or a stopped process must not cost rows."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.resumed = 0  # rows that the file had already
+        self.resumed = 0  # rows that the file already had
         self.started = 0  # rows offered or asked
         self.evaluated = 0  # rows evaluated and written
-        self.unreadable = 0  # rows that are no sample
-        self.lost = 0  # rows started that no result will come of
+        self.unreadable = 0  # rows that are not a sample
+        self.lost = 0  # rows started that will have no result
         self.failed = 0  # rows whose pipeline raised, or that the evaluator dropped
-        self.partial = 0  # rows with a failed metric; the next run tries them again
-        self.errors: list[str] = []  # the first ones, for a person
+        self.partial = 0  # rows with a failed metric; the next run retries them
+        self.errors: list[str] = []  # the first errors, for a person
         self.usage = Usage()
         self._reasons: dict[str, str] = {}
-        # Eight bytes a row: the digest of its content.
+        # Eight bytes per row: the digest of its content.
         self._digests = array("Q")
         self._changed = threading.Condition()
         if path.exists():
@@ -78,21 +78,21 @@ class DatasetRun(JsonlSink):
             rest.replace(path)
 
     def has(self, row: DataRow) -> bool:
-        """Return whether the file had the row, with this very content."""
+        """Return whether the file had the row with the same content."""
         return row.number < len(self._digests) and self._digests[row.number] == row.digest
 
     @property
     def unscored(self) -> dict[str, str]:
-        """Reason by metric that no row has a score of."""
+        """Reason by metric that has no score in any row."""
         return {metric: reason for metric, reason in self._reasons.items() if reason}
 
     @property
     def pending(self) -> int:
-        """Rows that are on their way."""
+        """Rows in flight."""
         return self.started - self.lost - self.evaluated
 
     def note(self, error: str, rows: int = 1) -> None:
-        """Count rows that failed, and remember one of the first errors."""
+        """Count failed rows, and remember one of the first errors."""
         self.failed += rows
         if len(self.errors) < _MOST_ERRORS:
             self.errors.append(error)
@@ -115,14 +115,14 @@ class DatasetRun(JsonlSink):
                 self._reasons[metric] = one.line
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the next line; return whether there was one in time."""
+        """Wait for the next line; return whether it arrived in time."""
         with self._changed:
             before = self.evaluated
             return self._changed.wait_for(lambda: self.evaluated > before, seconds)
 
 
 def _has_failed(outcomes: Outcomes) -> bool:
-    """Return whether another try may give a score; an undecided score stays undecided."""
+    """Return whether a retry may give a score. An undecided score stays undecided."""
     return any(isinstance(one, NotScored) and one.cause.is_failure for one in outcomes.values())
 
 
@@ -142,17 +142,16 @@ def run_dataset(
     concurrency: int = 4,
     progress: Callable[[DatasetRun], object] = lambda _: None,
 ) -> None:
-    """Evaluate rows that the results file does not have.
+    """Evaluate rows that the results file lacks.
 
-    Rows on their way are finished first, also after an interrupt, which is raised again.
-
-    `run` is a sink of `evals`, whose sample rate is 1. `ask` asks a pipeline that `evals` observes,
-    `concurrency` questions at once; without it the rows' own answers are evaluated. `progress` is
-    called now and then.
+    Rows in flight are finished first, even after an interrupt, which is then raised again. `run` is
+    a sink of `evals`, whose sample rate is 1. `ask` asks a pipeline that `evals` observes,
+    `concurrency` questions at once; without it, the rows' answers are evaluated. `progress` is
+    called periodically.
     """
     try:
         with ThreadPoolExecutor(concurrency, "rag-eval-hooks-ask") as pool:
-            # With the number of the row that each asks about.
+            # Each with its row number.
             asked: dict[Future[object], str] = {}
             for sample in _samples(rows, evals, run, progress):
                 if ask is None:
@@ -198,17 +197,17 @@ def _samples(
 
 def _offer(sample: Sample, evals: RagEval, run: DatasetRun) -> None:
     run.started += 1
-    # A refusal because of much text passes as soon as some of it is evaluated.
+    # A full text budget frees up when an evaluation finishes.
     while not evals.submit(sample):
         if not run.wait(1.0) and evals.stats().pending == 0:
             run.lost += 1
-            run.note(f"a row was refused: {evals.stats().dropped}")
+            run.note(f"a row was rejected: {evals.stats().dropped}")
             return
 
 
 def _finish(asked: Future[object], row: str, run: DatasetRun) -> None:
     if (error := asked.exception()) is not None:
-        # The handler has seen the failure: no sample will come.
+        # The handler recorded the failure: no sample will arrive.
         run.lost += 1
         place = place_in_application(error)
         where = f" at {place}" if place else ""

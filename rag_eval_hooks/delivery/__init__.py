@@ -1,4 +1,4 @@
-"""Delivery of results: one outbox for samples and results, one dispatcher for all sinks."""
+"""Deliver results: one outbox for samples and results, one dispatcher for all sinks."""
 
 from rag_eval_hooks.delivery.dispatch import AnySink, Dispatch, SinkSpec, sink_list
 from rag_eval_hooks.delivery.jsonl import JsonlSink

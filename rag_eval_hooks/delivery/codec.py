@@ -1,4 +1,4 @@
-"""Samples and results as the text that an outbox or a broker stores, and back."""
+"""Serialize samples and results for an outbox or a broker."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["evaluation_to_text", "from_text", "sample_of", "sample_to_text"]
 
 
 def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: Any) -> str:
-    """Return a sample that waits for its evaluation as ASCII JSON.
+    """Return a waiting sample as ASCII JSON.
 
-    Metadata that JSON does not know becomes its text. `mark` is that of the redaction.
+    Metadata that JSON cannot represent becomes text. `mark` identifies the redaction settings.
 
     Raises:
         ValueError: The metadata contains itself.
@@ -28,10 +28,10 @@ def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: A
 
 
 def sample_of(data: Mapping[str, Any], redactor: Redactor) -> tuple[Sample, Decision]:
-    """Return sample and decision of `sample_to_text`, read as JSON.
+    """Return sample and decision from the parsed JSON of `sample_to_text`.
 
-    The sample is redacted again if other settings were applied to it. Data that another program
-    changed may raise any exception.
+    The sample is redacted again if its redaction settings differ. Data that another program changed
+    may raise any exception.
     """
     sample = Sample.from_dict(data["sample"])
     decision = Decision.from_dict(data["decision"])
@@ -52,7 +52,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Return the result of a text, without verdicts; redacted again as by `sample_of`."""
+    """Return the result in a text, without verdicts; redacted again as in `sample_of`."""
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
@@ -67,7 +67,7 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
     )
     if redactor is None or not _lacks(redactor, data):
         return stored
-    # Explanations quote the texts as they were.
+    # Explanations quote the original texts.
     plain = {name: replace(one, explanation={}) for name, one in stored.outcomes.items()}
     return replace(stored, sample=redactor.again(stored.sample), outcomes=plain)
 

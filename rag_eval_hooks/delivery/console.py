@@ -19,16 +19,16 @@ _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
 """Characters of a question or an answer."""
 _FAIR: Final = 0.5
-"""Normalized score from which one is shown as fair."""
+"""Normalized score from which a score is shown as fair."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but for tab and new line."""
+"""Control characters except tab and new line."""
 _REFUSAL: Final = "(a refusal: it claims nothing, and its scores say nothing about claims)"
 
 
 class ConsoleSink:
     """Prints question, answer and scores of each sample, for development.
 
-    With `rich` installed and a terminal, scores are coloured.
+    On a terminal with `rich` installed, scores are colored.
 
     Args:
         file: Stream to print to; standard output by default.
@@ -45,7 +45,7 @@ class ConsoleSink:
         file.flush()
 
     def close(self) -> None:
-        """Do nothing: the stream is the application's."""
+        """Do nothing: the stream belongs to the application."""
 
 
 def _writer(file: TextIO) -> Callable[[str, str], Any]:
@@ -62,7 +62,7 @@ def _writer(file: TextIO) -> Callable[[str, str], Any]:
 
 
 def _printable(text: str, encoding: str | None) -> str:
-    """Return a text without control characters and characters that the stream cannot encode."""
+    """Return a text without control characters and unencodable characters."""
     plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return plain.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8")
 

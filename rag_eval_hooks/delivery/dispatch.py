@@ -1,4 +1,4 @@
-"""Dispatcher: hands results and feedback to all sinks; a failing sink affects no other sink."""
+"""Dispatcher: passes results and feedback to all sinks. A failing sink affects no other sink."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ AnySink: TypeAlias = Sink | FeedbackSink | PlatformSink | SinkFunction
 SinkSpec: TypeAlias = AnySink | str
 
 _CLOSE_TIMEOUT: Final = 1.5
-"""Seconds in which all sinks together send their remaining results, and close."""
+"""Seconds in which all sinks together send their remaining results and close."""
 _FLUSH_TIMEOUT: Final = 30.0
-"""Seconds for the export of spans, where a flush has no limit of its own."""
+"""Seconds for the export of spans in a flush without a limit."""
 _OUTCOME_CHARS: Final = 500
 _FEEDBACK_CHARS: Final = 500
 """Estimated memory of an outcome without its explanation, and of a feedback."""
 
 
 class Dispatch:
-    """Queues of all sinks. Thread-safe; no method but `flush` and `close` waits.
+    """Queues of all sinks. Thread-safe. Only `flush` and `close` wait.
 
     Raises:
         ConfigError: Another `RagEval` uses a platform sink, or a function takes neither one
@@ -129,14 +129,14 @@ class Dispatch:
         return True
 
     def check(self) -> None:
-        """Count calls that hang. To be called a few times a second."""
+        """Count calls that hang. Call it a few times per second."""
         for queue in self._queues.values():
             queue.check()
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
 
-        Platforms accept scores for spans that they have, so spans are exported first.
+        Spans are exported first, because platforms need the span of a score.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
@@ -144,16 +144,16 @@ class Dispatch:
             seconds = _FLUSH_TIMEOUT if timeout is None else timeout
             if seconds and not flush_providers(seconds, [provider]):
                 self._incidents.report("span flush", TimeoutError())
-        # Each sink has its turn, even after a sink that needed all the time.
+        # Each sink gets a turn, even after a sink that used all the time.
         flushed = [
             queue.flush(max(0.0, deadline - time.monotonic())) for queue in self._queues.values()
         ]
         return all(flushed)
 
     def close(self) -> None:
-        """Try waiting results once more, for a moment, and close all sinks.
+        """Retry waiting results once more, briefly, and close all sinks.
 
-        Undelivered results stay in the spool, or are lost and counted.
+        Undelivered results stay in the spool, or count as lost.
         """
         for queue in self._queues.values():
             queue.begin_close(_CLOSE_TIMEOUT)
@@ -166,7 +166,7 @@ def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig
     """Return the sinks of one evaluator.
 
     Raises:
-        ConfigError: A sink or key cannot be used.
+        ConfigError: A sink or key is invalid.
         ImportError: The extra of a platform is not installed.
     """
     for name in config.sink_keys.keys() - SINK_KEYS.keys():
@@ -209,7 +209,7 @@ def _named(name: str, address: str, config: RagEvalConfig) -> AnySink:
 
 
 def _chars_of(evaluation: Evaluation) -> int:
-    """Return the characters that an evaluation keeps in memory, roughly."""
+    """Return roughly the characters that an evaluation keeps in memory."""
     outcomes = evaluation.outcomes.values()
     explained = sum(len(str(one.explanation)) for one in outcomes)
     return evaluation.sample.chars + _OUTCOME_CHARS * len(outcomes) + explained

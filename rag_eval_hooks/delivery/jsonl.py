@@ -1,4 +1,4 @@
-"""Sink that appends results to a file, one JSON object a line."""
+"""Sink that appends results to a file, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ except ImportError:  # pragma: no cover - a system without POSIX file locks
 __all__ = ["SCHEMA", "JsonlSink", "open_private", "result_line", "rotated_files"]
 
 SCHEMA: Final = 1
-"""Version of the lines; a reader knows those up to its own."""
+"""Version of the lines. A reader knows all versions up to its own."""
 _CONTENT: Final = ("question", "contexts", "answer", "reference")
 
 
 class JsonlSink:
-    """Appends a line per sample, see `result_line`; `rag_eval_hooks.results.read` reads them.
+    """Appends a line per sample; `rag_eval_hooks.results.read` reads them.
 
-    The file is opened for each line and may be shared by processes. Others than its owner may not
-    read it; the mode of an existing file is changed to 0600. A line that a killed process left
-    unfinished is ended before the next one is written. With a spool, a result may be written again
-    after a crash, under the same `result_id`; the reader drops repeats.
+    The file is opened for each line, and processes may share it. Its mode is 0600, also if it
+    already exists. If a killed process left an incomplete line, the next write starts a new line.
+    With a spool, a crash may repeat a result under the same `result_id`; the reader drops repeats.
 
     Args:
         path: File to append to; its folder must exist. A relative path is resolved once.
-        content: Whether question, contexts, answer, reference and explanations are written.
+        content: Whether to write question, contexts, answer, reference and explanations.
 
     Raises:
         ConfigError: The folder does not exist or the path is a folder.
@@ -69,7 +68,7 @@ class JsonlSink:
         self._write(result_line(evaluation, content=self._content))
 
     def feedback(self, feedback: Feedback) -> None:
-        """Append a line `{"schema": 1, "feedback": {...}}`, which names its sample and trace.
+        """Append a line `{"schema": 1, "feedback": {...}}` with the sample's and trace's id.
 
         Raises:
             OSError: The file cannot be written.
@@ -83,10 +82,10 @@ class JsonlSink:
         self._write({"schema": SCHEMA, "feedback": known})
 
     def close(self) -> None:
-        """Do nothing: the file is open only while a line is written."""
+        """Do nothing: the file is open only during a write."""
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        # A lone surrogate, which some models emit, must not cost the line.
+        # A lone surrogate, which some models emit, must not lose the line.
         data = _json(record).encode("utf-8", errors="replace") + b"\n"
         with open(self._path, "ab+", buffering=0, opener=open_private) as file, _exclusive(file):
             size = file.seek(0, os.SEEK_END)
@@ -102,14 +101,14 @@ class JsonlSink:
 def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
     """Return one line of a results file.
 
-    Keys: `schema`; `time` of the request's begin and `evaluated`, that of the evaluation's end, in
-    UTC (ISO 8601); `package`, our version; `sample`; `decision` with `probability` and `reason`;
-    `passed` and `verdicts` where there are thresholds; `outcomes` by metric, each with probability,
-    judge and versions; `result_id`, which ends a line that is whole.
+    Keys: `schema`; `time` (start of the request) and `evaluated` (end of the evaluation) in UTC
+        (ISO 8601); `package`, our version; `sample`; `decision` with `probability` and `reason`;
+        `passed` and `verdicts` if there are thresholds; `outcomes` by metric, each with
+        probability, judge and versions; `result_id`, always last, which marks a complete line.
 
     Args:
         evaluation: The evaluation.
-        content: Whether texts of the application are included.
+        content: Whether to include texts of the application.
     """
     sample = evaluation.sample.to_dict()
     sample.pop("ended_at", None)
@@ -137,16 +136,16 @@ def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, An
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the files into which a log rotator moved a results file, the oldest first.
+    """Return the files into which a log rotator moved a results file, oldest first.
 
-    These are `<name>.<number or day>` and `<name>-<day>`, each possibly compressed by gzip.
+    The names are `<name>.<number or day>` and `<name>-<day>`, optionally compressed by gzip.
     """
     found = path.parent.glob(f"{glob.escape(path.name)}[.-][0-9]*")
     return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file that nobody but its owner can read.
+    """Open a file that only its owner can read.
 
     Raises:
         PermissionError: The file belongs to another user, and others can read it.
@@ -164,7 +163,7 @@ def open_private(path: str, flags: int) -> int:
 
 @contextmanager
 def _exclusive(file: BinaryIO) -> Iterator[None]:
-    """Keep other processes from writing meanwhile; the lock ends with the process."""
+    """Lock the file against other processes. The lock ends with the process."""
     if fcntl is None:
         yield
         return
@@ -187,12 +186,12 @@ def _json(record: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a mapping as an object, and anything else that JSON does not have as text."""
+    """Return a mapping as an object, and other values that JSON lacks as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with null for numbers that JSON does not have."""
+    """Return the value with null for numbers that JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,9 +1,9 @@
-"""Outbox: samples to evaluate and results to deliver, kept in one SQLite file if there is a spool.
+"""Outbox: samples to evaluate and results to deliver, in one SQLite file if there is a spool.
 
 A process works on its jobs from memory. The file mirrors them under a lease, which the process
 keeps extending. When the lease of a dead process runs out, another process claims its jobs.
 
-One thread runs all SQL. No method blocks or raises: a job that the disk refuses stays in memory.
+One thread runs all SQL. No method blocks or raises: if the disk fails, jobs stay in memory.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ __all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
 T = TypeVar("T")
 
 PATIENCE_S: Final = 2.0
-"""Seconds after which a sample that the disk refuses counts as undurable."""
+"""Seconds after which a sample that the disk does not accept counts as undurable."""
 _GATHER_S: Final = 0.01
-"""Seconds in which writes gather for one transaction; an accepted sample has 50 ms."""
+"""Seconds in which writes collect for one transaction. The limit for a sample is 50 ms."""
 _MOST_JOBS: Final = 256
-"""Jobs in one transaction."""
+"""Jobs per transaction."""
 _POLL_S: Final = 1.0
-"""Seconds between two looks for jobs that no living process has."""
+"""Seconds between two searches for jobs of dead processes."""
 _FIRST_POLL_S: Final = 2.0
-"""Seconds before the first look; a process that forks meanwhile leaves the jobs to its children."""
+"""Seconds before the first search, so that a forking process leaves the jobs to its children."""
 _BUSY_PAUSE_S: Final = 0.1
 _ERROR_PAUSE_S: Final = 2.0
 """Seconds between two writes to a file that another process holds, and to one that fails."""
 
 
 class Consumer(NamedTuple):
-    """Taker of the jobs that no living process has; called in the outbox's thread."""
+    """Takes over jobs of dead processes. Called in the outbox's thread."""
 
     capacity: Callable[[], int]
     """Returns how many jobs it can take now."""
     take: Callable[[Job], bool]
-    """Takes a claimed job; False leaves it in the file."""
+    """Takes a claimed job. False leaves the job in the file."""
 
 
 class Outbox:
-    """Jobs of one process, and jobs that other processes left. Thread-safe.
+    """Jobs of this process, and jobs that other processes left. Thread-safe.
 
-    Without a path, jobs are in memory alone. A file of `max_bytes` takes no new job.
+    Without a path, jobs are only in memory. A file of `max_bytes` accepts no new job.
     """
 
     def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
-        # Whether the disk fails, so that nobody should wait for it.
+        # Whether the disk fails, so that no caller should wait for it.
         self.is_stalled = False
         self.max_bytes = max_bytes
         # Accepted samples whose text or result could not be stored.
@@ -80,14 +80,14 @@ class Outbox:
         return self._file is not None
 
     def consume(self, name: str, consumer: Consumer) -> None:
-        """Register the taker of a consumer's jobs, before `start`."""
+        """Register a consumer of recovered jobs, before `start`."""
         self._consumers[name] = consumer
 
     def start(self, *, later: bool = False) -> None:
-        """Start the thread, once; `later` delays the first look for jobs of other processes.
+        """Start the thread once. `later` delays the first search for jobs of other processes.
 
         Raises:
-            RuntimeError: The system has no thread left.
+            RuntimeError: The system cannot start a thread.
         """
         with self._lock:
             if self._file is None or self._thread is not None or self._is_closing:
@@ -98,31 +98,31 @@ class Outbox:
             self._thread = thread
 
     def put(self, job: Job, *, for_any: bool = False) -> None:
-        """Store a job soon, claimed by this process, or `for_any` process to claim."""
+        """Store a job soon, claimed by this process, or unclaimed with `for_any`."""
         job.is_put = True
         self._change(job, State.FREE if for_any else State.HELD)
 
     def begin(self, job: Job) -> Future[bool]:
-        """Count a try of a claimed job before it is worked on, as that may end this process."""
+        """Count a try of a claimed job before its processing, which may crash this process."""
         job.tries += 1
         return self._change(job, State.HELD)
 
     def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
-        """Remove a job, count its end and store the jobs that follow, in one transaction.
+        """Remove a job, count its outcome and store the following jobs, in one transaction.
 
-        The future is False if another process has claimed the job, so that nothing was written.
+        The future is False if another process claimed the job; then nothing was written.
         """
         job.count, job.then = count, then
         return self._change(job, State.DONE)
 
     def release(self, job: Job) -> bool:
-        """Let any process claim a job of the file; return whether the file has it."""
+        """Make a job of the file claimable; return whether the file has it."""
         if job.is_stored:
             self._change(job, State.FREE)
         return job.is_stored
 
     def counts(self) -> Mapping[str, int]:
-        """Return how the samples of all processes ended and how many wait; empty if unreadable."""
+        """Return outcomes and waiting samples of all processes; empty if unreadable."""
         return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int | None, int | None]:
@@ -131,13 +131,13 @@ class Outbox:
         return self._read(outbox_file.read_size, unknown)
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until all changes so far are on disk or given up; return whether they are."""
+        """Wait until all changes so far are on disk or dropped; return whether they are."""
         if self._thread is None or self._has_ended:
             return not self._dirty
         return self._wakeup.ask(timeout)
 
     def close(self, timeout: float) -> None:
-        """Write waiting changes, give all jobs back and end the thread."""
+        """Write waiting changes, release all jobs and stop the thread."""
         self._is_closing = True
         self._wakeup.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -151,7 +151,7 @@ class Outbox:
             return default
 
     def _change(self, job: Job, state: State) -> Future[bool]:
-        """Note that a job differs from the file; the future resolves after the commit."""
+        """Mark a job as changed. The future resolves after the commit."""
         written: Future[bool] = Future()
         with self._lock:
             job.state, job.written = state, written
@@ -209,7 +209,7 @@ class Outbox:
                     job.resolve()
 
     def _commit(self) -> bool:
-        """Write the oldest changes; return whether the next ones can follow."""
+        """Write the oldest changes; return whether the next changes can follow."""
         assert self._file is not None
         with self._lock:
             batch = [(job, job.state, job.written) for job in islice(self._dirty, _MOST_JOBS)]
@@ -233,7 +233,7 @@ class Outbox:
         return True
 
     def _encode(self, batch: Sequence[tuple[Job, State, object]]) -> None:
-        """Build the texts before the file is locked, once for all sinks of a result."""
+        """Build the texts before locking the file, once for all sinks of a result."""
         texts: dict[object, str] = {}
         for job in (one for changed, state, _ in batch for one in changed.inserts(state)):
             if job.encode is None or job.is_over or job.is_stored or job.text is not None:
@@ -248,7 +248,7 @@ class Outbox:
                     self._count_undurable(job)
 
     def _note(self, job: Job, state: State) -> None:
-        """Note that a change is on disk. Holds the lock."""
+        """Record that a change is on disk. The caller holds the lock."""
         for one in job.inserts(state):
             one.is_stored = one.row is not None
             if one.is_stored:
@@ -262,7 +262,7 @@ class Outbox:
             self._stored.discard(job)
 
     def _failed(self, error: Exception, changes: Sequence[tuple[Job, State]] = ()) -> bool:
-        """Decide when to write again; return whether at once, into a new file."""
+        """Schedule the next write; return whether to write at once into a new file."""
         self._incidents.report("spool", error)
         if is_damage(error):
             is_first, self._is_anew = not self._is_anew, True
@@ -273,7 +273,7 @@ class Outbox:
             return False
         self._retry_at = time.monotonic() + (_BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S)
         if not is_busy(error):
-            # Nobody waits for a disk that fails; changes stay queued.
+            # No caller waits for a failing disk; changes stay queued.
             self.is_stalled = True
             for job, _ in changes:
                 job.resolve()
@@ -289,9 +289,9 @@ class Outbox:
                 self._dirty.setdefault(job, time.monotonic())
 
     def _count_undurable(self, job: Job) -> None:
-        """Count a sample or feedback once, whichever of its writes failed. Holds the lock.
+        """Count a sample or feedback once, whichever write failed. The caller holds the lock.
 
-        A sample that ends before its first write needs no row; the write of its end may fail.
+        A sample that finishes before its first write needs no row, so a failed write is harmless.
         """
         if job.is_put and not (job.is_stored or job.is_undurable):
             job.is_undurable = True

@@ -1,4 +1,4 @@
-"""SQLite file of an outbox: its jobs, leases, how the file is replaced, and its readers."""
+"""SQLite file of an outbox: jobs, leases, file replacement, and readers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 EVALUATE: Final = "evaluate"
-"""Consumer of samples; all but `FEEDBACK` of the other consumers are sinks."""
+"""Consumer of samples. All other consumers except `FEEDBACK` are sinks."""
 FEEDBACK: Final = "feedback"
-"""Consumer of feedback on requests of other processes."""
+"""Consumer of feedback on other processes' requests."""
 NAME: Final = "outbox.sqlite"
 LEASE_S: Final = 15.0
-"""Seconds after which another process may claim the jobs of a process that stopped writing."""
+"""Seconds after which other processes may claim the jobs of a silent process."""
 _BUSY_S: Final = 0.5
-"""Seconds to wait for another process that holds the file."""
+"""Seconds to wait for another process's lock."""
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL,"
     " origin INTEGER, accepted REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, owner TEXT,"
@@ -43,7 +43,7 @@ _INSERT: Final = (
 )
 _COUNT: Final = "INSERT INTO counts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET n = n + 1"
 _DEAD: Final = (
-    # A lease of the far future was written before the clock was set back.
+    # A lease far in the future was written before the clock was set back.
     "SELECT owner FROM owners WHERE owner != ? AND lease NOT BETWEEN ? AND ?"
 )
 _READY: Final = "SELECT 1 FROM jobs WHERE owner IS NULL AND consumer = ? LIMIT 1"
@@ -61,13 +61,13 @@ _SAMPLES: Final = "SELECT COUNT(DISTINCT coalesce(origin, id)) FROM jobs"
 
 
 class FileMovedError(ValueError):
-    """The file at the path is not the file that is open: somebody deleted or replaced it."""
+    """The open file is not the file at the path, because it was deleted or replaced."""
 
 
 class OutboxFile:
-    """File of an outbox, shared by processes. Used by one thread.
+    """File of an outbox, shared by processes. One thread uses it.
 
-    Its methods raise one of `FILE_ERRORS`, of which `FileMovedError` and damage ask for `replace`.
+    Its methods raise one of `FILE_ERRORS`. After `FileMovedError` or damage, call `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -86,16 +86,15 @@ class OutboxFile:
         return self._identity is not None or self.path.exists()
 
     def write(self, changes: Sequence[tuple[Job, State]]) -> list[bool]:
-        """Write states of jobs in one transaction; return which jobs were of this process."""
+        """Write states of jobs in one transaction; return which jobs belonged to this process."""
         with self._transaction() as db:
             return [self._sync(db, job, state) for job, state in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Claim the oldest jobs that no living process has, up to the room of each consumer.
+        """Claim the oldest jobs of dead processes, up to the room of each consumer.
 
-        The file is locked only if there is anything to change: all processes ask every second,
-        and a sample that is to be stored must not queue behind their questions. Returns also how
-        many old results for other consumers were removed.
+        The file is locked only for changes: all processes poll every second, and must not delay a
+        sample's write. Also returns how many old results of other consumers were removed.
         """
         self._check()
         now = time.time()
@@ -124,27 +123,27 @@ class OutboxFile:
         return claimed, removed
 
     def leave(self) -> None:
-        """Let other processes claim all jobs of this process, and close the file."""
+        """Release all jobs of this process, and close the file."""
         with self._transaction() as db:
             self._release_all(db, self._owner)
         self._file.close()
 
     def replace(self) -> None:
-        """Begin a new file under a new owner; a damaged one is renamed to `*.damaged`."""
+        """Start a new file with a new owner id. A damaged file is renamed to `*.damaged`."""
         self._file.close()
         moved = self._identity
         self._reset()
         with suppress(OSError):
-            # Another process may have replaced it already.
+            # Another process may already have replaced it.
             if moved in (None, _identity_of(self.path)):
                 os.replace(self.path, self.path.with_name(f"{NAME}.damaged"))
                 for end in ("-wal", "-shm"):
-                    # SQLite would apply the log of the old file to the new one.
+                    # SQLite would apply the old file's log to the new file.
                     self.path.with_name(f"{NAME}{end}").unlink(missing_ok=True)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Lend the file inside one transaction that extends the lease."""
+        """Lend the file in a transaction that extends the lease."""
         if self._identity is None:
             self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self._check()
@@ -171,7 +170,7 @@ class OutboxFile:
         self._identity = found
 
     def _sync(self, db: sqlite3.Connection, job: Job, state: State) -> bool:
-        """Write the state of a job; return whether the job was of this process."""
+        """Write the state of a job; return whether it belonged to this process."""
         if state is State.HELD and job.row is not None:
             return self._changed(db, "UPDATE jobs SET tries = ?", job.tries, row=job.row)
         if state is not State.DONE:
@@ -189,7 +188,7 @@ class OutboxFile:
         return True
 
     def _insert(self, db: sqlite3.Connection, job: Job, origin: int | None = None) -> None:
-        """Store a job, unless it is done before it could be stored or there is no room for it."""
+        """Store a job, unless it is already done or there is no room."""
         if job.row is not None or job.text is None or job.is_over:
             return
         if db.execute(_SIZE).fetchone()[0] + len(job.text) <= self._max_bytes:
@@ -213,17 +212,17 @@ def _identity_of(path: Path) -> tuple[int, int]:
 
 
 def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> Job:
-    # Anything may have changed the file: a row of other types is an unreadable one.
+    # Any program may have changed the file: a row of other types is unreadable.
     if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
         tries, accepted, text = 0, 0.0, ""
     return Job(consumer, text, lambda: text, accepted, tries=tries, row=row, is_stored=True)
 
 
 def check_spool(folder: Path) -> bool:
-    """Check and close to other users the folder of a spool; return whether a file is in it.
+    """Check a spool folder and make it private; return whether it contains a file.
 
     Raises:
-        ConfigError: The path cannot be a folder, or others can write to it.
+        ConfigError: The path cannot be a folder, or other users can write to it.
     """
     wants = "a folder, or a path in a folder that exists"
     try:
@@ -239,7 +238,7 @@ def check_spool(folder: Path) -> bool:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return how the samples of all processes ended, and how many wait; empty without a file.
+    """Return outcomes and waiting samples of all processes; empty without a file.
 
     Raises:
         sqlite3.Error: The file cannot be read.
@@ -268,7 +267,7 @@ def read_size(path: Path) -> tuple[int | None, int | None]:
 
 
 def read_results(path: Path) -> Iterator[str]:
-    """Yield the results that a sink still lacks, each once, as stored."""
+    """Yield the undelivered results, each once, as stored."""
     chosen = f"SELECT payload FROM jobs WHERE consumer {_OF_SINKS}"
     with _read(path) as db:
         sql = f"{chosen} GROUP BY coalesce(origin, id) ORDER BY id"
@@ -277,11 +276,11 @@ def read_results(path: Path) -> Iterator[str]:
 
 @contextmanager
 def _read(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """Open a file that has an outbox's tables, to read it alone; None before it has."""
+    """Open a file with an outbox's tables read-only; None before the tables exist."""
     if not path.exists():
         yield None
         return
     with closing(open_existing(path, patience=_BUSY_S)) as db:
-        # The process that creates the file may not have come to its last table.
+        # The creating process may not have created the last table.
         has_tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'counts'").fetchone()
         yield db if has_tables else None

@@ -1,4 +1,4 @@
-"""Sinks: the user's protocols, the failures of platforms, and how the dispatcher calls a sink."""
+"""Sinks: protocols for users, failures of platforms, and how the dispatcher calls a sink."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _WANTS = "a callable that takes one argument (evaluation) or two (sample, outcom
 
 @runtime_checkable
 class Sink(Protocol):
-    """Receiver of results. Called once per evaluated sample, one at a time, in its own thread.
+    """Receives results. Called once per evaluated sample, sequentially, in its own thread.
 
-    An exception of `deliver` is counted and kept from everything else. With a spool, `deliver` is
-    called again with the same evaluation until it raises nothing; after a crash, it may be called
-    again with a result that it has stored, under the same `result_id`.
+    An exception of `deliver` is counted and goes no further. With a spool, `deliver` is called
+    again with the same evaluation until it succeeds. After a crash, it may be called again with a
+    stored result, under the same `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation, /) -> Awaitable[None] | None:
-        """Store one evaluation; an awaitable is awaited in the sink's thread.
+        """Store one evaluation. An awaitable is awaited in the sink's thread.
 
-        The event loop runs only while something is awaited.
+        The event loop runs only during an await.
         """
         ...
 
@@ -52,7 +52,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class FeedbackSink(Protocol):
-    """Sink that receives feedback, beside evaluations or alone. Called as `Sink.deliver` is."""
+    """Receives feedback, with or without evaluations. Called like `Sink.deliver`."""
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
         """Store one feedback, which names its sample and RAG span."""
@@ -70,11 +70,11 @@ SinkFunction: TypeAlias = (
 
 
 class SendError(Exception):
-    """Failure of a delivery that a platform sink understands.
+    """A failure of a delivery that a platform sink can classify.
 
     Args:
-        reason: A few words for counts and logs, such as `HTTP 503`; holds no content.
-        is_for_all: Whether the failure concerns every result of the request for certain.
+        reason: A few words for counts and logs, such as `HTTP 503`, without content.
+        is_for_all: Whether the failure certainly affects every result of the request.
     """
 
     def __init__(self, reason: str, *, is_for_all: bool = True) -> None:
@@ -84,7 +84,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now; it may ask for a pause of `wait` seconds."""
+    """The platform cannot accept results now. It may ask for a pause of `wait` seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -92,7 +92,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not know the span yet: spans are exported in batches, often later."""
+    """The platform does not have the span yet: spans are exported in batches, often later."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("no such span", is_for_all=False)
@@ -100,22 +100,22 @@ class SpanUnknown(SendError):
 
 
 class Rejected(SendError):
-    """The platform will never accept the results, or at least one of them."""
+    """The platform will never accept at least one of the results."""
 
 
 class Destination:
-    """Base of a user's sink and of a platform; the dispatcher calls it in one thread."""
+    """Base of a user's sink and of a platform. The dispatcher calls it in one thread."""
 
     batch_size = 1
     is_watched = False
-    """Whether a call has no time limit of its own and may hang."""
+    """Whether a call lacks a time limit and may hang."""
     retries = True
-    """Whether failures are retried from memory alone, without a spool."""
+    """Whether failures are retried from memory, without a spool."""
 
     def __init__(self, name: str, key: str) -> None:
         self.name = name
         self.key = key
-        """Name in the spool; stable over processes."""
+        """Name in the spool, stable across processes."""
         self.counts: Counter[str] = Counter()
         """Results `taken`, `sent`, `lost` and `spooled`."""
 
@@ -123,13 +123,13 @@ class Destination:
         raise NotImplementedError
 
     def open(self, timeout: float) -> None:
-        """Prepare for sending, with a limit in seconds for a request; called before the first."""
+        """Prepare for sending, with a limit in seconds per request. Called once, first."""
 
     def send(self, payloads: Sequence[Any], *, last: bool) -> Mapping[int, BaseException]:
-        """Deliver a batch in the order of arrival; delivering it again changes nothing.
+        """Deliver a batch in order of arrival. Must be idempotent.
 
-        `last` says that it is not tried again. Returns the failures by index; all others were
-        delivered. Raises the failure of all.
+        `last` means that there will be no retry. Returns the failures by index; all other results
+        were delivered. Raises if all failed.
         """
         raise NotImplementedError
 
@@ -138,7 +138,7 @@ class Destination:
 
 
 class UserSink(Destination):
-    """Calls a sink or a function of the user's, one call at a time, within a time limit."""
+    """Calls a user's sink or function, one call at a time, within a time limit."""
 
     is_watched = True
     retries = False
@@ -147,10 +147,10 @@ class UserSink(Destination):
         self._sink = own = cast("Any", sink)
         is_function = not isinstance(sink, Sink | FeedbackSink)
         name = "CallableSink" if is_function else type(sink).__name__
-        # Two files are two sinks also in the next process, in whatever order they are given.
+        # Two files are two sinks, also in the next process and in any order.
         place = str(getattr(sink, "place", name)).encode("utf-8", "backslashreplace").decode()
         super().__init__(name, place)
-        # A run over a data set waits for its file however long that takes.
+        # A data set run waits for its file without a limit.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)
         self._deliver: Any = None if deliver is None else _one_argument(deliver)
@@ -187,7 +187,7 @@ class UserSink(Destination):
 
 
 def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], object]:
-    """Return a function of an evaluation that passes one or two arguments by the signature."""
+    """Return a function of an evaluation that passes one or two arguments, by signature."""
 
     def call_with_two(evaluation: Evaluation) -> object:
         return function(evaluation.sample, evaluation.outcomes)
@@ -195,7 +195,7 @@ def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], obj
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Functions in C may have none.
+        # Functions in C may have no signature.
         return call_with_two
     for count, call in ((2, call_with_two), (1, function)):
         try:
@@ -207,7 +207,7 @@ def _one_argument(function: Callable[..., object]) -> Callable[[Evaluation], obj
 
 
 async def _error_of(pending: Awaitable[object], timeout: float) -> BaseException | None:
-    """Await a sink; return its exception, which a loop would log with the content in its text."""
+    """Await a sink and return its exception, because a loop would log its content."""
     try:
         async with asyncio.timeout(timeout):
             await pending

@@ -1,4 +1,4 @@
-"""Queue and thread of one sink: batches, retries with backoff, time limits, flush and close."""
+"""Queue and thread of one sink: batches, retries with backoff, timeouts, flush and close."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from rag_eval_hooks.suppress import suppressed
 __all__ = ["SinkQueue"]
 
 _FULL: Final = "outbox full"
-"""Reason of a result that the limit of memory does not allow to wait."""
+"""Reason of a result that exceeds the memory limit."""
 _LONGEST_ASKED: Final = 60.0
-"""Seconds of a `Retry-After` that are honored at most."""
+"""Longest honored `Retry-After`, in seconds."""
 _LONGEST_LOOK: Final = 5.0
-"""Seconds between two tries of a result whose span is unknown, at most."""
+"""Longest pause between two tries of a result with an unknown span, in seconds."""
 _DOWN: Final = 5
-"""Failures in a row after which the sink counts as down and is probed by one result at a time."""
+"""Consecutive failures after which the sink counts as down and gets one probe at a time."""
 _GRACE: Final = 0.1
-"""Seconds beyond the time limit, in which a cancelled awaitable may still return."""
+"""Seconds beyond the timeout in which a cancelled awaitable may still return."""
 _RECOVERED: Final = 64
-"""Results of the spool that are claimed at a time."""
+"""Results of the spool to claim at once."""
 _POLL: Final = 0.05
-"""Seconds between two checks of a call that may hang, while a flush waits."""
+"""Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")
-"""Failure of a request whose results are sent again one by one, as any of them may be the cause."""
+"""Failure of a request whose results are retried one by one, because any may be the cause."""
 
 
 class SinkQueue:
-    """Accepts results at once and delivers them in a thread of its own. Thread-safe.
+    """Accepts results at once and delivers them in a separate thread. Thread-safe.
 
-    A result that fails is retried after a growing pause, by itself; the others go on. After
-    several failures in a row the sink counts as down and is probed by one result at a time.
-    At every moment: taken = sent + lost + spooled + waiting.
+    A failed result is retried alone after a growing pause, while other results proceed. After
+    several consecutive failures the sink counts as down and gets one result at a time as a probe.
+    At any moment: taken = sent + lost + spooled + waiting.
 
-    With a spool, a result that cannot wait in memory is left in it (`spooled`). Without one it is
-    lost, counted with the reason, and a user's sink gets one try.
+    With a spool, a result that cannot wait in memory stays there (`spooled`). Without a spool it is
+    lost and counted with the reason, and a user's sink gets one try.
     """
 
     def __init__(self, sink: Destination, incidents: Incidents, outbox: Outbox) -> None:
@@ -61,9 +61,9 @@ class SinkQueue:
         self._keep_for = limits.SINK_KEEP_SECONDS
         self._most_chars = limits.SINK_QUEUE_CHARS
         self._origin = f"sink {sink.name}"
-        # Notified whenever anything below changes.
+        # Notified when any attribute below changes.
         self._changed = threading.Condition()
-        # Due, number and job of each; the jobs of the call in flight are not among them.
+        # Due time, number and job, without the jobs of the call in flight.
         self._waiting: list[tuple[float, int, Job]] = []
         self._numbers = itertools.count()
         self._flying: list[Job] = []
@@ -94,7 +94,7 @@ class SinkQueue:
                 self._leave(job, reason)
 
     def capacity(self) -> int:
-        """Return how many results of the spool the sink can take over."""
+        """Return how many spooled results the sink can take over."""
         with self._changed:
             if self._closing is not None:
                 return 0
@@ -104,9 +104,9 @@ class SinkQueue:
             return _RECOVERED if is_empty or 2 * self._chars < self._most_chars else 0
 
     def check(self) -> None:
-        """Count a hanging call, and give up overdue results of a sink that is down.
+        """Count a hanging call, and drop overdue results of a sink that is down.
 
-        Without a row on disk, the results of the call and those queued behind it are lost.
+        Results without a row on disk, in the call or queued behind it, are lost.
         """
         now, longest = time.monotonic(), self._timeout + _GRACE
         with self._changed:
@@ -125,8 +125,8 @@ class SinkQueue:
     def flush(self, timeout: float) -> bool:
         """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
 
-        Waiting retries are tried at once. A result in the spool is not waited for after its
-        first try, nor while the sink is down.
+        Waiting retries run at once. It does not wait for a spooled result after its first try, or
+        while the sink is down.
         """
         now = time.monotonic()
         deadline = now + timeout
@@ -138,13 +138,13 @@ class SinkQueue:
             while self._is_awaited(jobs):
                 if (left := deadline - time.monotonic()) <= 0:
                     return False
-                # A call that hangs notifies nobody.
+                # A hanging call never notifies.
                 self._changed.wait(min(_POLL, left))
                 self.check()
             return True
 
     def begin_close(self, timeout: float) -> None:
-        """Accept nothing more; try waiting results once more, for `timeout` seconds."""
+        """Accept no more results; retry waiting results once more, for `timeout` seconds."""
         with self._changed:
             if self._closing is not None:
                 return
@@ -155,7 +155,7 @@ class SinkQueue:
             self._close_sink()
 
     def end_close(self) -> None:
-        """Wait for the end of `begin_close`; leave unsent results in the spool, or lose them."""
+        """Wait for `begin_close` to finish; leave unsent results in the spool, or lose them."""
         thread = self._thread
         if thread is not None:
             thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
@@ -205,7 +205,7 @@ class SinkQueue:
     def _is_at_end(self, now: float) -> bool:
         if self._closing is None:
             return False
-        # A sink that is down is not tried again: its results are safe in the spool.
+        # Do not retry a sink that is down: its results are safe in the spool.
         is_safe = self._outbox.is_durable and self._is_down
         return not self._waiting or now >= self._closing or is_safe
 
@@ -228,7 +228,7 @@ class SinkQueue:
         except BaseException as raised:  # noqa: BLE001 - the sink's edge: even an exit ends here
             error = raised
             if self.sink.retries and not isinstance(error, SendError):
-                # A client's own error, which a platform's results cause again.
+                # A client's own error, which the same results would cause again.
                 error = Rejected(type(error).__name__, is_for_all=False)
             is_shared = len(jobs) > 1 and isinstance(error, SendError) and not error.is_for_all
             return dict.fromkeys(range(len(jobs)), _ALONE if is_shared else error)
@@ -280,7 +280,7 @@ class SinkQueue:
         self._retry(job, now, lacks_span=isinstance(error, SpanUnknown))
 
     def _retry(self, job: Job, now: float, *, lacks_span: bool) -> None:
-        """Try a job again; one whose span is unknown has a last try, and is not kept for longer."""
+        """Retry a job. A job with an unknown span gets a last try at its deadline."""
         job.sends += 1
         pause = pause_after(job.sends)
         if self._closing is not None and (job.give_up_at or lacks_span):
@@ -338,7 +338,7 @@ class SinkQueue:
         self._changed.notify_all()
 
     def _leave(self, job: Job, reason: str) -> None:
-        """Leave a result to the spool; without one it is lost."""
+        """Leave a result in the spool; without a spool it is lost."""
         if not self._outbox.release(job):
             self._lose(job, reason)
             return
@@ -348,12 +348,12 @@ class SinkQueue:
             self._incidents.count(f"{self._origin}: left in the spool")
 
     def _give_up(self, job: Job) -> None:
-        # A result that was never tried is lost for the reason of the last failure.
+        # An untried result is lost for the reason of the last failure.
         reason = job.reason or self._last_reason
         self._lose(job, "kept too long" if job.is_stored else reason)
 
     def _lose(self, job: Job, reason: str) -> None:
-        """Count a loss; the failures of a user's sink are counted by themselves."""
+        """Count a loss. The failures of a user's sink have separate counts."""
         self._finish(job)
         self.sink.counts["lost"] += 1
         if reason:
@@ -365,5 +365,5 @@ class SinkQueue:
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Return whether a failure may concern the whole sink, rather than one result."""
+    """Return whether a failure may affect the whole sink, not one result."""
     return isinstance(error, RetryLater) or not isinstance(error, SendError)

@@ -1,4 +1,4 @@
-"""Results: read them, estimate from them, compare and report them."""
+"""Results: read, estimate, compare and report them."""
 
 from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, ScoreRule, diagnose

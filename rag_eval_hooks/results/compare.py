@@ -1,8 +1,8 @@
 """Comparison of two runs: differences with intervals, and regressions by sample.
 
 A difference combines the mean paired difference with the difference of the means of all other
-samples, each weighted by its inverse variance. The interval of the paired part is Student's t; that
-of the rest is recovered from the intervals of two means (Zou and Donner, MOVER, 2008).
+samples, each weighted by its inverse variance. The paired part has Student's t interval. The other
+part's interval comes from the intervals of two means (Zou and Donner, MOVER, 2008).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from rag_eval_hooks.results.summary import (
 from rag_eval_hooks.score import Score
 
 _LEAST_DROP: Final = 0.1
-"""Drop of a normalized score from which a sample is named as a regression."""
+"""Drop of a normalized score that makes a sample a regression."""
 _LEAST_PAIRS: Final = 5
-"""Pairs from which their differences have a variance to rely on."""
+"""Pairs from which the variance of their differences is reliable."""
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
 
 
 class Trend(StrEnum):
-    """Direction of a difference, as far as the samples tell."""
+    """Direction of a difference, if the samples show it."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -57,18 +57,18 @@ class Change:
     base: Estimate  # mean before, in the metric's scale
     new: Estimate
     difference: float  # new less base, in the metric's scale
-    low: float | None  # ends of its 95 % interval; None where the samples are too few
+    low: float | None  # ends of its 95 % interval; None for too few samples
     high: float | None
     gain: float  # the difference on a scale from 0 to 1 on which 1 is best
     deviation: float | None  # standard error of `gain`, and its degrees of freedom
     freedom: float
     pairs: int  # samples that both runs scored and that count as pairs
-    trend: Trend  # better or worse where the interval is on one side of 0
+    trend: Trend  # better or worse if the interval excludes 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """One sample whose score has fallen, by `drop` on a scale from 0 to 1."""
+    """One sample whose score fell, by `drop` on a scale from 0 to 1."""
 
     metric: str
     base: Evaluation
@@ -86,11 +86,11 @@ class Comparison:
     only_base: int
     only_new: int
     new: Mapping[str, MetricSummary]  # of the new run
-    unscored: Sequence[str]  # metrics that one of the runs has no score of
+    unscored: Sequence[str]  # metrics without a score in one of the runs
 
     @property
     def is_screening(self) -> bool:
-        """Whether scores are of a judge that is not calibrated."""
+        """Whether an uncalibrated judge made the scores."""
         return any(one.is_screening for one in self.new.values())
 
 
@@ -103,13 +103,13 @@ def compare(
 ) -> Comparison:
     """Return the changes from one run to another.
 
-    Samples pair by `question_id`, else by their question; a question that was asked several times
-    pairs in order. Fewer than five pairs of a metric count as samples without a partner.
+    Samples pair by `question_id`, else by question. Repeated questions pair in order. Fewer than
+    five pairs of a metric count as unpaired samples.
 
     Args:
         base: Results before.
         new: Results after.
-        by: Key of the groups that are compared besides all samples.
+        by: Key of the groups to compare in addition to all samples.
         allow_different_judges: Whether scores of different judges or prompts may be compared.
 
     Raises:
@@ -153,7 +153,7 @@ def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> 
 
 
 def _judges(rows: Iterable[Evaluation]) -> dict[str, set[str]]:
-    """Return judges and versions of prompts by metric; versions of the package may differ."""
+    """Return judges and prompt versions by metric. Package versions may differ."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for metric, score in row.scores.items():
@@ -251,7 +251,7 @@ def _paired(both: Sequence[tuple[_Scored, _Scored]], *, alone: bool) -> _Differe
     moments = Moments(len(both), weights, sessions_of([row for _, (row, _) in both]))
     mean, variance = moments.mean(gains), moments.covariance(gains, gains)
     if any(gains) or not alone:
-        # A few equal gains have no variance; as many as three of them may yet be exceptions.
+        # A few equal gains have no variance, but up to three may be exceptions.
         values = [one.normalized for pair in both for _, one in pair]
         spread = math.fsum((value - math.fsum(values) / len(values)) ** 2 for value in values)
         variance = max(variance, 3 * spread / len(values) / len(both) ** 2)
@@ -279,7 +279,7 @@ def _combined(paired: _Difference | None, rest: _Difference | None) -> _Differen
     variance = 1.0 / math.fsum(precisions)
     shares = [precision * variance for precision in precisions]
     mean = math.fsum(share * one.mean for share, one in zip(shares, known, strict=True))
-    # Satterthwaite: each part has its share of the variance.
+    # Satterthwaite: each part contributes its share of the variance.
     freedom = 1.0 / max(1e-9, sum(s**2 / one.freedom for s, one in zip(shares, known, strict=True)))
     return _Difference.of(mean, variance, freedom)
 

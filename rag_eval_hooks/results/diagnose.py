@@ -1,4 +1,4 @@
-"""Diagnosis of a pipeline from its scores: the part to blame, and the samples that show it.
+"""Diagnose a pipeline by its scores: the faulty part, and the samples that show it.
 
 The rules and the metrics that show a property are data, in `rules.toml`.
 """
@@ -21,12 +21,12 @@ from rag_eval_hooks.score import Cause, NotScored
 
 _CLASS: Final = "graphrag.answer_class"
 _MOST_UNDEFINED: Final = 0.1
-"""Part of the samples without a defined score above which no good sign is given."""
+"""Share of undefined samples above which no good sign is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Normalized values from which a metric counts as high, and below which as low."""
+    """Normalized values below which a metric is low, and from which it is high."""
 
     high: float = 0.8
     low: float = 0.5
@@ -53,7 +53,7 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule, its share of the traffic that can tell, and the samples that show it."""
+    """A rule, its share of the applicable traffic, and the samples that match."""
 
     rule: ScoreRule
     share: Estimate
@@ -76,14 +76,14 @@ def diagnose(
     cuts: Mapping[str, Cuts] | None = None,
     rules: Iterable[ScoreRule] | None = None,
 ) -> list[Diagnosis]:
-    """Return the rules that samples show: faults first, the most frequent first.
+    """Return the rules that samples match: faults first, most frequent first.
 
-    Good signs are left out where scores are screening scores, or where scores of more than a tenth
-    of the samples are undefined.
+    Good signs are omitted for screening scores, and if more than a tenth of the samples are
+    undefined.
 
     Args:
         rows: The results.
-        cuts: Values that are high and low, by metric id; `CUTS` for all others.
+        cuts: Low and high values by metric id; `CUTS` for other metrics.
         rules: The rules; `standard_rules` by default.
     """
     known = list(rows)
@@ -121,7 +121,7 @@ def _is_stated(rule: ScoreRule, rows: Sequence[Evaluation], hits: int) -> bool:
 
 
 def _is_undefined(row: Evaluation) -> bool:
-    """Return whether a judged metric is undefined; lexical ones often are, for want of numbers."""
+    """Return whether a judged metric is undefined. Lexical metrics often are, without numbers."""
     return any(
         isinstance(one, NotScored) and one.cause is Cause.UNDEFINED
         for name, one in row.outcomes.items()
@@ -135,7 +135,7 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
 
 
 def _shows(rule: ScoreRule, row: Evaluation, cuts: Mapping[str, Cuts]) -> bool | None:
-    """Return whether a sample shows a rule; None where a score is missing."""
+    """Return whether a sample matches a rule, or None if a score is missing."""
     if not (rule.high or rule.low or rule.label):
         levels = [score.normalized >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
         return all(levels) if levels else None

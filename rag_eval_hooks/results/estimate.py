@@ -3,9 +3,9 @@
 A mean of values in [0, 1] is the ratio estimator of Hajek (1971), weighted by the inverse inclusion
 probability. Its variance is the linearized one (Sarndal, Swensson and Wretman, Model Assisted
 Survey Sampling, 1992, 5.7), over clusters where samples share one, with each residual corrected for
-its leverage. The interval is Wilson's (1927) for a share of as many observations as have this
-variance (Korn and Graubard, 1998), so that it keeps to the scale. It uses Student's t unless the
-values are shares of an unweighted, unclustered sample.
+its leverage. The interval is Wilson's (1927) for a proportion with this variance (Korn and
+Graubard, 1998), so that it stays on the scale. It uses Student's t unless the values are
+proportions of an unweighted, unclustered sample.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 LEAST_LABELS: Final = 20
-"""Labels from which a prediction-powered interval covers what it says."""
+"""Labels from which a prediction-powered interval has its nominal coverage."""
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Samples below which a stratum is rare, and the share of the traffic above which it matters."""
+"""Samples below which a stratum is rare, and the share of traffic above which it matters."""
 
 
 class Basis(NamedTuple):
-    """Independent yes and no that would vary as much as a mean in [0, 1], and their freedom."""
+    """Number of independent Bernoulli draws with the variance of a mean, and degrees of freedom."""
 
     number: float
     freedom: float
@@ -54,10 +54,10 @@ class Estimate:
     mean: float
     low: float | None  # ends of the interval; None for fewer than two values or clusters
     high: float | None
-    n: int  # values that the estimate rests on
-    effective_n: float  # values of equal weight that would tell as much (Kish): at most `n`
+    n: int  # number of values
+    effective_n: float  # effective sample size (Kish): at most `n`
     raw: float  # mean of the values without weights
-    basis: Basis | None = None  # what the interval rests on; None without one
+    basis: Basis | None = None  # basis of the interval; None without an interval
 
     def scaled(self, slope: float, offset: float) -> Estimate:
         """Return the estimate on another scale: each number times `slope` plus `offset`."""
@@ -68,7 +68,7 @@ class Estimate:
 
 
 class Moments:
-    """Weighted means and linearized covariances; by default of equal samples without clusters."""
+    """Weighted means and linearized covariances; by default equal weights and no clusters."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Moments:
 
     @property
     def effective_clusters(self) -> float:
-        """Clusters of equal weight that would tell as much (Kish)."""
+        """Effective number of clusters (Kish)."""
         return 1.0 / math.fsum(mass * mass for mass in self._masses.values())
 
     def mean(self, values: Sequence[float]) -> float:
@@ -138,11 +138,11 @@ def mean_of(
 
 
 def rare_variance(weights: Sequence[float]) -> float:
-    """Return the variance that rare strata may hide; 0 without one.
+    """Return the variance that rare strata may hide; 0 without rare strata.
 
-    A stratum is all samples of one inclusion probability. It is rare if fewer than ten samples
-    stand for over a twentieth of the traffic. Its own values may then be equal by chance, so half
-    a yes and half a no are added to them (Agresti and Coull, 1998).
+    A stratum is all samples with the same inclusion probability. It is rare if fewer than ten
+    samples represent more than a twentieth of the traffic. Its values may be equal by chance, so
+    half a success and half a failure are added (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -160,14 +160,14 @@ def predicted_mean(
     *,
     label_weights: Sequence[float] | None = None,
 ) -> Estimate | None:
-    """Return the mean of the labels that all samples would have, from labels of a part of them.
+    """Return the mean label of all samples, predicted from labels of a random part.
 
-    Prediction-powered estimate with the weight on the judge that minimizes the variance
-    (Angelopoulos, Duchi and Zrnic, PPI++, 2023). Without a useful judge it is the labels' mean.
+    Prediction-powered estimate with the judge's weight that minimizes the variance (Angelopoulos,
+    Duchi and Zrnic, PPI++, 2023). With a useless judge it equals the mean of the labels.
 
     Args:
-        judged: The judge's value of every sample without a label, in [0, 1].
-        labelled: Label and the judge's value of the labelled samples, a random part.
+        judged: The judge's value for every unlabelled sample, in [0, 1].
+        labelled: Label and judge's value for the labelled samples, a random part.
         weights: Inverse inclusion probability of each in `judged`; equal ones by default.
         label_weights: That of each in `labelled`.
 
@@ -196,10 +196,10 @@ def predicted_mean(
 
 
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
-    """Return the quantile of Student's t that a value exceeds, up or down, with `alpha`.
+    """Return the two-sided quantile of Student's t for `alpha`.
 
     Hill's expansion (1970, CACM algorithm 396), whose relative error is below 4e-4 for two degrees
-    of freedom or more. Below two it interpolates, at most 4 % too high; below one it takes one.
+    of freedom or more. Below two it interpolates, at most 4 % too high; below one it uses one.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:
@@ -229,6 +229,6 @@ def _basis(
     if variance == math.inf:
         return None
     spread = mean * (1.0 - mean)
-    # Without any variance, as where all are right, the values count as they are.
+    # Without variance, for example if all values are 1, no correction applies.
     count = max(1e-3, spread / variance) if variance > 0 and spread > 0 else effective
     return Basis(count, math.inf if is_share else min(count, effective) - 1.0)

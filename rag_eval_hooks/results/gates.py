@@ -1,4 +1,4 @@
-"""Gates for a build and alerts on live requests: conditions on means, tested by the samples."""
+"""Gates for a build and alerts on live requests: statistical tests of conditions on means."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": op
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
     """Return the differences that fail a build.
 
-    All differences are tested together by Holm's method: where nothing has changed, at most one
-    build in twenty has any.
+    Holm's method tests all differences together: without a real change, at most one build in twenty
+    fails.
 
     Args:
         comparison: The comparison.
-        margin: Fall of a mean that is accepted, on a scale from 0 to 1.
+        margin: Accepted fall of a mean, on a scale from 0 to 1.
     """
     tests = [
         _Test(-one.gain / one.deviation, one.freedom, one)
@@ -43,7 +43,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 
 
 class _Test(NamedTuple, Generic[T]):
-    """Something to show, by how many standard errors it is shown, and their freedom."""
+    """A hypothesis, its distance in standard errors, and degrees of freedom."""
 
     statistic: float
     freedom: float
@@ -51,7 +51,7 @@ class _Test(NamedTuple, Generic[T]):
 
 
 def _shown(tests: Sequence[_Test[T]], alpha: float) -> Iterator[T]:
-    """Yield what Holm's method (1979) accepts, the strongest first."""
+    """Yield the hypotheses that Holm's method (1979) accepts, strongest first."""
     for rank, test in enumerate(sorted(tests, key=lambda each: -each.statistic)):
         if test.statistic <= t_quantile(test.freedom, alpha / (len(tests) - rank)):
             return
@@ -69,7 +69,7 @@ class FailCondition:
 
     @classmethod
     def of(cls, text: str) -> FailCondition:
-        """Return the condition that a text names.
+        """Parse a condition.
 
         Raises:
             ConfigError: The text is not a condition.
@@ -91,19 +91,19 @@ def failed_conditions(
     by_point: Iterable[FailCondition] = (),
     alpha: float = ALPHA,
 ) -> list[str]:
-    """Return the reasons to fail a build; a metric without a score fails it, too.
+    """Return the reasons to fail a build. A metric without a score is a reason.
 
-    All conditions are tested together by Holm's method: where the true means meet none, at most one
-    build in twenty fails. A single one fails if the whole 95 % interval of the mean meets it.
+    Holm's method tests all conditions together: if the true means meet none, at most one build in
+    twenty fails. A single condition fails a build if the whole 95 % interval of the mean meets it.
 
     Args:
-        conditions: Conditions that the samples must show to be met.
+        conditions: Conditions that the samples must prove.
         metrics: Summaries of the new run.
-        by_point: Conditions that the mean alone decides, whatever its interval.
-        alpha: Share of the intervals that miss the true mean, 0 to 1.
+        by_point: Conditions that the mean alone decides, without its interval.
+        alpha: Error rate of the intervals, 0 to 1.
 
     Raises:
-        ConfigError: A condition names a metric that was not measured.
+        ConfigError: A condition names a metric without results.
     """
     given, points = [*conditions], [*by_point]
     for one in (*given, *points):
@@ -144,32 +144,32 @@ def _reason(condition: FailCondition, estimate: Estimate | None) -> str:
 _MOST_ROWS: Final = 2_000
 _MOST_GROUPS: Final = 100
 _CHECKS: Final = 60
-"""Checks in the time of one window, however many requests come."""
+"""Checks per window, for any number of requests."""
 _TIMEOUT_S: Final = 10.0
 
 
 class AlertSink:
-    """Posts to a webhook when a bound of a mean's interval crosses a threshold within a window.
+    """Posts to a webhook when the interval of a mean crosses a threshold within a window.
 
     ```python
     RagEval(sinks=[AlertSink(url, "ragas.faithfulness<0.8", by="workflow")])
     ```
 
-    The body is JSON; its `text` is what Slack and Mattermost show. A post that fails is tried again
-    with the next evaluation. Each process watches the requests that it delivers itself.
+    The body is JSON; Slack and Mattermost show its `text`. The next evaluation retries a failed
+    post. Each process watches only its own requests.
 
     Args:
         url: Address of the webhook.
         *conditions: Conditions on means, in the metrics' scales.
-        by: Key of groups that are watched apart, as of `summarise`; the hundred latest ones.
-        window: Seconds whose evaluations count, the latest 2,000 of a group.
-        cooldown: Seconds without another alert of a group.
-        samples: Evaluations of a group below which it is silent.
-        confidence: Confidence of the intervals, below 1. A window is looked at many times, so that
-            95 % would be too little.
+        by: Key of separately watched groups, as in `summarise`; the latest hundred.
+        window: Length of the window in seconds; at most the latest 2,000 evaluations of a group.
+        cooldown: Minimum seconds between two alerts of a group.
+        samples: Minimum number of evaluations for an alert.
+        confidence: Confidence of the intervals, below 1. A window is tested many times, so 95 %
+            would be too low.
 
     Raises:
-        ConfigError: The address or a condition cannot be used.
+        ConfigError: The address or a condition is invalid.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class AlertSink:
         confidence: float = 0.999,
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
-            raise ConfigError("url", url, "an address that begins with http:// or https://")
+            raise ConfigError("url", url, "an address that starts with http:// or https://")
         if not conditions:
             raise ConfigError("conditions", (), "conditions such as 'ragas.faithfulness<0.8'")
         self._url, self._by, self._samples = url, by, samples
@@ -193,10 +193,10 @@ class AlertSink:
         self._opener = build_opener(_NoRedirects)
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Count one evaluation, and post if its group has become worse than a threshold.
+        """Count one evaluation, and post if its group fell below a threshold.
 
         Raises:
-            OSError: The webhook refuses the alert or cannot be reached.
+            OSError: The webhook rejects the alert or is unreachable.
         """
         now = evaluation.end / 1e9
         row = without_texts(evaluation)
@@ -248,7 +248,7 @@ class _Group:
         self.due = 0.0
 
     def add(self, now: float, row: Evaluation, window: float) -> None:
-        # An evaluation that a spool delivers again counts once.
+        # A repeated delivery from a spool counts once.
         self.rows.setdefault(row.sample.sample_id, (now, row))
         while len(self.rows) > _MOST_ROWS or next(iter(self.rows.values()))[0] <= now - window:
             del self.rows[next(iter(self.rows))]
@@ -256,4 +256,4 @@ class _Group:
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Leave the redirect as the error that it is."""
+        """Treat a redirect as an error."""

@@ -1,4 +1,4 @@
-"""Labels of people, or scores of a better judge, for a part of the samples."""
+"""Human labels, or scores of a better judge, for a part of the samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rag_eval_hooks.results.summary import identity_of, scale_of_metric, weight_
 
 T = TypeVar("T")
 Labels: TypeAlias = Mapping[tuple[str, str], float]
-"""Normalized values by sample, its id or its question, and metric."""
+"""Normalized values by sample (id or question) and metric."""
 _DEFAULT: Final = "ragas.faithfulness"
 _WANTS: Final = (
     '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '
@@ -26,11 +26,11 @@ _WANTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMean:
-    """Mean of a metric by labels of a part of its samples, in [0, 1], where 1 is best."""
+    """Mean of a metric with labels for a part of its samples, in [0, 1], where 1 is best."""
 
     metric: str
     labels: int  # samples with a label
-    estimate: Estimate  # by labels and judge together (prediction-powered)
+    estimate: Estimate  # by labels and judge (prediction-powered)
     alone: Estimate  # by the labels without the judge
     judge: Estimate  # by the judge without labels
 
@@ -38,12 +38,12 @@ class LabelledMean:
 def read_labels(path: Path) -> Labels:
     """Return the labels of a file of JSON lines.
 
-    A line names a sample by its id, a metric and its value in the metric's scale. Lines of results,
-    such as those of a better judge, are labels of all their scores; they belong to the sample with
-    their `question_id`, else with their question. Labels of single claims are left out.
+    A line has a sample's id, a metric and a value in the metric's scale. A line of results, for
+    example from a better judge, labels all its scores and matches a sample by `question_id`, else
+    by question. Labels of single claims are skipped.
 
     Raises:
-        ConfigError: A line is no label.
+        ConfigError: A line is not a label.
         OSError: The file cannot be read.
     """
     labels: dict[tuple[str, str], float] = {}
@@ -53,10 +53,10 @@ def read_labels(path: Path) -> Labels:
 
 
 def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
-    """Yield what `read` makes of each line of JSON that is not blank.
+    """Yield the results of `read` for each non-blank JSON line.
 
     Raises:
-        ConfigError: A line is no JSON, or `read` refuses it.
+        ConfigError: A line is not JSON, or `read` rejects it.
         OSError: The file cannot be read.
     """
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -85,10 +85,10 @@ def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
-    """Return the means of the metrics that have `LEAST_LABELS` labels or more.
+    """Return the means of the metrics that have at least `LEAST_LABELS` labels.
 
-    The samples with a label must be a random part of the scored ones. Each sample counts by the
-    inverse of its inclusion probability.
+    The labelled samples must be a random part of the scored samples. Weights are inverse inclusion
+    probabilities.
     """
     found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
     return [one for one in found if one is not None]

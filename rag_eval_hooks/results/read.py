@@ -1,4 +1,4 @@
-"""Reader of results: evaluations from files, rotated and compressed ones, spools, data frames."""
+"""Read results from files, rotated and compressed files, spools and data frames."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
 _LINE: Final = "result"
-"""Column of a data frame that holds the whole result as JSON."""
+"""Data frame column with the whole result as JSON."""
 NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
 def row_of(line: Mapping[str, Any]) -> Evaluation:
-    """Return the evaluation of one line of a results file; raises one of `NO_ROW` for another."""
-    # A sink without content leaves the question out.
+    """Return the evaluation in a line of a results file, or raise one of `NO_ROW`."""
+    # A sink without content omits the question.
     sample = {"question": "", **line["sample"]}
     if line.get("time") is not None:
         sample["ended_at"] = _nanoseconds(line["time"], sample.get("latency") or 0.0)
@@ -55,13 +55,13 @@ def _nanoseconds(time: str, later: float = 0.0) -> int:
 
 
 def without_texts(row: Evaluation) -> Evaluation:
-    """Return an evaluation without its largest parts, contexts and explanations."""
+    """Return an evaluation without contexts and explanations, its largest parts."""
     outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
     return replace(row, sample=replace(row.sample, contexts=None), outcomes=outcomes)
 
 
 def read(*sources: Source | Iterable[Source]) -> Results:
-    """Return the evaluations of results, without reading them yet.
+    """Return the evaluations of results lazily.
 
     Args:
         *sources: Files of JSON lines, plain or compressed by gzip; Parquet files; data frames that
@@ -77,12 +77,12 @@ def read(*sources: Source | Iterable[Source]) -> Results:
 
 
 class Results:
-    """Evaluations, read anew by each iteration, so that they need not fit in memory.
+    """Evaluations, read again by each iteration, so that they need not fit in memory.
 
     Attributes:
-        skipped: Lines of the last iteration that are not evaluations, by reason: `cut` (a process
-            died while it wrote), `unreadable`, `newer` (a later version wrote it), `repeated` (the
-            same result again) and `feedback`.
+        skipped: Skipped lines of the last iteration, by reason: `cut` (a process died during the
+            write), `unreadable`, `newer` (a later version wrote it), `repeated` (a duplicate
+            result) and `feedback`.
     """
 
     def __init__(self, places: Iterable[Any]) -> None:
@@ -99,7 +99,7 @@ class Results:
             except NO_ROW:
                 self.skipped["unreadable"] += 1
                 continue
-            # A hash instead of the id keeps a million rows within memory.
+            # A hash instead of the id, so that a million rows fit in memory.
             if (key := hash(result_id(row.sample.sample_id, row.outcomes))) in known:
                 self.skipped["repeated"] += 1
                 continue
@@ -146,7 +146,7 @@ class Results:
 
 
 def _places(source: Any) -> list[Any]:
-    """Return the files and frames behind a source, the oldest first."""
+    """Return the files and frames behind a source, oldest first."""
     if not isinstance(source, str | os.PathLike):
         return [source]
     path = Path(source).absolute()
@@ -161,7 +161,7 @@ def _places(source: Any) -> list[Any]:
 
 
 def _parsed(text: bytes) -> tuple[Any, str]:
-    """Return a line, and the reason why it is not a result, if it is not."""
+    """Return a line, and the reason if it is not a result."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -181,9 +181,9 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Any]:
 def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:
     """Return results as a data frame; `frame.to_parquet(path)` writes a file that `read` reads.
 
-    Columns: each key of the metadata, each metric with its value in the metric's scale (no value
-    where it is not scored), `time`, `evaluated`, `question`, `answer`, `reference`, `passed`, and
-    `result`, the whole result as JSON.
+    Columns: each metadata key, each metric with its value in the metric's scale (empty if not
+        scored), `time`, `evaluated`, `question`, `answer`, `reference`, `passed`, and `result`, the
+        whole result as JSON.
 
     Raises:
         ImportError: pandas is not installed.

@@ -32,13 +32,13 @@ _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
 _MOST_SCORES: Final = 6
 _BLOCK: Final = 25
-"""Samples of the page that are unpacked together."""
+"""Samples per compressed block of the page."""
 _ASKED: Final = 220
 """Characters of a question in the page's list."""
 
 
 def as_text(markdown: str, width: int = _WIDTH) -> str:
-    """Return Markdown as it stands in a terminal of some columns.
+    """Render Markdown for a terminal of some width.
 
     Raises:
         ImportError: rich is not installed.
@@ -48,7 +48,7 @@ def as_text(markdown: str, width: int = _WIDTH) -> str:
     from rich.table import Table
 
     class Unshortened(TableElement):
-        """Table that folds long cells and keeps the names of its rows."""
+        """Table that wraps long cells and never shortens row names."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             for part in super().__rich_console__(console, options):
@@ -73,9 +73,9 @@ def as_markdown(
 
     Args:
         report: The report.
-        worst: Samples shown, the worst first.
+        worst: Number of worst samples to show.
         tables: Whether to show the tables, not only the samples.
-        groups: Whether tables by group are among them.
+        groups: Whether to include tables by group.
     """
     values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
     return _rendered("report.md.j2", report=report, **values)
@@ -112,7 +112,7 @@ def _environment(is_html: bool) -> Environment:
 
 
 def _absent(one: MetricSummary) -> str:
-    """Return the samples without a score in words, the undecided ones first."""
+    """Describe the samples without a score, undecided samples first."""
     counts = [("undecided", one.undecided)]
     for cause, count in one.not_scored.items():
         is_undefined = cause is Cause.UNDEFINED
@@ -121,14 +121,14 @@ def _absent(one: MetricSummary) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number with three digits, none below a thousandth."""
+    """Format a number with three digits, nothing below a thousandth."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1 else f"{round(value, 3):g}"
 
 
 def _share(share: Estimate | None) -> str:
-    """Return a share in per cent with its interval."""
+    """Format a share in percent with its interval."""
     if share is None:
         return "-"
     ends = "" if share.low is None else f" ({_interval(share.scaled(100, 0))})"
@@ -136,14 +136,14 @@ def _share(share: Estimate | None) -> str:
 
 
 def _interval(estimate: Estimate) -> str:
-    """Return the interval of an estimate, or a dash for a single value."""
+    """Format the interval of an estimate, or a dash for a single value."""
     if estimate.low is None or estimate.high is None:
         return "-"
     return f"{_number(estimate.low)} to {_number(estimate.high)}"
 
 
 def _escaped(value: object) -> str:
-    """Return a value on one line that Markdown shows as it is."""
+    """Escape a value for one line of Markdown."""
     line = " ".join(str(value).split())
     shown = "".join(char if char.isprintable() else "?" for char in line)
     if len(shown) > _MOST_IN_LINE:
@@ -167,7 +167,7 @@ def _shown(name: str, outcome: Outcome) -> str:
 
 
 def _explained(row: Evaluation) -> list[str]:
-    """Return the explanation of the worst score in lines, its name first."""
+    """Return the explanation of the worst score as lines, starting with its name."""
     explained = [(s.normalized, name, s) for name, s in row.scores.items() if s.explanation]
     if not explained:
         return []
@@ -177,10 +177,10 @@ def _explained(row: Evaluation) -> list[str]:
 
 
 def as_html(report: ResultReport) -> str:
-    """Return a report as a page of its own, for narrow and wide, light and dark.
+    """Return a report as one HTML file, for any width and color scheme.
 
-    Question, scores and rules of every sample are in it as they are; texts and explanations are
-    compressed, in blocks that the page unpacks when a sample is opened.
+    It contains question, scores and rules of every sample as plain data. Texts and explanations are
+    in compressed blocks, which the page unpacks when a sample is opened.
     """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]
@@ -210,13 +210,13 @@ def as_html(report: ResultReport) -> str:
 
 
 def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
-    """Return a sample as it stands in the page's list."""
+    """Return a sample's entry in the page's list."""
     faithful = next((row.outcomes[k] for k in FAITHFULNESS if k in row.outcomes), None)
     level, key = None, badness(row)
     if isinstance(faithful, Score):
         level = faithful.normalized
     elif faithful is None and key is not None:
-        # Without a verdict on faithfulness, the other scores do not make a sample good.
+        # Without a faithfulness verdict, other scores do not make a sample good.
         level = key[-1]
     scores = [row.scores.get(name) for name in metrics]
     return {
@@ -232,7 +232,7 @@ def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
 
 
 def _absences(row: Evaluation) -> str:
-    """Return `u` if a score is missing, with `d` if one is undecided and `f` if one failed."""
+    """Return `u` for a missing score, plus `d` if undecided and `f` if failed."""
     absent = [one for one in row.outcomes.values() if isinstance(one, NotScored)]
     flags = {
         "u": bool(absent),
@@ -275,6 +275,6 @@ def _detail(row: Evaluation) -> dict[str, Any]:
 
 
 def _in_script(value: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close its script element."""
     text = encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

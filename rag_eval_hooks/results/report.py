@@ -1,4 +1,4 @@
-"""Report of results: everything a person needs for a decision, for every format."""
+"""Report of results: the data for every format."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from rag_eval_hooks.usage import Usage
 
 _MOST_GROUPS: Final = 12
 _ROW_KEY: Final = "dataset_row"
-"""Key of the metadata under which `evaluate` stores the row of a data set."""
+"""Metadata key under which `evaluate` stores the row of a data set."""
 _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")
 _STEPS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 24 * 7, 24 * 30))
 _MOST_PERIODS: Final = 40
 _WORST: Final = 20
-"""Samples that JSON names, the worst first."""
+"""Number of worst samples in the JSON report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReport:
-    """Results in the form in which they are read."""
+    """Summaries, groups and worst samples of results."""
 
     title: str
     whole: ResultGroup
     groups: Mapping[str, Mapping[str | None, ResultGroup]]  # by key of the samples
-    periods: Sequence[ResultGroup]  # by equal steps of time; none for results of one step
+    periods: Sequence[ResultGroup]  # by equal time steps; empty for a single step
     diagnoses: Sequence[Diagnosis]  # the most frequent first
     worst: Sequence[Evaluation]  # rows with a score or a risk, the worst first
     judges: Mapping[str, int]  # samples by judge and versions
     reasons: Mapping[str, Mapping[tuple[str, str], int]]  # by metric: samples by cause and detail
     usage: Mapping[str, Usage]  # by metric
-    skipped: Mapping[str, int]  # lines that are no results, by reason
-    labelled: Sequence[LabelledMean] = ()  # means by labels of a part of the samples
+    skipped: Mapping[str, int]  # skipped lines, by reason
+    labelled: Sequence[LabelledMean] = ()  # means from labels of a part of the samples
 
     @property
     def metrics(self) -> Sequence[MetricSummary]:
@@ -51,18 +51,18 @@ class ResultReport:
 
     @property
     def times(self) -> tuple[datetime, datetime] | None:
-        """Time of the first and the last request; None where no time is known."""
+        """Time of the first and the last request, or None if unknown."""
         known = [row.time for row in self.whole.rows if row.time is not None]
         return (min(known), max(known)) if known else None
 
     @property
     def is_screening(self) -> bool:
-        """Whether scores are of a judge that is not calibrated."""
+        """Whether an uncalibrated judge made the scores."""
         return any(one.is_screening for one in self.metrics)
 
     @property
     def total(self) -> Usage:
-        """Usage of all metrics together."""
+        """Total usage of all metrics."""
         return sum(self.usage.values(), start=Usage())
 
 
@@ -79,12 +79,12 @@ def make_report(
 
     Args:
         rows: The results.
-        by: Keys that group samples; by default every key of the metadata with 2 to 12
-            values, the workflow, the reason of the choice, and the version.
+        by: Keys that group samples. Default: every metadata key with 2 to 12 values, the workflow,
+            the sampling reason, and the version.
         title: Name of the report.
-        cuts: Values that are high and low, by metric id.
+        cuts: Low and high values, by metric id.
         labels: Labels of a random part of the samples, see `read_labels`.
-        skipped: Lines that are no results, by reason; by default the lines that `rows` skipped.
+        skipped: Skipped lines by reason; by default those of `rows`.
     """
     known = list(rows)
     whole = summarise(known).get(None) or ResultGroup(key=None, rows=(), metrics={})
@@ -107,7 +107,7 @@ def make_report(
 
 
 def _keys(rows: Sequence[Evaluation]) -> list[str]:
-    """Return the keys that may tell samples apart: the metadata's own, then the built-in ones."""
+    """Return the keys that may distinguish samples: metadata keys, then built-in keys."""
     values: dict[str, set[Any]] = {}
     for row in rows:
         for key, value in row.sample.metadata.items():
@@ -121,7 +121,7 @@ def _keys(rows: Sequence[Evaluation]) -> list[str]:
 
 
 def _periods(rows: Sequence[Evaluation]) -> list[ResultGroup]:
-    """Return the results by equal steps of time, at most forty."""
+    """Group the results into at most forty equal time steps."""
     times = [row.time for row in rows if row.time is not None]
     if not times:
         return []
@@ -166,7 +166,7 @@ def _usage(rows: Iterable[Evaluation]) -> dict[str, Usage]:
 
 
 def as_json(report: ResultReport) -> dict[str, Any]:
-    """Return a report as plain types; a sample is its id."""
+    """Return a report as plain types, with sample ids in place of samples."""
     first, last = report.times or (None, None)
     look_at_first = [
         {"pattern": one.rule.name, **_plain(one.rule), "share": one.share, "samples": one.rows}
@@ -192,7 +192,7 @@ def as_json(report: ResultReport) -> dict[str, Any]:
 
 
 def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a comparison as plain types; a sample is its id."""
+    """Return a comparison as plain types, with sample ids in place of samples."""
     regressions = [
         {**_plain(one), "question": one.new.sample.question} for one in comparison.regressions
     ]

@@ -1,4 +1,4 @@
-"""Selection and ranking of samples, the worst first."""
+"""Select samples and rank them, worst first."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from rag_eval_hooks.score import NotScored, Outcome, Score
 
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
-"""Rank of a sample whose faithfulness is undefined: just before those that are perfect."""
+"""Rank of a sample with undefined faithfulness: just before perfect samples."""
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
-    """Return the rows with a score or a risk, the worst first.
+    """Return the rows with a score or a risk, worst first.
 
     Args:
         rows: The rows.
-        metric: The metric to rank by; by default faithfulness, then the mean of all scores. Samples
-            of equal faithfulness rank by risk. Where the judge left faithfulness undecided, its
-            risk stands for it; where it is undefined, a sample ranks just before perfect ones.
+        metric: The metric to rank by. Default: faithfulness, then risk, then the mean of all
+            scores. Undecided faithfulness ranks by its risk. Undefined faithfulness ranks just
+            before perfect samples.
     """
     ranked = [(key, row) for row in rows if (key := badness(row, metric)) is not None]
     return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def badness(row: Evaluation, metric: str | None = None) -> tuple[float, ...] | None:
-    """Return the key that ranks a row, the lowest for the worst; None without a score."""
+    """Return the sort key of a row, lowest for the worst, or None without a score."""
     if metric is not None:
         outcome = row.outcomes.get(metric)
         return _level(outcome) if outcome is not None and _tells(outcome) else None
@@ -68,12 +68,10 @@ def select(
 
     Args:
         rows: The rows.
-        since: Time of the earliest request; leaves out rows of unknown time, as `until` does.
-        until: Time before which the requests must lie.
-        where: Keys, as of `summarise`, with the value that they must have; `tag` is met by any tag
-            of the sample.
-        metrics: Metrics that are left, by id or suite; rows without one are left out. All by
-            default.
+        since: Time of the earliest request. Like `until`, it excludes rows of unknown time.
+        until: Requests must be before this time.
+        where: Required values by key, as in `summarise`. `tag` matches any tag of the sample.
+        metrics: Metrics to keep, by id or suite. Rows without any are excluded. Default: all.
     """
     conditions, chosen = list(where), set(metrics)
     for row in rows:
@@ -102,10 +100,10 @@ def _has(row: Evaluation, key: str, value: str) -> bool:
 
 
 def time_of(text: str, now: datetime | None = None) -> datetime:
-    """Return the time that `24h`, `7d`, `today` or an ISO date and time names, in UTC.
+    """Parse `24h`, `7d`, `today` or an ISO date and time, in UTC.
 
     Raises:
-        ValueError: The text names no time.
+        ValueError: The text is not a time.
     """
     now = now or datetime.now(UTC)
     if text == "today":

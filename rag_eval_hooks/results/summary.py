@@ -33,16 +33,16 @@ class MetricSummary:
     estimate: Estimate | None  # mean over all traffic in the metric's scale; None for no score
     normalized: Estimate | None  # the same in [0, 1], where 1 is best
     scale: tuple[float, float]  # slope and offset from normalized values to the metric's scale
-    best: float | None  # the best score: the lowest where lower is better
+    best: float | None  # best score; the lowest if lower is better
     worst: float | None
     labels: Mapping[str, int]  # scores by label
     shares: Mapping[str, Estimate]  # share of each label over all traffic
     not_scored: Mapping[Cause, int]  # samples without a score, by cause
     undecided: int  # undefined outcomes where the judge cannot tell
     scored: int
-    is_estimated: bool  # a rate limit or a full queue had a part in a probability
-    is_screening: bool  # a score is of a judge that is not calibrated
-    is_rare: bool  # fewer than ten scores stand for over a twentieth of the traffic
+    is_estimated: bool  # a rate limit or a full queue affected a probability
+    is_screening: bool  # an uncalibrated judge made a score
+    is_rare: bool  # fewer than ten scores represent over a twentieth of the traffic
 
     @property
     def counts(self) -> dict[str, int]:
@@ -52,13 +52,13 @@ class MetricSummary:
 
     @property
     def word(self) -> str | None:
-        """The word of the mean, where the metric's definition gives words."""
+        """Label of the mean, if the metric's definition has labels."""
         return None if self.normalized is None else band_of(self.metric, self.normalized.mean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples with one value of a key; None for samples without the key."""
+    """Samples with the same value of a key; None for samples without the key."""
 
     key: str | None
     rows: Sequence[Evaluation] = field(repr=False)
@@ -82,7 +82,7 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
     Args:
         rows: The rows.
         by: A key of the samples' metadata, `reason`, `workflow`, `user_id`, `session_id`, `day` or
-            `version`, or a function that gives the key's value; None for one group of all.
+            `version`, or a function that returns the value. None: one group of all rows.
     """
     grouped: dict[str | None, list[Evaluation]] = {}
     for row in rows:
@@ -94,13 +94,13 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
 
 
 def group_key(row: Evaluation, by: By) -> str | None:
-    """Return the key of a row's group; None for a row without one."""
+    """Return the value of a key for a row, or None."""
     value = by(row) if callable(by) else None if by is None else _value(row, by)
     return None if value is None else str(value)
 
 
 def check_key(rows: Iterable[Evaluation], by: By, name: str = "by") -> None:
-    """Refuse a key of which no row has a value."""
+    """Reject a key without a value in any row."""
     if not isinstance(by, str):
         return
     known = {"reason", "day", "version", *_KEYS}
@@ -134,7 +134,8 @@ def _summaries(rows: Iterable[Evaluation]) -> dict[str, MetricSummary]:
 def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> MetricSummary:
     scored = [(row, one) for row, one in column if isinstance(one, Score)]
     absent = [one for _, one in column if isinstance(one, NotScored)]
-    # Scores that no draw chose are in no estimate of traffic; of a data set, each counts once.
+    # Scores outside the random sample are not in traffic estimates. In a data set, each counts
+    # once.
     used = [(row, one) for row, one in scored if one.probability] or scored
     rows, drawn = [row for row, _ in used], [one for _, one in used]
     ranked = sorted((one for _, one in scored), key=lambda one: one.normalized)
@@ -168,29 +169,29 @@ def weighted_mean(
     drawn: Sequence[Evaluation | Score],
     rows: Sequence[Evaluation],
 ) -> Estimate | None:
-    """Return the mean of values by the inclusion probabilities and the sessions of their rows."""
+    """Return the mean of values, weighted by inclusion probability and clustered by session."""
     return mean_of(values, list(map(weight_of, drawn)), sessions_of(rows))
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
-    """Return the clusters of rows: their sessions, or each its own; None without a session."""
+    """Return the cluster of each row: its session, or the row itself. None without sessions."""
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
 
 def weight_of(drawn: Evaluation | Score) -> float:
-    """Return the inverse inclusion probability; 1 where no draw chose it."""
+    """Return the inverse inclusion probability; 1 if not randomly sampled."""
     return 1.0 / (drawn.probability or 1.0)
 
 
 def identity_of(row: Evaluation) -> str:
-    """Return the name that pairs samples of two runs: their `question_id`, else the question."""
+    """Return the key that pairs samples of two runs: `question_id`, else the question."""
     identity = row.sample.question_id
     return f"id {identity}" if identity is not None else f"q {row.sample.question.strip()}"
 
 
 def band_of(metric: str, normalized: float) -> str | None:
-    """Return the word for a value, where the metric's definition gives words."""
+    """Return the label of a value, if the metric's definition has labels."""
     words = _words()["bands"].get(metric, {})
     return next((word for word, least in words.items() if normalized >= least), None)
 
@@ -206,14 +207,14 @@ def _scales() -> Mapping[str, Scale]:
 
 
 def scale_of_metric(metric: str) -> Scale | None:
-    """Return the scale of a metric by its id; None for a metric of the user's."""
+    """Return the scale of a metric by its id, or None for a user's metric."""
     return _scales().get(metric)
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
     """Return slope and offset from normalized to native values.
 
-    Those of a metric that is not ours are read off its extreme scores, `ranked` from the worst.
+    For a user's metric they come from its extreme scores, `ranked` from the worst.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low

@@ -187,8 +187,8 @@ def test_doctor_names_a_receiver_that_takes_no_span(tmp_path: Path) -> None:
         threading.Thread(target=speak, daemon=True).start()
         grpc = f"http://127.0.0.1:{server.getsockname()[1]}"
         for endpoint, variables, words in (
-            ("http://127.0.0.1:9", {}, "it cannot be reached"),
-            (grpc, {}, "it cannot be reached"),
+            ("http://127.0.0.1:9", {}, "it is unreachable"),
+            (grpc, {}, "it is unreachable"),
             ("http://127.0.0.1:9", {"OTEL_SDK_DISABLED": "true"}, "OTEL_SDK_DISABLED"),
         ):
             code, rows = results(tmp_path, "--otlp-endpoint", endpoint, **QUIET, **variables)

@@ -153,7 +153,7 @@ def test_the_page_names_rule_and_remedy(
     limit = min(map(len, texts)) - 1
     done = captured(tmp_path, f"{module}:chain", question, "--set", f"max_text_chars={limit}")
     assert done.code == 0
-    shown = ["prompt: their texts stand in the prompt", "contexts[0].text", "input: in the input"]
+    shown = ["prompt: their texts are in the prompt", "contexts[0].text", "input: in the input"]
     shown += [question, f"contexts: {len(texts)}", 'contexts="KEY"', "record_contexts"]
     assert [text for text in shown if text not in done.out] == []
     assert captured(tmp_path, f"{module}:chain", question, "--set", "redact=all").code == 0
@@ -180,7 +180,7 @@ def test_no_sample_has_a_reason(
 @pytest.mark.parametrize(
     ("name", "question", "wants"),
     [
-        ("{module}:nothing", "Who?", "it has none so called"),
+        ("{module}:nothing", "Who?", "which has no such name"),
         ("{module}", "Who?", "module:object"),
         ("{module}x:chain", "Who?", "a module that can be imported here"),
         ("{module}:number", "Who?", "a function of the question"),

@@ -145,7 +145,7 @@ def test_undecided_rows_are_no_failures_and_stay(tmp_path: Path) -> None:
         row.outcomes["ragas.faithfulness"].value for row in read(tmp_path / "d.results.jsonl")
     ]
     assert values == [1.0, None]
-    assert "2 were there already" in evaluate(tmp_path, path, *arguments).out
+    assert "2 already done" in evaluate(tmp_path, path, *arguments).out
 
 
 def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
@@ -290,8 +290,8 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
             "--concurrency: '0' is not accepted. Use a whole number, 1",
         ),
         (("d.jsonl", "--limit", "-1"), "--limit: '-1' is not accepted. Use a whole number, 1"),
-        (("noise.jsonl",), "data is 'noise.jsonl', but must be a file that can be read"),
-        (("noise.jsonl.gz",), "data is 'noise.jsonl.gz', but must be a file that can be read"),
+        (("noise.jsonl",), "data is 'noise.jsonl', but must be a readable file"),
+        (("noise.jsonl.gz",), "data is 'noise.jsonl.gz', but must be a readable file"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -181,7 +181,7 @@ def test_row_of_csv_with_more_cells_than_columns_is_named(tmp_path: Path) -> Non
     (path := tmp_path / "d.csv").write_text("question,answer\nwhy?,a\nwhy?,a, b, c\nhow?,a\n")
     first, wrong, last = data_rows(path)
     assert (first.error, last.error) == ("", "")
-    assert wrong.error.startswith("row 2: There are more cells than columns")
+    assert wrong.error.startswith("row 2: The row has more cells than columns")
 
 
 def test_changed_row_is_not_done(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Base of the sinks for evaluation platforms: one HTTP client, and the parts of a score."""
+"""Base of the platform sinks: one HTTP client, and the parts of a score."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _REFUSED_KEY: Final = (401, 403)
 class PlatformSink(Destination):
     """Sends scores to a platform with a JSON API, in the background.
 
-    A platform implements `send`. With a spool, scores stay in it until the platform has accepted
-    them. Credentials in the URL are sent in a header, because the client logs URLs.
+    A platform implements `send`. With a spool, scores stay there until the platform accepts them.
+    Credentials in the URL move to a header, because the client logs URLs.
 
     Args:
         name: Name of the platform in counts and logs.
-        url: Base URL. Results spooled for one URL are sent to no other; only its hash is stored.
-        content: Whether explanations may quote the application's texts; None for the setting
+        url: Base URL. Spooled results are sent only to their URL, which is stored as a hash.
+        content: Whether explanations may quote the application's texts. None: the setting
             `capture_content`.
         key: Bearer key, or None.
         auth: User and password, or None.
@@ -56,7 +56,7 @@ class PlatformSink(Destination):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         try:
-            # At start-up rather than at the first score.
+            # At start-up, not at the first score.
             import_module("httpx")
         except ImportError as error:
             raise missing_extra(f"The {name} sink", "platforms") from error
@@ -72,7 +72,7 @@ class PlatformSink(Destination):
         self._process = 0
 
     def claim(self, user: Callable[[], Any], *, content: bool, max_chars: int) -> None:
-        """Reserve the sink until the dispatcher of a weak reference is closed or collected.
+        """Reserve the sink until its dispatcher is closed or garbage-collected.
 
         Raises:
             ConfigError: Another dispatcher of this process uses it.
@@ -85,9 +85,9 @@ class PlatformSink(Destination):
         self._max_chars, self._no_span = max_chars, 0
 
     def books(self) -> Mapping[str, int]:
-        """Return the samples taken, sent, lost and waiting, and those without a recorded span.
+        """Return the samples taken, sent, lost, waiting, and without a recorded span.
 
-        With a spool also those `spooled`: left in it for later, for this process or another.
+        With a spool, `spooled` counts the samples left there for any process.
         """
         ends = ("sent", "lost", *(["spooled"] if "spooled" in self.counts else []))
         books = {name: self.counts[name] for name in ("taken", *ends)}
@@ -118,12 +118,12 @@ class PlatformSink(Destination):
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Return the JSON of the answer; None for no body. Thread-safe.
+        """Return the JSON of the response, or None without a body. Thread-safe.
 
         Raises:
-            RetryLater: The server could not be reached, is busy (408, 425, 429), or failed (5xx).
-            SpanUnknown: It answered 404.
-            Rejected: It answered anything else but success.
+            RetryLater: The server is unreachable, busy (408, 425, 429), or failed (5xx).
+            SpanUnknown: The status is 404.
+            Rejected: Any other error status.
         """
         import httpx
 
@@ -160,7 +160,7 @@ class PlatformSink(Destination):
 
 
 def identifier(score: Score) -> str:
-    """Return the judge of a score: with span and name it identifies one that is sent again."""
+    """Return the judge of a score. With span and name it identifies a repeated score."""
     return score.annotator or semconv.TRACER_NAME
 
 
@@ -173,7 +173,7 @@ def _limit_reply(response: Any) -> None:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return `Retry-After` in seconds; None for a date, for which the usual pauses do."""
+    """Return `Retry-After` in seconds, or None for a date, which means the default pause."""
     try:
         return max(0.0, float(text or ""))
     except ValueError:

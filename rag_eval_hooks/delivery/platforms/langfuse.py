@@ -17,16 +17,16 @@ __all__ = ["LangfuseSink"]
 
 
 class LangfuseSink(PlatformSink):
-    """Writes each score with the ids of the trace and the RAG span, several samples in a request.
+    """Writes each score with the ids of trace and RAG span, several samples per request.
 
-    Ids are made from span, name and identifier, so a score sent again replaces the first.
-    Langfuse accepts scores before their spans.
+    Ids derive from span, name and identifier, so a repeated score replaces the first. Langfuse
+    accepts scores before their spans.
 
     Args:
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
         secret_key: Its secret key; never printed.
-        content: Whether comments may quote the application's texts; None for the setting
+        content: Whether comments may quote the application's texts. None: the setting
             `capture_content`.
 
     Raises:
@@ -38,7 +38,7 @@ class LangfuseSink(PlatformSink):
         self, url: str, *, public_key: str, secret_key: str, content: bool | None = None
     ) -> None:
         if "@" in urlsplit(url).netloc:
-            raise ConfigError("url", url, "a URL without credentials: the keys have arguments")
+            raise ConfigError("url", url, "a URL without credentials; pass the keys as arguments")
         super().__init__(
             "langfuse",
             url,
@@ -48,13 +48,13 @@ class LangfuseSink(PlatformSink):
         )
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Send all scores in one request; Langfuse names rejected scores."""
+        """Send all scores in one request. Langfuse names rejected scores."""
         scores = [(n, one, name) for n, one in enumerate(payloads) for name in one.scores]
         body = [self._score(one, name) for _, one, name in scores]
         try:
             answer = self.call("POST", "api/public/scores", json=body)
         except SpanUnknown:
-            # Scores need no span here: the address is wrong.
+            # Langfuse needs no span, so the address is wrong.
             raise Rejected("HTTP 404") from None
         if not answer.get("rejected"):
             return {}

@@ -21,20 +21,20 @@ _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
 _REQUESTS: Final = 96
-"""Requests in flight: a score takes one, and each trace one more, all after each other."""
+"""Requests in flight: one per score and one more per trace, in sequence."""
 _Key: TypeAlias = tuple[str, str, str | None]
 
 
 class MlflowSink(PlatformSink):
-    """Writes each score as feedback on the trace, one request a score.
+    """Writes each score as feedback on the trace, one request per score.
 
-    MLflow gives every assessment an id of its own, so the trace is read first: an assessment of
-    the same name, source and span is updated, any other is added.
+    MLflow assigns its own assessment ids, so the trace is read first. An assessment with the same
+    name, source and span is updated; otherwise one is added.
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
         token: Its token, if it requires one; never printed.
-        content: Whether rationales may quote the application's texts; None for the setting
+        content: Whether rationales may quote the application's texts. None: the setting
             `capture_content`.
 
     Raises:
@@ -57,7 +57,7 @@ class MlflowSink(PlatformSink):
                     if (error := self._error_of(evaluation)) is not None:
                         errors[number] = error
 
-        # A pool's threads would be joined when the interpreter exits.
+        # The interpreter would join a pool's threads at exit.
         threads = [Thread(target=work, daemon=True) for _ in payloads]
         for thread in threads:
             thread.start()
@@ -71,7 +71,7 @@ class MlflowSink(PlatformSink):
                 self._send(evaluation)
         except SendError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - the sink's edge: an answer of another shape
+        except Exception as error:  # noqa: BLE001 - the sink's edge: an unexpected response
             return Rejected(type(error).__name__, is_for_all=False)
         return None
 
@@ -90,7 +90,7 @@ class MlflowSink(PlatformSink):
     def _assessment(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         sample, score = evaluation.sample, evaluation.scores[name]
         now = datetime.fromtimestamp(evaluation.end / 1e9, UTC).isoformat().replace("+00:00", "Z")
-        # Metadata in MLflow are texts.
+        # MLflow's metadata values are text.
         metadata = {
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in self.metadata(evaluation, name).items()
@@ -114,7 +114,7 @@ class MlflowSink(PlatformSink):
 
 
 def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
-    """Return the ids of the assessments that we wrote, by name, source and span."""
+    """Return the ids of our assessments by name, source and span."""
     assessments = answer["trace"]["trace_info"].get("assessments", ())
     return {
         (one["assessment_name"], one["source"]["source_id"], one["metadata"][_SPAN]): one[

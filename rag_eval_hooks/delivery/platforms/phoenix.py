@@ -13,16 +13,16 @@ __all__ = ["PhoenixSink"]
 
 
 class PhoenixSink(PlatformSink):
-    """Writes each score as an annotation of the RAG span, several samples in a request.
+    """Writes each score as an annotation of the RAG span, several samples per request.
 
-    Phoenix has one annotation by span, name and identifier, so one sent again replaces the
-    first. A span that it does not have yet is waited for. At the last try the annotation is left
-    with Phoenix, which keeps it for ten minutes until the span arrives.
+    Phoenix has one annotation per span, name and identifier, so a repeated annotation replaces the
+    first. If Phoenix lacks the span, the sink retries. After the last try, Phoenix keeps the
+    annotation for ten minutes until the span arrives.
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
         api_key: Its key, if it requires one; never printed.
-        content: Whether explanations may quote the application's texts; None for the setting
+        content: Whether explanations may quote the application's texts. None: the setting
             `capture_content`.
 
     Raises:
@@ -35,7 +35,7 @@ class PhoenixSink(PlatformSink):
         super().__init__("phoenix", url, content, key=api_key)
 
     def send(self, payloads: Sequence[Evaluation], *, last: bool) -> Mapping[int, SendError]:
-        """Post the annotations; one unknown span fails a whole request, which names it."""
+        """Post the annotations. One unknown span, which Phoenix names, fails the whole request."""
         try:
             self._post(payloads, sync=True)
         except SpanUnknown as error:
@@ -53,7 +53,7 @@ class PhoenixSink(PlatformSink):
 
     def _post(self, batch: Sequence[Evaluation], *, sync: bool) -> None:
         annotations = [self._annotation(one, name) for one in batch for name in one.scores]
-        # Only with `sync` the answer says whether the spans exist.
+        # Only with `sync` does the response say whether the spans exist.
         params = {"sync": "true" if sync else "false"}
         self.call("POST", "v1/span_annotations", params=params, json={"data": annotations})
 
