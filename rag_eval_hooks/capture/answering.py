@@ -44,7 +44,7 @@ def answering_calls(
     folded = {text: fold(text) for text in {text for run in calls for text in run.prompt}}
     prompts = {run: " ".join([folded[text] for text in run.prompt]) for run in calls}
     distinctive = [text for text in retrieved if is_distinctive(text)]
-    answering = _last_calls(fold(answer), prompts, distinctive)
+    answering = _last_calls(fold(answer), prompts)
     made = _Quotes(prompts, distinctive).calls_behind(answering)
     fresh = [
         " ".join([folded[text] for n, text in enumerate(run.prompt) if n not in run.earlier])
@@ -156,7 +156,7 @@ def _without(text: str, parts: Sequence[str]) -> str:
     return text
 
 
-def _last_calls(answer: str, prompts: Mapping[Run, str], retrieved: Sequence[str]) -> list[Run]:
+def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
     """Return the call that gave the answer, or the calls that made its parts; else the last.
 
     Of calls that gave the same the last count, as many as the answer says it: the others were
@@ -166,9 +166,6 @@ def _last_calls(answer: str, prompts: Mapping[Run, str], retrieved: Sequence[str
     if answer:
         whole = [call for call, output in outputs.items() if answer in output]
         whole = [call for call in whole if outputs[call] == answer] or whole
-        if whole and not is_distinctive(answer):
-            # A grader may say the same short word, without any of the documents.
-            whole = [c for c in whole if any(text in prompts[c] for text in retrieved)] or whole
         if whole:
             return whole[-1:]
         parts: dict[str, list[Run]] = {}

@@ -114,7 +114,7 @@ class _Search(NamedTuple):
         contexts = _under_key(item) if is_named else None
         if contexts is None:
             yield from self.lists_in(item, before, depth - 1)
-        elif not (self.resets and not contexts) and not _is_handed_on(item, before):
+        elif contexts or not self.resets:
             yield contexts
 
     def _in_list(
@@ -167,12 +167,6 @@ def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
         except TypeError:
             return None
     return tuple(found)
-
-
-def _is_handed_on(items: Any, before: Any) -> bool:
-    """Return whether a list holds the same documents as before; unknown for texts."""
-    is_list = isinstance(items, list | tuple) and bool(items) and not isinstance(items[0], str)
-    return is_list and _are_same(items, before)
 
 
 def _are_same(items: Sequence[Any], given: Any) -> bool:

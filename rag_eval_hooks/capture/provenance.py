@@ -10,7 +10,7 @@ from typing import Final
 from rag_eval_hooks.capture.passages import MIN_RUNS, Passage, by_list, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.rows import texts_in
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, width, words
+from rag_eval_hooks.capture.text_forms import fold, is_distinctive, runs_of, words
 from rag_eval_hooks.capture.tool_kinds import ToolKind, reports_nothing, tool_kind
 from rag_eval_hooks.text.folding import FUNCTION_WORDS, content_tokens
 from rag_eval_hooks.text.refusals import refusal
@@ -24,7 +24,6 @@ _RECEIPT: Final = re.compile(
 )
 """Ids, paths and dates."""
 _RECEIPT_WORDS: Final = 4
-_MIN_REPLY: Final = 3
 _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 
@@ -116,13 +115,7 @@ class Provenance:
         said = {text for _, text in self._said_before(p, with_arguments=is_step)}
         if any(p.folded in text for text in said):
             return True
-        rest = p.folded
-        for text in sorted(said, key=len, reverse=True):
-            if len(text) >= _MIN_REPLY:
-                rest = rest.replace(text, " ")
-        if 2 * width(" ".join(rest.split())) <= width(p.folded):
-            return True
-        # The words of a reply that a step took apart and joined anew.
+        # The words of a reply that a step took apart and joined anew count, too.
         shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rag_eval_hooks.capture.passages import Prompts, distinct
 from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.text_forms import fold, is_distinctive
 
@@ -97,10 +98,7 @@ def condensed_question(interaction: Interaction, question: str) -> str | None:
     is_alone = all(run.query in (query, "", None) for run in asked)
     if query in ("", question) or not is_alone or any(run.within(RunKind.TOOL) for run in asked):
         return None
-    before = interaction.runs[: interaction.runs.index(asked[0])]
-    said = (fold(run.text or "") for run in before if run.kind is RunKind.MODEL)
-    folded = fold(query)
-    return query if all(folded == text or folded not in text for text in said) else None
+    return query
 
 
 def answer_of(interaction: Interaction) -> str | None:
@@ -120,8 +118,8 @@ def answer_of(interaction: Interaction) -> str | None:
 def _said(interaction: Interaction) -> str | None:
     """Return the text of the root that holds the reply of a model, or the end of it.
 
-    What it gave as its answer comes first. Of the others that of the last model counts, among
-    those that the last step wrote.
+    What it gave as its answer comes first. Of the others that of the last model counts which was
+    given retrieved text: a later one may have made a title.
     """
     root = interaction.root
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
@@ -132,6 +130,7 @@ def _said(interaction: Interaction) -> str | None:
     said += [(c, text) for c in reversed(calls) for text in texts if holds_reply(text, c)]
     if len(said) > 1:
         said.sort(key=lambda one: -calls.index(one[0]))
+        said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else None
 
@@ -146,3 +145,11 @@ def _is_last_part(text: str, call: Run) -> bool:
     before, found, after = (call.text or "").rpartition(text)
     is_behind = bool(found and before) and not after.strip()
     return is_behind and before.rstrip(" *_").endswith(_LABEL_ENDS)
+
+
+def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:
+    """Return whether a prompt holds retrieved text, apart from what other calls said of it."""
+    prompt = fold(" ".join(call.prompt))
+    for said in filter(is_distinctive, (fold(one.text or "") for one in calls if one is not call)):
+        prompt = prompt.replace(said, " ")
+    return bool(Prompts([prompt]).place(distinct(interaction.lists)))
