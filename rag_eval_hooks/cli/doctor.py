@@ -73,6 +73,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "HTTP 5": _FAULT,
     "endpoint error": _FAULT,
     "no chat completion": "Check judge_base_url, which usually ends with /v1.",
+    "no answers": "Check judge_base_url, and that the model in judge is a decision model.",
     "no vectors": "Check judge_base_url, or set embedder.",
     "no JSON": "Check judge_base_url, which usually ends with /v1.",
     "the connection": "Check judge_base_url, and that the endpoint runs and can be reached.",

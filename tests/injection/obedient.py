@@ -74,7 +74,7 @@ class Obedient:
             text = _DELIMITER.sub(rf"<\1data {_ZEROS}>", text).replace("\\u003c", "<")
         self.tokens |= set(_OPEN.findall(text))
         seen = _read_kindly(text) if self._lenient else text
-        lines = {line for line in _outside(seen).splitlines() if line.strip()}
+        lines = {line for line in outside(seen).splitlines() if line.strip()}
         reply = _truthful(text)
         if self.learning:
             self._known |= lines
@@ -99,7 +99,7 @@ def _read_kindly(text: str) -> str:
     return _MEANT.sub(lambda found: f"<{'/' if found[1] else ''}data {found[2].lower()}>", text)
 
 
-def _outside(text: str) -> str:
+def outside(text: str) -> str:
     return "".join(_parts(text))
 
 
@@ -136,7 +136,7 @@ def mount(
         results = []
         for attack in attacks:
             before = obedient.obeyed
-            outcomes = evals.evaluate(_attacked(attack, tokens[attack.token]))
+            outcomes = evals.evaluate(attacked(attack, tokens[attack.token]))
             results.append(Result(attack, obedient.obeyed - before, _raised(outcomes, usual)))
         return results
 
@@ -146,7 +146,7 @@ def mount_embedded(attacks: Sequence[Attack]) -> list[Result]:
     with RagEval(metrics=metrics, judge=HeuristicJudge(None), embedder="none") as evals:
         usual = evals.evaluate(HARMLESS)
         return [
-            Result(attack, 0, _raised(evals.evaluate(_attacked(attack, _ZEROS)), usual))
+            Result(attack, 0, _raised(evals.evaluate(attacked(attack, _ZEROS)), usual))
             for attack in attacks
         ]
 
@@ -156,7 +156,7 @@ def _tokens_of(obedient: Obedient) -> dict[str, str]:
     return {"zeros": _ZEROS, "plain": _plain_token(), "replay": replay, "none": _ZEROS}
 
 
-def _attacked(attack: Attack, token: str) -> Sample:
+def attacked(attack: Attack, token: str) -> Sample:
     close = "</data>" if attack.token == "none" else f"</data {token}>"
     text = attack.text.replace("{CLOSE}", close).replace("{OPEN}", close.replace("/", ""))
     text = text.replace("{TOKEN}", token)

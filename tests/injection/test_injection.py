@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rag_eval_hooks import DecisionJudge, RagEval
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
 from tests.injection.attacks import ATTACKS
-from tests.injection.obedient import mount, mount_embedded
+from tests.injection.obedient import HARMLESS, attacked, mount, mount_embedded, outside
 from tests.servers.brain import prompt_data
+from tests.servers.decision_server import DecisionServer, questions_of, text_of
 from tests.servers.samples import VERIFY
 from tests.support.brain_chat import BrainChat, body
 from tests.support.size import size
@@ -46,6 +50,30 @@ def test_the_judge_of_the_suite_does_obey() -> None:
 
 def test_the_embedded_judge_does_not_listen() -> None:
     assert [result.attack for result in mount_embedded(MOUNTED) if result.raised] == []
+
+
+@pytest.mark.parametrize("kind", ["openai-decisions", "systemone"])
+def test_no_attack_changes_what_a_decision_model_is_asked(kind: str) -> None:
+    """Text of a sample stands in blocks; questions have ids, whose number the claims decide."""
+    metrics = ("ragas", "graphrag", "nvidia", "whitepaper")
+    with DecisionServer() as server:
+        judge = DecisionJudge(f"{kind}:m", base_url=server.url, api_key="k")
+        with RagEval(metrics, judge, embedder="none") as evals:
+            evals.evaluate(HARMLESS)
+            (usual,) = server.decisions()
+            tokens = dict(re.findall(r"<(data) ([0-9a-f]{12})>", text_of(usual.body)))
+            for attack in MOUNTED:
+                evals.evaluate(attacked(attack, tokens["data"]))
+        asked = [_asked(call.body) for call in server.decisions()]
+    assert len(asked) >= len(MOUNTED)
+    assert set().union(*(lines for lines, _ in asked)) == asked[0][0]
+    assert set().union(*(texts for _, texts in asked)) == asked[0][1]
+
+
+def _asked(body: dict[str, Any]) -> tuple[set[str], set[str]]:
+    lines = {line for line in outside(text_of(body)).splitlines() if line.strip()}
+    rows = [(one["instructions"], *one["options"]) for one in questions_of(body)]
+    return lines, {re.sub(r"\d+", "N", text) for row in rows for text in row}
 
 
 TEXTS = [one.text.replace("{CLOSE}", "</data 000000000000>") for one in ATTACKS]

@@ -54,7 +54,7 @@ class DecisionServer(JudgeServer):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._sure, self._planted, self._spoil, self._longest = sure, planted or {}, spoil, longest
+        self._sure, self._planted, self.spoil, self._longest = sure, planted or {}, spoil, longest
 
     def decisions(self) -> list[Recorded]:
         return [*self.calls(DECISIONS), *self.calls(SYSTEM_ONE)]
@@ -79,7 +79,7 @@ class DecisionServer(JudgeServer):
         answers = [self._answer(one, data) for one in asked]
         used = {"input_tokens": len(str(body)) // 4, "output_tokens": 0}
         reply = {"model": "decider-1", "usage": {**used, "total_tokens": used["input_tokens"]}}
-        answers = self._spoil(answers)
+        answers = self.spoil(answers)
         if recorded.path == DECISIONS:
             return {**reply, "answers": answers}
         return {**reply, "answers": {one["name"]: _system_one(one) for one in answers}}
@@ -123,7 +123,7 @@ def questions_of(body: Asked) -> list[dict[str, Any]]:
                 "name": name,
                 "type": "predicate" if one["type"] == "noul" else one["type"],
                 "instructions": one["instructions"],
-                "options": [*one.get("criteria", ())],
+                "options": [*(one.get("criteria") or ())],
             }
             for name, one in asked.items()
         ]

@@ -158,7 +158,10 @@ class JudgeServer:
             fault = self._fault(recorded)
             is_http = fault is not None and fault.kind in HTTP_FAULTS
             response = await self._http_fault(fault) if fault and is_http else None
-            response = response or JSONResponse(answer(recorded))
+            # As some servers write it, with NaN.
+            response = response or Response(
+                json.dumps(answer(recorded)), media_type="application/json"
+            )
         async with self._slots:
             await asyncio.sleep(self.latency)
         if self._cache is not None:

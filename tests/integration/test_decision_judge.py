@@ -1,0 +1,293 @@
+"""Laws of the decision judge, over real HTTP in both wire formats."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import (
+    Cascade,
+    ConfigError,
+    DecisionJudge,
+    NotScored,
+    Outcome,
+    RagEval,
+    Sample,
+    Score,
+)
+from rag_eval_hooks.cli.main import main
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, made
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.prompts import SPECS
+from rag_eval_hooks.score import Cause
+from tests.servers.decision_server import DecisionServer, characters, questions_of, state_of
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, verdicts
+from tests.support.corpus import samples
+from tests.support.judge_task import JudgeTask
+from tests.support.size import size
+
+KINDS = ("openai-decisions", "systemone")
+EIGHT = (
+    "ragas.faithfulness",
+    "ragas.context_precision",
+    "ragas.context_precision_without_reference",
+    "ragas.context_recall",
+    "ragas.noise_sensitivity",
+    "nvidia",
+)
+DECIDED = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
+TASKS = [replace(one, wanted=one.wanted & DECIDED) for one in (WHOLE_VERIFY, RATE, GRADE)]
+
+
+def judge_of(server: DecisionServer, kind: str = KINDS[0], **options: Any) -> DecisionJudge:
+    return DecisionJudge(f"{kind}:m", **{"base_url": server.url, "api_key": "k", **options})
+
+
+def evals_of(server: DecisionServer, judge: Any, **options: Any) -> RagEval:
+    address = {"judge_base_url": server.url, "judge_api_key": "k", "embedder": "none"}
+    return RagEval(options.pop("metrics", EIGHT), judge, **{**address, **options})
+
+
+async def asked(server: DecisionServer, task: JudgeTask, **options: Any) -> Findings:
+    judge = judge_of(server, **options)
+    try:
+        return await task.by(judge)
+    finally:
+        await judge.aclose()
+
+
+def planted(count: int, seed: int = 5) -> Iterator[Sample]:
+    """Samples whose chunks state each claim wholly, in two parts, or not at all."""
+    draw = random.Random(seed)
+    for number in range(count):
+        facts = [f"Mill {number} has {draw.randint(20, 99)} sacks of kind {n}" for n in range(9)]
+        texts = [
+            ". ".join([*draw.sample(facts[:6], draw.randint(0, 3)), f"Page {at} is old"]) + "."
+            for at in range(draw.randint(1, 6))
+        ]
+        told = [" and ".join(draw.sample(facts, draw.choice((1, 1, 1, 2)))) for _ in range(8)]
+        answer, reference = told[: draw.randint(1, 5)], told[draw.randint(2, 4) :]
+        yield Sample(
+            question=f"How many sacks has mill {number}?",
+            contexts=texts,  # type: ignore[arg-type]
+            answer=". ".join(answer) + ".",
+            reference=". ".join(reference) + ".",
+        )
+
+
+def values(outcomes: Mapping[str, Outcome]) -> dict[str, object]:
+    return {
+        name: round(one.value, 9) if isinstance(one, Score) else one.cause
+        for name, one in outcomes.items()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_scores_equal_those_of_an_llm_judge(kind: str) -> None:
+    """With one request for a sample, no output tokens, and probabilities in `risk`."""
+    drawn = [*planted(size(40, 2_000))]
+    with DecisionServer() as server:
+        with evals_of(server, f"{kind}:m") as evals, evals_of(server, "openai:m") as other:
+            for at in range(0, len(drawn), 8):
+                some = drawn[at : at + 8]
+                found = await asyncio.gather(*map(evals.aevaluate, some))
+                expected = await asyncio.gather(*map(other.aevaluate, some))
+                assert [*map(values, found)] == [*map(values, expected)]
+        assert len(server.decisions()) == len(drawn)
+    risks = {outcomes["ragas.faithfulness"].risk for outcomes in found}
+    assert risks <= {1 - 0.97, 1 - (1 - 0.97)}
+    assert sum(one.usage.output_tokens for one in found[0].values() if isinstance(one, Score)) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_five_chunks_take_one_request_of_7500_characters(kind: str) -> None:
+    with DecisionServer() as server, evals_of(server, f"{kind}:m") as evals:
+        outcomes = [evals.evaluate(one) for one in samples(10)]
+        sizes = [characters(call.body) for call in server.decisions()]
+    assert len(sizes) == 10
+    assert sum(sizes) / 10 <= 7_500
+    assert all(isinstance(one, Score) for scores in outcomes for one in scores.values())
+
+
+@pytest.mark.parametrize("window", [60, 25])
+async def test_long_contexts_are_asked_about_in_parts(window: int) -> None:
+    """A claim that several parts state only together is unsure, never refuted."""
+    task = replace(LONG_VERIFY, wanted=LONG_VERIFY.wanted & DECIDED | GRADE.wanted)
+    with DecisionServer() as server:
+        true, found = await asked(server, task), await asked(server, task, window=window)
+        for kind in task.wanted - GRADE.wanted:
+            pairs = [*zip(getattr(found, kind), getattr(true, kind), strict=True)]
+            assert all(verdicts([a]) == verdicts([b]) for a, b in pairs if a.sure), kind
+            assert any(a.sure for a, _ in pairs)
+    (whole, *_) = made(found.answer_support)
+    assert whole.verdict is ClaimVerdict.UNSURE
+    assert isinstance(found.context_ratings, NotScored)
+    assert isinstance(found.accuracy_ratings, tuple)
+
+
+async def test_400_questions_are_split_in_order() -> None:
+    claims = tuple(f"Its keeper number {n} was Ada Lorne" for n in range(30))
+    task = replace(
+        VERIFY,
+        wanted=frozenset({Finding.ANSWER_SUPPORT, Finding.RELEVANCE}),
+        chunks=(*(f"Page {n}." for n in range(13)), f"We know: {claims[7]}."),
+        answer_claims=claims,
+    )
+    with DecisionServer() as server:
+        found = await asked(server, task)
+        bodies = sorted(json.dumps(call.body["questions"]) for call in server.decisions())
+        await asked(server, task)
+        again = [json.dumps(call.body["questions"]) for call in server.decisions()]
+    assert sorted(again) == sorted(bodies * 2)
+    assert sum(len(json.loads(one)) for one in bodies) == 30 * 15 + 14 > 400
+    expected = [(False,) * 13 + (number == 7,) for number in range(30)]
+    assert [one.by_chunk for one in made(found.answer_support)] == expected
+
+
+async def test_too_long_request_is_split_and_a_chunk_that_is_too_long_is_absent() -> None:
+    task = replace(LONG_VERIFY, wanted=frozenset({Finding.REFERENCE_SUPPORT}))
+    with DecisionServer() as server:
+        true = await asked(server, task)
+        longest = len(json.dumps(server.decisions()[0].body).encode()) - 200
+    with DecisionServer(longest=longest) as server:
+        parts = await asked(server, task)
+        assert len(server.decisions()) > 1
+    assert verdicts(made(parts.reference_support)[1:]) == verdicts(made(true.reference_support)[1:])
+    with DecisionServer(longest=100) as server:
+        found = await asked(server, replace(LONG_VERIFY, wanted=LONG_VERIFY.wanted & DECIDED))
+        assert len(server.decisions()) < 20
+    absent = [getattr(found, kind) for kind in LONG_VERIFY.wanted & DECIDED]
+    assert {one.cause for one in absent} == {Cause.JUDGE_FAILED}
+
+
+@pytest.mark.parametrize("fault", [FaultKind.RATE_LIMIT, FaultKind.SERVER_ERROR, FaultKind.DROP])
+def test_client_tries_again_and_a_lasting_fault_is_a_reason(fault: FaultKind) -> None:
+    (sample,) = samples(1)
+    passing = Fault(kind=fault, calls=frozenset({1}), retry_after="0")
+    with DecisionServer(faults=[passing]) as server, evals_of(server, "systemone:m") as evals:
+        assert all(isinstance(one, Score) for one in evals.evaluate(sample).values())
+    with DecisionServer(faults=[replace(passing, calls=None)]) as server:
+        judge = judge_of(server, retries=0)
+        with evals_of(server, judge) as evals:
+            causes = {getattr(one, "cause", None) for one in evals.evaluate(sample).values()}
+    assert causes == {Cause.JUDGE_FAILED}
+
+
+def test_budget_memo_and_undecidable_metrics_are_as_for_every_judge() -> None:
+    (first,) = samples(1)
+    with DecisionServer() as server:
+        with evals_of(server, judge_of(server, memo=Memo()), metrics=(*EIGHT, "ragas")) as evals:
+            once, again = evals.evaluate(first), evals.evaluate(first)
+        with evals_of(server, "systemone:m", budget={"calls_per_day": 1}) as evals:
+            _, over = evals.evaluate(first), evals.evaluate(first)
+        assert len(server.decisions()) == 2
+    assert values(once) == values(again)
+    lacking = {name: one.cause for name, one in once.items() if isinstance(one, NotScored)}
+    assert lacking == {"ragas.answer_relevancy": Cause.MISSING_INPUT}
+    screening = {name for name, one in once.items() if getattr(one, "screening", False)}
+    assert screening == {"ragas.context_entity_recall"}
+    assert {getattr(one, "cause", None) for one in over.values()} == {Cause.OVER_BUDGET}
+
+
+def test_planted_probabilities_reach_verdicts_cascade_and_calibration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second judge sees claims inside the band. The report has a reliability curve."""
+    draw, drawn, chances, labels = random.Random(11), [], {}, []
+    for number in range(90):
+        claim, p = f"Mill {number} stands by the river {draw.randint(100, 999)}", draw.random()
+        holds = draw.random() < p
+        chances[f"{claim}."] = p
+        labels.append({"sample_id": f"s{number}", "supported": holds})
+        text = f"{claim}." if holds else "No."
+        fields = {"question": "Where?", "contexts": [text], "answer": f"{claim}."}
+        drawn.append(Sample.from_dict({**fields, "sample_id": f"s{number}"}))
+    results, truths = tmp_path / "results.jsonl", tmp_path / "labels.jsonl"
+    truths.write_text("\n".join(map(json.dumps, labels)), "utf-8")
+    with DecisionServer(planted=chances) as server:
+        judge = judge_of(server, band=(0.5, 0.5))
+        with evals_of(server, judge, metrics=EIGHT[:1], sinks=f"jsonl:{results}") as evals:
+            for one in drawn:
+                evals.submit(one)
+            assert evals.flush(300)
+        cascade = Cascade(f"systemone:{server.url}", "openai:m", floor=0.0)
+        before = len(server.decisions())
+        with evals_of(server, cascade, metrics=EIGHT[:1]) as evals:
+            for one in drawn:
+                evals.evaluate(one)
+        assert len(server.decisions()) == before + len(drawn)
+        assert len(server.calls()) == sum(0.3 < p < 0.7 for p in chances.values())
+    assert main(["calibrate", str(results), str(truths)]) == 0
+    curve = capsys.readouterr().out.partition("probability  supported  labels\n")[2].splitlines()
+    rows = [[float(cell) for cell in line.split()] for line in curve if line.strip()]
+    assert len(rows) == 9
+    assert sum(abs(mean - share) * count for mean, share, count in rows) / 90 < 0.2
+
+
+def test_request_is_a_decision_span() -> None:
+    spans = InMemorySpanExporter()
+    tracers = TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    with (
+        DecisionServer() as server,
+        evals_of(
+            server,
+            "openai-decisions:gpt-6-luna",
+            tracer_provider=tracers,
+            **{"trace_judge": True, "evaluation_span": "child"},
+        ) as evals,
+    ):
+        with evals.interaction("Where?") as request:
+            request.contexts(["Here."])
+            request.answer("Here.")
+        assert evals.flush(300)
+    (span,) = [one for one in spans.get_finished_spans() if one.name.startswith("decision")]
+    told = dict(span.attributes or {})
+    assert told["openinference.span.kind"] == "DECISION"
+    assert told["gen_ai.operation.name"] == "decision"
+    assert (told["decision.system"], told["decision.provider"]) == ("openai", "openai")
+    assert told["decision.request.model_name"] == told["gen_ai.request.model"] == "gpt-6-luna"
+    assert told["decision.token_count.input"] == told["gen_ai.usage.input_tokens"]
+
+
+def test_key_goes_only_to_the_endpoint_that_it_was_set_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
+    monkeypatch.setenv("TYPESAFE_API_KEY", "sk-typesafe")
+    (sample,) = samples(1)
+    with DecisionServer() as server, DecisionServer() as other:
+        monkeypatch.setenv("OPENAI_BASE_URL", other.url)
+        with RagEval(EIGHT, Cascade(f"systemone:{server.url}", "openai:m", floor=1.0)) as evals:
+            evals.evaluate(sample)
+        monkeypatch.setenv("TYPESAFE_BASE_URL", server.url.removesuffix("/v1"))
+        with RagEval(EIGHT, Cascade("systemone:jev", "openai:m", floor=1.0)) as evals:
+            evals.evaluate(sample)
+        keys = [one.headers["authorization"] for one in server.requests]
+        assert {one.headers["authorization"] for one in other.requests} == {"Bearer sk-openai"}
+    assert keys == ["Bearer none", "Bearer sk-typesafe"]
+    monkeypatch.delenv("TYPESAFE_API_KEY")
+    monkeypatch.delenv("TYPESAFE_BASE_URL")
+    with pytest.raises(ConfigError, match="TYPESAFE_API_KEY"):
+        RagEval(judge="systemone:jev")
+
+
+def test_scores_do_not_depend_on_other_metrics() -> None:
+    (sample,) = samples(1)
+    with DecisionServer() as server:
+        for metrics in (EIGHT[:1], EIGHT):
+            with evals_of(server, "systemone:m", metrics=metrics) as evals:
+                evals.evaluate(sample)
+        alone, every = (call.body for call in server.decisions())
+    assert state_of(alone) == state_of(every)
+    few, all_ = ({q["instructions"] for q in questions_of(one)} for one in (alone, every))
+    assert few < all_
