@@ -15,7 +15,7 @@ except ImportError as error:
     raise missing_extra("rag_eval_hooks_llama_index", "llama-index") from error
 
 from rag_eval_hooks_llama_index.evaluators import SuiteEvaluator, llama_index_metric
-from rag_eval_hooks_llama_index.instrumentation import Instrumentation, disable, enable
+from rag_eval_hooks_llama_index.handler import Instrumentation, disable, enable
 from rag_eval_hooks_llama_index.llama_index_judge import LlamaIndexJudge
 
 __all__ = [

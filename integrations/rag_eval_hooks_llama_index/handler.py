@@ -1,45 +1,37 @@
-"""Our handler of LlamaIndex's spans and events, from their arrival to the recorder."""
+"""Our handler of LlamaIndex's spans and events."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from inspect import BoundArguments
-from typing import Any
+from typing import Any, Unpack
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import Response
+from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.instrumentation.events.exception import ExceptionEvent
-from llama_index.core.instrumentation.events.llm import (
-    LLMChatEndEvent,
-    LLMChatStartEvent,
-    LLMCompletionEndEvent,
-    LLMCompletionStartEvent,
-)
 from llama_index.core.instrumentation.span import BaseSpan
-from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from llama_index.core.workflow import StopEvent
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
-from rag_eval_hooks.capture.facts import field, request_facts
-from rag_eval_hooks.context import READABLE_MAPPING
+from rag_eval_hooks.capture import CaptureOptions, Choice, Run, RunKind
+from rag_eval_hooks.capture.facts import field
+from rag_eval_hooks.capture.options import CaptureKeywords
+from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge
+from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index import models
-from rag_eval_hooks_llama_index.openinference import openinference_span
-from rag_eval_hooks_llama_index.reader import Call, Reader
+from rag_eval_hooks_llama_index.model_events import ModelEvents
+from rag_eval_hooks_llama_index.reader import Call
 from rag_eval_hooks_llama_index.spans import (
     Role,
-    SpanParents,
     described,
     is_written_by_framework,
     name_of,
+    openinference_span,
 )
-from rag_eval_hooks_llama_index.streams import StreamedAnswers
 from rag_eval_hooks_llama_index.workflows import (
     FlowState,
     is_given_input,
@@ -48,44 +40,48 @@ from rag_eval_hooks_llama_index.workflows import (
     state_of,
 )
 
-__all__ = ["FRAMEWORK", "Handler"]
+__all__ = ["Instrumentation", "disable", "enable"]
 
-FRAMEWORK = "llama_index"
-_FRAMEWORK_TAGS = "llamaindex."
+_FRAMEWORK = "llama_index"
 _OF_WORKFLOWS = ("tags", "init_state")
 """Arguments of a workflow's run that are its own bookkeeping."""
-_METHODS = {
-    LLMChatStartEvent.__name__: "model_called",
-    LLMCompletionStartEvent.__name__: "model_called",
-    LLMChatEndEvent.__name__: "model_replied",
-    LLMCompletionEndEvent.__name__: "model_replied",
-    ExceptionEvent.__name__: "model_failed",
-    # Of the workflows' own package, which not every version has.
-    "SpanCancelledEvent": "cancelled",
-}
-"""Methods of the handler by the name of an event's class; other events are ignored."""
 
 
-class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
-    """Records spans and events for one evaluator.
+class Instrumentation(ModelEvents):
+    """Our handler on LlamaIndex's root dispatcher, for one evaluator."""
 
-    LlamaIndex swallows what handlers raise: here it is counted first. Values are copied at once
-    and read off the request's thread.
-    """
+    @property
+    def evals(self) -> RagEval:
+        """Evaluator that interactions go to."""
+        return self._evals
 
-    def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
-        super().__init__()
-        self._evals = evals
-        self._recorder = recorder = evals.recorder
-        self._incidents = evals.incidents
-        self._reader = Reader(recorder, evals.incidents, options)
-        self._answers = StreamedAnswers(recorder, watch_streams=watch_streams)
-        self._parents = SpanParents(recorder, self._answers.streams)
+    @property
+    def options(self) -> tuple[CaptureOptions, bool]:
+        """Options that `enable` was given."""
+        return self._options
 
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name that LlamaIndex shows."""
-        return cls.__name__
+    def enable(self) -> None:
+        """Add the handler."""
+        root = get_dispatcher()
+        root.add_span_handler(self)
+        root.add_event_handler(self)
+        self._recorder.locators.add(self._parents.current)
+        self._recorder.by_hand.everywhere.add(_FRAMEWORK)
+
+    def disable(self) -> None:
+        """Remove the handler; open interactions are abandoned at their time limit. Idempotent."""
+        root = get_dispatcher()
+        root.span_handlers = [one for one in root.span_handlers if one is not self]
+        root.event_handlers = [one for one in root.event_handlers if one is not self]
+        self._recorder.locators.discard(self._parents.current)
+        self._recorder.by_hand.everywhere.discard(_FRAMEWORK)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Capture nothing that begins in the block, in its task or thread and those it starts.
+
+        Concurrent requests are captured as ever. An open interaction stays whole.
+        """
+        return paused()
 
     # A call begins.
 
@@ -122,15 +118,15 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
         if parent is None and not self._may_begin(span_id, name, arguments, instance, parent_id):
             return
         tags = active_instrument_tags.get() if tags is None else tags
-        root = (_metadata_of(tags), _labels_of(tags)) if parent is None else ()
+        root = (models.metadata_of(tags), models.labels_of(tags)) if parent is None else ()
         run = self._recorder.start(span_id, parent, self._kind(role, parent), name, *root)
         if run is None:
             return
         self._evals.instrumentors.note(run, openinference_span)
         if run.outermost:
-            run.interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
+            run.interaction.is_joinable = _FRAMEWORK in self._recorder.by_hand.everywhere
             if run.parent is not None:
-                run.interaction.add_metadata(_metadata_of(tags))
+                run.interaction.add_metadata(models.metadata_of(tags))
         self._describe(run, role, arguments, instance)
         self._copy_arguments(run, role, arguments, instance)
 
@@ -158,14 +154,11 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     def _describe(self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any) -> None:
         run.joins = role is Role.SYNTHESIS
-        facts = models.object_facts(role.kind, instance)
         if role is Role.WORKFLOW:
-            facts = models.agent_facts(instance)
             run.state = FlowState(is_given_input(arguments))
         elif role is Role.TOOL:
             run.description = str(field(instance.metadata, "description") or "")
-        elif role is Role.MODEL:
-            facts = request_facts([instance])
+        facts = models.object_facts(role, instance)
         run.facts = {**facts, **models.call_id_of(run, arguments)}
 
     def _copy_arguments(
@@ -227,8 +220,9 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
         streams = False
         try:
             streams = self._answers.note(run, result)
-            is_own_tool = role is Role.TOOL and is_written_by_framework(instance)
-            call = Call(role, method, streams, is_own_tool)
+            call = Call(
+                role, method, streams, role is Role.TOOL and is_written_by_framework(instance)
+            )
             self._copy_result(run, call, arguments, _without_stream(result) if streams else result)
         finally:
             self._end(run, role, instance, result, streams=streams)
@@ -278,81 +272,7 @@ class Handler(BaseSpanHandler[BaseSpan], BaseEventHandler):
         """Do nothing: runs are kept elsewhere."""
         return None
 
-    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing."""
-        return None
-
-    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing."""
-        return None
-
-    # Events: calls of models, each in a span of its own, and cancelled workflows.
-
-    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Handle an event of a call; single tokens are ignored."""
-        method = _METHODS.get(type(event).__name__)
-        if method is not None:
-            getattr(self, method)(event)
-
-    def model_called(self, event: Any) -> None:
-        """Note a model's call; inside another model's call it is that one."""
-        try:
-            run = self._model_run(event.span_id)
-            if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
-                run.kind = RunKind.MODEL
-                is_chat = isinstance(event, LLMChatStartEvent)
-                given = event.messages if is_chat else event.prompt
-                self._reader.defer(run, "model called", self._reader.prompt, given)
-                told = models.model_facts(event.model_dict, event.span_id)
-                run.facts = {**run.facts, **told}
-        except Exception as error:  # noqa: BLE001 - the host's edge
-            self._incidents.report("capture model called", error)
-            self._recorder.lost(event.span_id)
-
-    @host_edge
-    def model_replied(self, event: Any) -> None:
-        """Note the complete reply of a model, streamed or not."""
-        self._replied(event.span_id, event.response)
-
-    def _replied(self, span_id: str | None, response: Any) -> None:
-        run = self._model_run(span_id)
-        if run is None or run.within(RunKind.MODEL):
-            return
-        if run.kind is not RunKind.MODEL:
-            # The event of its prompt did not come.
-            self._recorder.lost(run.id)
-            return
-        try:
-            if isinstance(response, ChatResponse | CompletionResponse):
-                said = response.message if isinstance(response, ChatResponse) else response
-                text = said.content if isinstance(said, ChatMessage) else said.text
-                self._recorder.answer(run, text or None)
-                self._recorder.defer(run, "model replied", self._reader.reply, run, response)
-            else:
-                self._recorder.lost(run.id)
-        finally:
-            self._recorder.end(run)
-
-    @host_edge
-    def model_failed(self, event: Any) -> None:
-        """Note that a model's stream broke, or was closed by its reader."""
-        run = self._recorder.get(event.span_id)
-        if run is not None and run.kind is RunKind.MODEL:
-            self._recorder.fail(run, event.exception)
-
-    @host_edge
-    def cancelled(self, event: Any) -> None:
-        """Fail a cancelled workflow or step, whose span LlamaIndex ends as if all was well."""
-        run = self._recorder.get(event.span_id)
-        if run is not None:
-            self._recorder.fail(run, asyncio.CancelledError())
-
-    def _model_run(self, span_id: str | None) -> Run | None:
-        """Return the run of a model's span, or None; a span that never began is noted."""
-        run = self._recorder.get(span_id)
-        if run is None:
-            self._parents.began_unseen(str(span_id), span_id, {})
-        return run
+    prepare_to_exit_span = prepare_to_drop_span = new_span
 
 
 def _may_resume(flow: Run) -> bool:
@@ -366,16 +286,56 @@ def _without_stream(given: Any) -> Any:
     return Response(None, sources) if isinstance(sources, list) else None
 
 
-def _metadata_of(tags: Any) -> dict[str, Any]:
-    """Return metadata from instrument tags, without LlamaIndex's own tags."""
-    held = tags.items() if isinstance(tags, READABLE_MAPPING) else ()
-    named = {str(key): value for key, value in held}
-    return {k: v for k, v in named.items() if not k.startswith(_FRAMEWORK_TAGS) and k != "tags"}
+# The handler of the process.
 
 
-def _labels_of(tags: Any) -> tuple[str, ...]:
-    """Return the free labels in the instrument tag `tags`."""
-    labels = tags.get("tags") if isinstance(tags, READABLE_MAPPING) else None
-    if isinstance(labels, list | tuple | set | frozenset):
-        return tuple(map(str, labels))
-    return () if labels is None else (str(labels),)
+def enable(
+    evals: RagEval,
+    *,
+    question: Choice = None,
+    watch_streams: bool = True,
+    **options: Unpack[CaptureKeywords],
+) -> Instrumentation:
+    """Capture every RAG interaction of LlamaIndex in this process.
+
+    Registers a handler with the instrumentation's root dispatcher, which raises nothing into the
+    application. Called again with equal arguments, it changes nothing; with others, it replaces
+    the registration of before.
+
+    Args:
+        evals: Where interactions go.
+        question: In the arguments of the outermost call: the name of a field, or a function.
+        watch_streams: Whether the `response_gen` of a streaming response is replaced by a generator
+            that passes everything on and notes the text: it alone tells the answer. False leaves
+            it, and such answers are not known.
+        **options: See `CaptureOptions`.
+
+    Returns:
+        The registration; its `disable()` takes it off again.
+
+    Raises:
+        ConfigError: An argument cannot be used.
+    """
+    choices = CaptureOptions.of("enable()", {"question": question, **options})
+    checked(evals)
+    for registration in _registrations():
+        if registration.evals is evals and registration.options == (choices, watch_streams):
+            return registration
+        if registration.evals is not evals:
+            advice = "one RagEval of a process is enabled at a time"
+            evals.incidents.mistake("enable() replaces another RagEval", advice)
+    disable()
+    registration = Instrumentation(evals, choices, watch_streams=watch_streams)
+    registration.enable()
+    return registration
+
+
+def disable() -> None:
+    """Take `enable` back for calls that start later. Idempotent."""
+    for registration in _registrations():
+        registration.disable()
+
+
+def _registrations() -> list[Instrumentation]:
+    handlers = get_dispatcher().span_handlers
+    return [handler for handler in handlers if isinstance(handler, Instrumentation)]

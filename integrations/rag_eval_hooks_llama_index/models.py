@@ -8,16 +8,20 @@ from typing import Any
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.copied import Message
-from rag_eval_hooks.capture.facts import facts_of, field, finish_reasons, first
+from rag_eval_hooks.capture.facts import facts_of, field, finish_reasons, first, request_facts
 from rag_eval_hooks.capture.readings import as_json
 from rag_eval_hooks.capture.records import Facts, Run, RunKind
 from rag_eval_hooks.capture.snapshots import Opaque
+from rag_eval_hooks.context import READABLE_MAPPING
+from rag_eval_hooks_llama_index.spans import Role
 
 __all__ = [
     "INPUT_TOKENS",
     "OUTPUT_TOKENS",
     "arguments_text",
     "call_id_of",
+    "labels_of",
+    "metadata_of",
     "model_facts",
     "object_facts",
     "reply_facts",
@@ -29,26 +33,23 @@ INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_eval_count")
 OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 
 
-def object_facts(kind: RunKind, instance: Any) -> Facts:
+def object_facts(role: Role, instance: Any) -> Facts:
     """Return the attributes that an object has for the span of its run."""
-    if kind is RunKind.RETRIEVER:
-        return facts_of(
-            {
-                semconv.GEN_AI_DATA_SOURCE_ID: type(instance).__name__,
-                semconv.GEN_AI_RETRIEVAL_TOP_K: getattr(instance, "similarity_top_k", None),
-            }
-        )
-    if kind is RunKind.TOOL:
-        name = field(instance.metadata, "name")
-        return facts_of({semconv.GEN_AI_TOOL_NAME: name, semconv.GEN_AI_TOOL_TYPE: "function"})
-    if kind is RunKind.EMBEDDING:
-        return facts_of({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
-    return {}
-
-
-def agent_facts(workflow: Any) -> Facts:
-    """Return the name of an agent; of a team of agents that of its first."""
-    return facts_of({semconv.GEN_AI_AGENT_NAME: first([workflow], ("name", "root_agent"))})
+    if role is Role.MODEL:
+        return request_facts([instance])
+    facts: dict[str, Any] = {}
+    if role is Role.RETRIEVAL:
+        facts[semconv.GEN_AI_DATA_SOURCE_ID] = type(instance).__name__
+        facts[semconv.GEN_AI_RETRIEVAL_TOP_K] = getattr(instance, "similarity_top_k", None)
+    elif role is Role.TOOL:
+        facts[semconv.GEN_AI_TOOL_NAME] = field(instance.metadata, "name")
+        facts[semconv.GEN_AI_TOOL_TYPE] = "function"
+    elif role is Role.EMBEDDING:
+        facts[semconv.GEN_AI_REQUEST_MODEL] = instance.model_name
+    elif role is Role.WORKFLOW:
+        # Of a team of agents its first.
+        facts[semconv.GEN_AI_AGENT_NAME] = first([instance], ("name", "root_agent"))
+    return facts_of(facts)
 
 
 def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
@@ -120,3 +121,18 @@ def result_text(result: Any) -> str | None:
     if isinstance(result, Opaque):
         return None
     return result.text if isinstance(result, Message) else str(result)
+
+
+def metadata_of(tags: Any) -> dict[str, Any]:
+    """Return metadata from instrument tags, without LlamaIndex's own tags."""
+    held = tags.items() if isinstance(tags, READABLE_MAPPING) else ()
+    named = {str(key): value for key, value in held}
+    return {k: v for k, v in named.items() if not k.startswith("llamaindex.") and k != "tags"}
+
+
+def labels_of(tags: Any) -> tuple[str, ...]:
+    """Return the free labels in the instrument tag `tags`."""
+    labels = tags.get("tags") if isinstance(tags, READABLE_MAPPING) else None
+    if isinstance(labels, list | tuple | set | frozenset):
+        return tuple(map(str, labels))
+    return () if labels is None else (str(labels),)

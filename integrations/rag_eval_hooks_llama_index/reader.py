@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from llama_index.core.workflow import Event, StartEvent
-from pydantic import BaseModel
 
-from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind, readings
+from rag_eval_hooks.capture import CaptureOptions, Origin, Recorder, Run, RunKind
 from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.copied import Message, entries
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS, Lists, documents_in
 from rag_eval_hooks.capture.reader import BaseReader
 from rag_eval_hooks.capture.rows import found_nothing, is_record, mapping_in, rows_in
 from rag_eval_hooks.capture.snapshots import Opaque, Record
-from rag_eval_hooks.capture.text_forms import fold, is_distinctive, is_distinctive_text
+from rag_eval_hooks.capture.text_forms import is_distinctive_text
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import models
+from rag_eval_hooks_llama_index.copies import (
+    answer_of,
+    is_no_question,
+    nodes_in,
+    only,
+    question_of,
+    retrieved,
+    texts_in,
+    tool_texts,
+)
 from rag_eval_hooks_llama_index.spans import Role
 from rag_eval_hooks_llama_index.vocabulary import (
     NodeContext,
@@ -32,14 +40,7 @@ from rag_eval_hooks_llama_index.vocabulary import (
 __all__ = ["Call", "Reader"]
 
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
-_QUESTION_KEYS = (
-    *("question", "query", "query_str", "str_or_query_bundle", "query_bundle", "message"),
-    *("user_msg", "user_msg_str", "user_input", "input", "chat_history", "messages"),
-    *("start_event", "kwargs"),
-)
 _QUERIES = ("query", "aquery")
-_LEVELS = 6
-"""Levels of a workflow's store that are looked into for tools' messages."""
 _MAX_ALONE = 10_000
 """Nodes that retrievers outside of any call gave out, as far as they are remembered."""
 _MAX_WORKFLOWS = 1_000
@@ -75,9 +76,9 @@ class Reader(BaseReader):
     def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
         """Note what a retriever or an inner engine was asked."""
         if role is Role.RETRIEVAL:
-            self._recorder.question(run, _question_of(given) or _only(_texts_in(given)))
+            self._recorder.question(run, question_of(given) or only(texts_in(given)))
         elif not run.interaction.root.query:
-            self._recorder.question(run, _question_of(given))
+            self._recorder.question(run, question_of(given))
 
     def input(self, run: Run, given: Mapping[str, Any], declared: tuple[str, ...] | None) -> None:
         """Note the input of an outermost call, which holds the question.
@@ -86,11 +87,11 @@ class Reader(BaseReader):
         """
         # Such as of the event that starts a workflow, or of keywords.
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
-        texts = _texts_in(given)
-        asked = self._chosen_text("question", run, {**held, **given}, _question_of)
-        asked = _question_of(given) if asked is None else asked
+        texts = texts_in(given)
+        asked = self._chosen_text("question", run, {**held, **given}, question_of)
+        asked = question_of(given) if asked is None else asked
         self._recorder.asked(run, texts)
-        self._recorder.question(run, _only(texts) if asked is None else asked)
+        self._recorder.question(run, only(texts) if asked is None else asked)
         names = [name for name, text in held.items() if text and text == run.query]
         if declared is not None and (names := [*names, *declared]):
             remember(self._asked_as, run.name, tuple(names), _MAX_WORKFLOWS)
@@ -107,11 +108,11 @@ class Reader(BaseReader):
         left = {**(entries(event) or {}), **state}
         # The name under which the first run was asked comes first.
         names = (left.get(name) for name in self._asked_as.get(root.name, ()))
-        texts = (self._chosen_text("question", root, left, _question_of), *names)
+        texts = (self._chosen_text("question", root, left, question_of), *names)
         asked = next((text for text in texts if isinstance(text, str)), None)
-        asked = _question_of(left) if asked is None else asked
+        asked = question_of(left) if asked is None else asked
         if asked is None and isinstance(event, Record) and issubclass(event.kind, StartEvent):
-            asked = next(iter(_texts_in(event)), None)
+            asked = next(iter(texts_in(event)), None)
         if not asked:
             return
         self._recorder.question(root, asked)
@@ -120,7 +121,7 @@ class Reader(BaseReader):
         for origin, contexts in found:
             if passages := [one for one in contexts if asked not in one.text]:
                 self._note(run, passages, origin)
-        for text in _tool_texts(state):
+        for text in tool_texts(state):
             self._note(run, [Context(text=text)], Origin.TEXT)
 
     # Results.
@@ -135,7 +136,7 @@ class Reader(BaseReader):
             state: What the store of a step's workflow holds, by name.
             call: The call.
         """
-        if run.parent is None and _is_no_question(run):
+        if run.parent is None and is_no_question(run):
             run.interaction.lists = []
             return
         if call.role is Role.TOOL and self._recorder.span_content:
@@ -147,15 +148,15 @@ class Reader(BaseReader):
         if run.outermost:
             self._note_answer(run, result)
         elif call.role is Role.ENGINE:
-            self._recorder.answer(run, _answer_of(result))
+            self._recorder.answer(run, answer_of(result))
 
     def _note_answer(self, run: Run, result: Any) -> None:
-        text = self._chosen_text("answer", run, result, _answer_of)
-        text = _answer_of(result) if text is None else text
+        text = self._chosen_text("answer", run, result, answer_of)
+        text = answer_of(result) if text is None else text
         unknown = text is None and isinstance(result, Reply) and result.streams
         self._recorder.answer(run, text, unknown=unknown)
         if text is None and not unknown:
-            self._recorder.alternatives(run, _texts_in(result), None)
+            self._recorder.alternatives(run, texts_in(result), None)
 
     def _note_documents(
         self, run: Run, result: Any, given: Mapping[str, Any], state: Mapping[str, Any], call: Call
@@ -164,9 +165,9 @@ class Reader(BaseReader):
             if run.outermost or call.method in _QUERIES:
                 self._note_sources(run, result, call)
         elif call.role is Role.RETRIEVAL:
-            self._note_retrieved(run, _nodes_in(result))
-        elif call.role is Role.POSTPROCESSING and (nodes := _nodes_in(result)) is not None:
-            before = (node for value in given.values() for node in _nodes_in(value) or ())
+            self._note_retrieved(run, nodes_in(result))
+        elif call.role is Role.POSTPROCESSING and (nodes := nodes_in(result)) is not None:
+            before = (node for value in given.values() for node in nodes_in(value) or ())
             texts = {node.id or "": node.text for node in before}
             self._note(run, nodes, given=texts)
         elif run.kind is RunKind.TOOL:
@@ -216,9 +217,9 @@ class Reader(BaseReader):
         if alone and not any(source.id in self._alone for source in sources):
             return
         interaction = run.interaction
-        retrieved = [context for each in interaction.lists for context in each.contexts]
+        known = [context for each in interaction.lists for context in each.contexts]
         question = interaction.root.query or run.query or ""
-        kept = list(filter(None, (_retrieved(one, retrieved, question) for one in sources)))
+        kept = list(filter(None, (retrieved(one, known, question) for one in sources)))
         if sources and not kept:
             # Made on the way, as rows of a table. A retrieved text, such as a schema, only
             # helped to find them.
@@ -233,7 +234,7 @@ class Reader(BaseReader):
 
     def _note_step(self, run: Run, result: Any, role: Role) -> None:
         """Note documents and texts in the result of a step, unless the framework made it."""
-        if nodes := _nodes_in(result):
+        if nodes := nodes_in(result):
             self._note(run, nodes)
             return
         if role not in (Role.CHAIN, Role.ENGINE) or is_of_framework(result):
@@ -291,77 +292,3 @@ class Reader(BaseReader):
         arguments = [one["arguments"] for one in calls]
         self._recorder.reply(run, models.reply_facts(response), arguments)
         self._recorder.for_span(run, tool_calls=calls)
-
-
-def _question_of(value: Any) -> str | None:
-    return readings.question_of(value, _QUESTION_KEYS)
-
-
-def _texts_in(value: Any) -> list[str]:
-    """Return the texts in a copy that are no documents, in order."""
-    return [text for text in readings.texts_in_input(value) if text.strip()]
-
-
-def _only(texts: Sequence[str]) -> str | None:
-    return texts[0] if len(texts) == 1 else None
-
-
-def _answer_of(value: Any) -> str | None:
-    """Return the answer in a copy: a text, a response, a number, a known key, the only text."""
-    # What packages put where the type says text may be a response, too.
-    while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
-        value = value.content
-    if isinstance(value, int | float):
-        return str(value)
-    is_model = isinstance(value, Record) and issubclass(value.kind, BaseModel)
-    if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
-        # As pydantic writes it.
-        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    # A list may hold the answers to several questions.
-    answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
-    return _only(_texts_in(value)) if answer is None else answer
-
-
-def _is_no_question(root: Run) -> bool:
-    """Return whether a root was asked nothing, and neither retriever nor model was: preparation."""
-    asked = root.query or root.interaction.asked
-    kinds = {run.kind for run in root.interaction.runs}
-    return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
-
-
-def _nodes_in(value: Any) -> list[NodeContext] | None:
-    """Return the nodes that a call gave out as a list; None for anything else."""
-    is_list = isinstance(value, list) and all(isinstance(item, NodeContext) for item in value)
-    return value if is_list else None
-
-
-def _retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
-    """Return a source if it was retrieved, the document that it wraps in a prompt, or None.
-
-    An engine may cut its documents, and number the pieces; others put generated texts
-    among the sources of an answer.
-    """
-    wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
-    if any(source.id == context.id for context in retrieved):
-        return source
-    text = source.text.strip()
-    held = [whole for whole in wholes if whole in text]
-    if len(held) == 1 and held[0] != text:
-        asked, around = fold(question), fold(text.replace(held[0], " "))
-        if is_distinctive(asked) and asked in around:
-            return wholes[held[0]]
-    body = text.partition("\n")[2].strip()
-    is_piece = any(text in whole or (body and body in whole) for whole in wholes)
-    return source if held or is_piece else None
-
-
-def _tool_texts(value: Any, levels: int = _LEVELS) -> Iterator[str]:
-    """Yield what tools said before, as an agent's store keeps it."""
-    if isinstance(value, Message):
-        if value.role == "tool":
-            yield value.text
-    elif levels:
-        held = entries(value)
-        parts = value if isinstance(value, list | tuple) else ()
-        for part in parts if held is None else held.values():
-            yield from _tool_texts(part, levels - 1)

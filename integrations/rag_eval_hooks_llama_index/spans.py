@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import sys
+import itertools
+import traceback
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -15,22 +15,31 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
 from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
 from llama_index.core.instrumentation.span import active_span_id
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import QueryBundle, TransformComponent
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Event, Workflow
+from opentelemetry.trace import Span
 
-from rag_eval_hooks.capture import Recorder
+from rag_eval_hooks.capture import Recorder, Run
 from rag_eval_hooks.capture.bounded import remember
 from rag_eval_hooks.capture.facts import field
 from rag_eval_hooks.capture.records import RunKind
 from rag_eval_hooks.suppress import is_suppressed
-from rag_eval_hooks_llama_index.streams import Streams
+from rag_eval_hooks_llama_index.watched import current_stream
 from rag_eval_hooks_llama_index.workflows import FlowState
 
-__all__ = ["Role", "SpanParents", "described", "is_written_by_framework", "name_of"]
+__all__ = [
+    "Role",
+    "SpanParents",
+    "described",
+    "is_written_by_framework",
+    "name_of",
+    "openinference_span",
+]
 
 _ID_CHARS = 37
 """A dash and a UUID, at the end of every span id."""
@@ -152,9 +161,8 @@ def is_written_by_framework(tool: Any) -> bool:
 class SpanParents:
     """Finds the runs that spans belong to, by spans and by streams that are read."""
 
-    def __init__(self, recorder: Recorder, streams: Streams) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._streams = streams
         # Of offline tools, of steps that outlive their workflow, and whose beginning was lost.
         self._ignored: dict[str, None] = {}
 
@@ -164,7 +172,7 @@ class SpanParents:
         # Steps have spans of their own: old versions leave that of a run to whoever started it.
         if self._is_workflow(known):
             known = None
-        streaming = self._streams.around() if self._streams.foreign else None
+        streaming = current_stream()
         if streaming is None or (known is not None and self._recorder.shared(known, streaming)):
             return known
         runs = (streaming, *streaming.ancestors())
@@ -181,10 +189,7 @@ class SpanParents:
         known = parent_id if self._recorder.knows(parent_id) else None
         if self._is_workflow(known) and _stands_alone(role, instance):
             known = None
-        streams = self._streams
-        if known is not None and (role is not Role.MODEL or not streams) and not streams.foreign:
-            return known
-        streaming = streams.around()
+        streaming = current_stream()
         if streaming is None or not self._recorder.knows(streaming.id):
             return known
         if known is not None and self._recorder.shared(known, streaming):
@@ -278,15 +283,28 @@ def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
         return True
     template = getattr(getattr(instance, "_response_synthesizer", None), "_text_qa_template", None)
     written = getattr(template, "template", None)
-    return (isinstance(written, str) and _GENERATING in written) or _is_called_by_tool()
+    if isinstance(written, str) and _GENERATING in written:
+        return True
+    frames = itertools.islice(traceback.walk_stack(None), _NEAR)
+    return any(str(f.f_globals.get("__name__")).startswith(_TOOLS) for f, _ in frames)
 
 
-def _is_called_by_tool() -> bool:
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(_NEAR):
-        if frame is None:
-            return False
-        if str(frame.f_globals.get("__name__")).startswith(_TOOLS):
-            return True
-        frame = frame.f_back
-    return False
+# Spans of OpenInference's instrumentor.
+
+
+def openinference_span(root: Run) -> tuple[bool, Span | None]:
+    """Return whether another instrumentor writes spans, and its span of a root.
+
+    Its handler is looked for among those of LlamaIndex's root dispatcher. It maps span ids to
+    spans, not publicly, so its span may not be found; then scores are on the evaluation span.
+    """
+    for handler in get_dispatcher().span_handlers:
+        if type(handler).__module__.startswith("openinference.instrumentation.llama_index."):
+            try:
+                # Of another class than the handlers that LlamaIndex types.
+                span = cast("Any", handler).open_spans[root.id]._otel_span
+            except (AttributeError, LookupError, TypeError):
+                # Not there, or another version keeps its spans elsewhere.
+                return True, None
+            return True, span if isinstance(span, Span) else None
+    return False, None

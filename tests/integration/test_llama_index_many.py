@@ -192,4 +192,4 @@ def test_cancelled_calls_of_a_model_leave_nothing_open(world: World) -> None:
 def leaked(world: World) -> int:
     handlers = get_dispatcher().span_handlers
     (ours,) = [handler for handler in handlers if isinstance(handler, Instrumentation)]
-    return len(world.evals.recorder._runs) + len(ours._answers.streams)
+    return len(world.evals.recorder._runs) + len(ours._answers._makers)

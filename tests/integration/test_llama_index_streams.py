@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import io
-import itertools
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
@@ -15,24 +14,15 @@ from typing import Any
 
 import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    CompletionResponse,
-    CompletionResponseGen,
-    LLMMetadata,
-)
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.llms import CustomLLM
-from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_eval_hooks import Status
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.instrumentation import Instrumentation
-from rag_eval_hooks_llama_index.streams import StreamReading
+from rag_eval_hooks_llama_index.handler import Instrumentation
 from tests.matrix.llama_index import fixtures
 from tests.matrix.llama_index.fixtures import only, opened, samples, texts
 from tests.matrix.llama_index.kit import Corpus, Draw, read, says
@@ -62,14 +52,6 @@ def test_streamed_answer_is_scored_without_another_request(draw: Draw) -> None:
     assert draw.world.memory.results[0].sample.answer == answer
 
 
-def test_stream_of_the_framework_is_neither_wrapped_nor_replaced(draw: Draw) -> None:
-    corpus = Corpus(draw)
-    response: Any = corpus.engine(says(draw.sentence()), streaming=True).query(corpus.question)
-    assert type(response.response_gen).__name__ == "generator"
-    assert "rag_eval" not in str(response.response_gen.gi_code.co_filename)
-    list(response.response_gen)
-
-
 def test_stream_read_before_it_is_returned_is_the_answer(draw: Draw) -> None:
     corpora, answers = [Corpus(draw), Corpus(draw)], [draw.sentence(), draw.sentence()]
     pairs = zip(corpora, answers, strict=True)
@@ -90,44 +72,6 @@ def test_stream_read_before_it_is_returned_is_the_answer(draw: Draw) -> None:
     request(corpora[0].question)
     asyncio.get_event_loop().run_until_complete(arequest(corpora[1].question))
     assert sorted(endings(draw.world)) == sorted((answer, Status.OK) for answer in answers)
-
-
-class Completing(CustomLLM):
-    """Completes only, word by word; LlamaIndex makes its chat of that."""
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="completing")
-
-    @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        return CompletionResponse(text="At 07:40.")
-
-    @llm_completion_callback()
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseGen:
-        def words() -> CompletionResponseGen:
-            yield CompletionResponse(text="At ", delta="At ")
-            yield CompletionResponse(text="At 07:40.", delta="07:40.")
-
-        return words()
-
-
-def test_streamed_chat_of_a_completion_model_is_one_call(draw: Draw) -> None:
-    corpus = Corpus(draw)
-
-    @dispatcher.span
-    async def request(query: str) -> str:
-        await corpus.retriever.aretrieve(query)
-        messages = [ChatMessage(role="user", content=query)]
-        parts = [part async for part in await Completing().astream_chat(messages)]
-        return str(parts[-1].message.content)
-
-    assert asyncio.run(request(corpus.question)) == "At 07:40."
-    (seen,) = draw.world.seen()
-    assert (seen.sample.answer, seen.sample.status) == ("At 07:40.", Status.OK)
-    assert len([span for span in seen.spans if span.strip().startswith("chat")]) == 1
 
 
 class FindsNothing(BaseRetriever):
@@ -397,14 +341,6 @@ def test_latency_lasts_until_the_end_of_the_stream(world: World) -> None:
     assert (only(world).latency or 0) >= 0.02
 
 
-def test_text_that_is_kept_of_a_stream_is_bounded() -> None:
-    reading = StreamReading(3)
-    for _ in range(100):
-        reading.note("")
-        reading.note("x")
-    assert (reading.text, reading._parts) == ("xxx", ["x"] * 3)
-
-
 def test_part_read_before_is_not_of_the_answer(draw: Draw) -> None:
     """Of a stream of LlamaIndex's own that an engine has begun to read, the rest is the answer."""
     corpus, answer = Corpus(draw), draw.sentence()
@@ -419,21 +355,17 @@ def test_part_read_before_is_not_of_the_answer(draw: Draw) -> None:
 
 
 def test_bare_generator_has_no_answer(draw: Draw) -> None:
-    """A generator that a span gives out cannot be watched, and retrieves when it is read."""
-    corpora, other = [Corpus(draw), Corpus(draw)], draw.question()
-    owns = [Own(corpus=corpus, answer=draw.sentence(), make=shouted) for corpus in corpora]
+    """A generator that a span gives out cannot be watched."""
+    corpus = Corpus(draw)
+    own = Own(corpus=corpus, answer=draw.sentence(), make=shouted)
 
     @dispatcher.span
-    def request(query: str, own: Own) -> Iterator[str]:
-        return (word for _ in range(1) for word in own.words())
+    def request(query: str) -> Iterator[str]:
+        words = own.words()
+        return (word.upper() for word in words)
 
-    streams = [request(own.corpus.question, own) for own in owns]
-    with draw.world.evals.interaction(other) as another:
-        list(itertools.zip_longest(*streams))
-        another.answer("Another answer.")
-    found = {s.question: (s.answer, texts(s)) for s in samples(draw.world)}
-    due = {corpus.question: (None, corpus.shown()) for corpus in corpora}
-    assert found == {**due, other: ("Another answer.", [])}
+    assert "".join(request(corpus.question))
+    assert [(s.answer, texts(s)) for s in samples(draw.world)] == [(None, corpus.shown())]
 
 
 @pytest.mark.parametrize("is_own", [True, False])

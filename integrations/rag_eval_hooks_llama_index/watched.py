@@ -1,0 +1,166 @@
+"""Reading of a streamed answer through a generator that passes everything on.
+
+It notes the text, and tells what is called meanwhile whose answer is read: models may be called
+only then, outside of every span.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any
+
+from rag_eval_hooks.capture import Run
+from rag_eval_hooks.capture.records import status_after
+from rag_eval_hooks.sample import Status
+
+__all__ = ["Reading", "current_stream", "is_over", "watch"]
+
+_read_run: ContextVar[Callable[[], Run | None]] = ContextVar(
+    "rag_eval_stream", default=lambda: None
+)
+
+
+def current_stream() -> Run | None:
+    """Return the run whose stream the caller is reading, or None."""
+    return _read_run.get()()
+
+
+class Reading:
+    """One reading of a stream.
+
+    It refers weakly to the run that made the stream: who keeps an answer and does not read it
+    shall not keep all that was captured with it.
+    """
+
+    def __init__(self, run: Callable[[], Run | None], most: int, *, is_own: bool) -> None:
+        self._run = run
+        # The framework's own stream, of which a part is no answer.
+        self._is_own = is_own
+        # How it ended, or None while it may go on, and when; nanoseconds since the epoch.
+        self.status: Status | None = None
+        self.ended = 0
+        self.error_type: str | None = None
+        # The generator that it is read through.
+        self.generator: Callable[[], Any] = lambda: None
+        self._parts: list[str] = []
+        # Characters that are still kept.
+        self._left = most
+        self._is_text = True
+
+    @property
+    def text(self) -> str | None:
+        """Text that came out; None if there was anything else, or nothing before it was closed."""
+        is_known = self.status is Status.OK or (self._parts and not self._is_own)
+        return "".join(self._parts) if self._is_text and is_known else None
+
+    @property
+    def is_over(self) -> bool:
+        """True once the stream is over, or nobody can read it any more."""
+        return self.status is not None or is_over(self.generator())
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Let what is called in the block belong to the run of the stream."""
+        token = _read_run.set(self._run)
+        try:
+            yield
+        finally:
+            # A stream that is closed when it is collected may be closed in another context.
+            with suppress(ValueError):
+                _read_run.reset(token)
+
+    def note(self, part: Any) -> None:
+        """Note a part that came out."""
+        if not isinstance(part, str):
+            self._is_text = False
+        elif part and self._left > 0:
+            # Also of a class of the application's own this is a plain text.
+            kept = "".join((part,))[: self._left]
+            self._left -= len(kept)
+            self._parts.append(kept)
+
+    def end(self, error: BaseException) -> None:
+        """Note the end, by what the generator raised."""
+        is_whole = isinstance(error, StopIteration | StopAsyncIteration)
+        self.ended = time.time_ns()
+        self.status = Status.OK if is_whole else status_after(type(error))
+        if self.status is Status.ERROR:
+            self.error_type = type(error).__qualname__
+
+
+def _read(inner: Any, reading: Reading) -> Generator[Any, Any, Any]:
+    step: Callable[[], Any] = inner.__next__
+    try:
+        while True:
+            with reading.step():
+                part = step()
+            reading.note(part)
+            try:
+                sent = yield part
+                step = inner.__next__ if sent is None else functools.partial(inner.send, sent)
+            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+                step = functools.partial(inner.throw, error)
+    except StopIteration as end:
+        reading.end(end)
+        return end.value
+    except BaseException as error:
+        reading.end(error)
+        if isinstance(error, GeneratorExit) and hasattr(inner, "close"):
+            inner.close()
+        raise
+
+
+async def _read_async(inner: Any, reading: Reading) -> AsyncGenerator[Any, Any]:
+    step: Callable[[], Awaitable[Any]] = inner.__anext__
+    try:
+        while True:
+            with reading.step():
+                part = await step()
+            reading.note(part)
+            try:
+                sent = yield part
+                step = inner.__anext__ if sent is None else functools.partial(inner.asend, sent)
+            except Exception as error:  # noqa: BLE001 - what the application threw in is passed on
+                step = functools.partial(inner.athrow, error)
+    except StopAsyncIteration as end:
+        reading.end(end)
+    except BaseException as error:
+        reading.end(error)
+        if isinstance(error, GeneratorExit) and hasattr(inner, "aclose"):
+            await inner.aclose()
+        raise
+
+
+def watch(response: Any, run: Callable[[], Run | None], most: int) -> Reading | None:
+    """Make the `response_gen` of a streaming response note the text read.
+
+    None where the stream cannot be replaced: it can be read more than once, or is an object of the
+    application's own, which may be more than an iterator.
+    """
+    inner = response.response_gen
+    readers = ((Iterator, _read), (AsyncIterator, _read_async))
+    read: Any = next((read for base, read in readers if isinstance(inner, base)), None)
+    if read is None or hasattr(inner, "__dict__"):
+        return None
+    frame = getattr(inner, "gi_frame", None) or getattr(inner, "ag_frame", None)
+    module = "" if frame is None else str(frame.f_globals.get("__name__"))
+    reading = Reading(run, most, is_own=module.startswith("llama_index.core."))
+    made = read(inner, reading)
+    made.__name__ = getattr(inner, "__name__", made.__name__)
+    try:
+        response.response_gen = made
+    except AttributeError:
+        return None
+    reading.generator = weakref.ref(made)
+    return reading if response.response_gen is made else None
+
+
+def is_over(generator: Any) -> bool:
+    """Return whether a generator, sync or async, ended, was closed, or was dropped."""
+    frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
+    return all(frame is None for frame in frames)
