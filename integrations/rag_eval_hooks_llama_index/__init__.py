@@ -7,15 +7,21 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import CaptureOptions, Choice
+from rag_eval_hooks.capture.options import CaptureKeywords
 from rag_eval_hooks.errors import missing_extra
+from rag_eval_hooks.evals import checked
 
 try:
-    import llama_index.core  # noqa: F401
+    from llama_index.core.instrumentation import get_dispatcher
 except ImportError as error:
     raise missing_extra("rag_eval_hooks_llama_index", "llama-index") from error
 
 from rag_eval_hooks_llama_index.evaluators import SuiteEvaluator, llama_index_metric
-from rag_eval_hooks_llama_index.handler import Instrumentation, disable, enable
+from rag_eval_hooks_llama_index.handler import Instrumentation
 from rag_eval_hooks_llama_index.llama_index_judge import LlamaIndexJudge
 
 __all__ = [
@@ -26,3 +32,54 @@ __all__ = [
     "enable",
     "llama_index_metric",
 ]
+
+
+def enable(
+    evals: RagEval,
+    *,
+    question: Choice = None,
+    watch_streams: bool = True,
+    **options: Unpack[CaptureKeywords],
+) -> Instrumentation:
+    """Capture every RAG interaction of LlamaIndex in this process.
+
+    Registers a handler with the instrumentation's root dispatcher, which raises nothing into the
+    application. Called again with equal arguments, it changes nothing; with others, it replaces
+    the registration of before.
+
+    Args:
+        evals: Where interactions go.
+        question: In the arguments of the outermost call: the name of a field, or a function.
+        watch_streams: Whether the `response_gen` of a streaming response is replaced by a generator
+            that passes everything on and notes the text: it alone tells the answer. False leaves
+            it, and such answers are not known.
+        **options: See `CaptureOptions`.
+
+    Returns:
+        The registration; its `disable()` takes it off again.
+
+    Raises:
+        ConfigError: An argument cannot be used.
+    """
+    choices = CaptureOptions.of("enable()", {"question": question, **options})
+    checked(evals)
+    for registration in _registrations():
+        if registration.evals is evals and registration.options == (choices, watch_streams):
+            return registration
+        if registration.evals is not evals:
+            advice = "one RagEval of a process is enabled at a time"
+            evals.incidents.mistake("enable() replaces another RagEval", advice)
+    disable()
+    registration = Instrumentation(evals, choices, watch_streams=watch_streams)
+    registration.enable()
+    return registration
+
+
+def disable() -> None:
+    """Take `enable` back for calls that start later. Idempotent."""
+    for registration in _registrations():
+        registration.disable()
+
+
+def _registrations() -> list[Instrumentation]:
+    return [one for one in get_dispatcher().span_handlers if isinstance(one, Instrumentation)]

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from inspect import BoundArguments
-from typing import Any, Unpack
+from typing import Any
 
 from llama_index.core.base.response.schema import Response
 from llama_index.core.instrumentation import get_dispatcher
@@ -16,10 +16,8 @@ from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.workflow import StopEvent
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import CaptureOptions, Choice, Run, RunKind
+from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.facts import field
-from rag_eval_hooks.capture.options import CaptureKeywords
-from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks.suppress import paused
 from rag_eval_hooks_llama_index import models
@@ -40,7 +38,7 @@ from rag_eval_hooks_llama_index.workflows import (
     state_of,
 )
 
-__all__ = ["Instrumentation", "disable", "enable"]
+__all__ = ["Instrumentation"]
 
 _FRAMEWORK = "llama_index"
 _OF_WORKFLOWS = ("tags", "init_state")
@@ -49,6 +47,10 @@ _OF_WORKFLOWS = ("tags", "init_state")
 
 class Instrumentation(ModelEvents):
     """Our handler on LlamaIndex's root dispatcher, for one evaluator."""
+
+    def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
+        super().__init__(evals, options, watch_streams=watch_streams)
+        self._options = options, watch_streams
 
     @property
     def evals(self) -> RagEval:
@@ -272,7 +274,13 @@ class Instrumentation(ModelEvents):
         """Do nothing: runs are kept elsewhere."""
         return None
 
-    prepare_to_exit_span = prepare_to_drop_span = new_span
+    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """Do nothing."""
+        return None
+
+    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """Do nothing."""
+        return None
 
 
 def _may_resume(flow: Run) -> bool:
@@ -284,58 +292,3 @@ def _without_stream(given: Any) -> Any:
     """Return a response that keeps no generator alive, as its reader may drop it."""
     sources = getattr(given, "source_nodes", None)
     return Response(None, sources) if isinstance(sources, list) else None
-
-
-# The handler of the process.
-
-
-def enable(
-    evals: RagEval,
-    *,
-    question: Choice = None,
-    watch_streams: bool = True,
-    **options: Unpack[CaptureKeywords],
-) -> Instrumentation:
-    """Capture every RAG interaction of LlamaIndex in this process.
-
-    Registers a handler with the instrumentation's root dispatcher, which raises nothing into the
-    application. Called again with equal arguments, it changes nothing; with others, it replaces
-    the registration of before.
-
-    Args:
-        evals: Where interactions go.
-        question: In the arguments of the outermost call: the name of a field, or a function.
-        watch_streams: Whether the `response_gen` of a streaming response is replaced by a generator
-            that passes everything on and notes the text: it alone tells the answer. False leaves
-            it, and such answers are not known.
-        **options: See `CaptureOptions`.
-
-    Returns:
-        The registration; its `disable()` takes it off again.
-
-    Raises:
-        ConfigError: An argument cannot be used.
-    """
-    choices = CaptureOptions.of("enable()", {"question": question, **options})
-    checked(evals)
-    for registration in _registrations():
-        if registration.evals is evals and registration.options == (choices, watch_streams):
-            return registration
-        if registration.evals is not evals:
-            advice = "one RagEval of a process is enabled at a time"
-            evals.incidents.mistake("enable() replaces another RagEval", advice)
-    disable()
-    registration = Instrumentation(evals, choices, watch_streams=watch_streams)
-    registration.enable()
-    return registration
-
-
-def disable() -> None:
-    """Take `enable` back for calls that start later. Idempotent."""
-    for registration in _registrations():
-        registration.disable()
-
-
-def _registrations() -> list[Instrumentation]:
-    handlers = get_dispatcher().span_handlers
-    return [handler for handler in handlers if isinstance(handler, Instrumentation)]

@@ -50,7 +50,6 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
         super().__init__()
         self._evals = evals
-        self._options = options, watch_streams
         self._recorder = recorder = evals.recorder
         self._incidents = evals.incidents
         self._reader = Reader(recorder, evals.incidents, options)

@@ -59,7 +59,7 @@ class StreamedAnswers:
         is_bare = isinstance(generator, Generator | AsyncGenerator)
         if is_bare and is_over(generator):
             return False
-        maker = weakref.ref(run)
+        maker: Callable[[], Run | None] = weakref.ref(run)
         if is_bare:
             maker = self._makers.setdefault(generator, maker)
         if is_response and self._watches and run.outermost:

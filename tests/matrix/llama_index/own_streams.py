@@ -148,10 +148,11 @@ def streams_that_retrieve_while_they_are_read(draw: Draw) -> Asked:
         with draw.world.evals.interaction(other) as another:
             while streams:
                 streams = [stream for stream in streams if next(stream, None) is not None]
+            another.contexts([])
             another.answer(said)
 
     own = zip(corpora, answers, strict=True)
-    return Asked(run, other, None, said, also=[c.asked(None, loud(answer)) for c, answer in own])
+    return Asked(run, other, [], said, also=[c.asked(None, loud(answer)) for c, answer in own])
 
 
 class Excerpts(NoPrompts, BaseSynthesizer):
