@@ -153,15 +153,17 @@ def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = 
         raise wrong_type(name, wanted, value, advice)
 
 
-def check_number(name: str, value: object, wanted: str = "a finite number") -> None:
-    """Reject an argument that is neither None nor a finite number.
+def check_number(
+    name: str, value: object, wanted: str = "a finite number", least: float = -math.inf
+) -> None:
+    """Refuse an argument that is neither None nor a finite number, `least` or more.
 
     Raises:
         InputError: It is not.
     """
     check_type(name, value, Real, wanted)
-    if isinstance(value, Real) and not math.isfinite(value):
-        raise InputError(f"{name} must be {wanted}, not {value}.")
+    if isinstance(value, Real) and not (math.isfinite(value) and float(value) >= least):
+        raise InputError(f"{name} must be {wanted}.", f"It is {value}.")
 
 
 def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:

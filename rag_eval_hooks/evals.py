@@ -229,7 +229,9 @@ class RagEval:
         """
         sample = _sample_of(*given)
         for name, told in self._parts.scorer.gaps(sample).items():
-            fix = "pass [] if retrieval found nothing" if name == "contexts" else "pass its text"
+            fix = "pass answer=<its text>"
+            if name == "contexts":
+                fix = "pass contexts=[...], or [] if retrieval found nothing"
             self.incidents.mistake(f"submit: the sample has no {told}", fix)
         return sample
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 import signal
 import sys
 import sysconfig
@@ -15,12 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import CodeType
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
-from rag_eval_hooks.errors import InputError
+from rag_eval_hooks.errors import InputError, RedactionError, nearest
 
 __all__ = [
     "ExitError",
     "Incidents",
     "host_edge",
+    "in_words",
+    "named",
     "place_in_application",
     "place_of",
     "place_of_caller",
@@ -32,6 +35,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _logger = logging.getLogger("rag_eval_hooks")
+_OF_TYPES: Final = re.compile(
+    r"'\w+' object (is not \w+|does not support [\w ]+)|object of type '\w+' has no len\(\)"
+    r"|\w+ indices must be integers or slices, not \w+"
+    r"|unsupported operand type\(s\) for \S+: '\w+' and '\w+'"
+)
+"""Messages of Python that name a type and nothing else."""
 _STDLIB: Final = sysconfig.get_path("stdlib")
 
 
@@ -102,12 +111,14 @@ def _warn(message: str) -> None:
 
 def _story(origin: str, error: BaseException) -> str:
     """Return the failure and its place, in the application's code if possible."""
+    if isinstance(error, RedactionError) and is_ours(error):
+        return f"{origin}: {error}"
     caller, theirs = place_of_caller(), place_in_application(error)
     called = f", called at {caller}" if caller else ""
     if is_stated(error):
         words = error.stated.rstrip(".")
         return f"{origin}: {words}{f', at {theirs}' if theirs else called}"
-    kind, ours = f"{origin}: {type(error).__name__}", _last_frame_of_ours(error)
+    kind, ours = f"{origin}: {named(error)}", _last_frame_of_ours(error)
     if theirs:
         return f"{kind} raised at {theirs}, called by {ours}"
     return f"{kind} raised{' at ' if ours else ''}{ours}{called}"
@@ -143,6 +154,32 @@ def is_ours(error: BaseException) -> bool:
 def is_stated(error: BaseException) -> TypeGuard[InputError]:
     """Return whether it is an argument error in our words."""
     return isinstance(error, InputError) and is_ours(error)
+
+
+def in_words(who: str, error: BaseException) -> str:
+    """Return what an exception tells of code that we called, and where it stands."""
+    place = place_in_application(error)
+    where = f" at {place}" if place else ""
+    if is_stated(error):
+        return error.stated.rstrip(".") + where
+    return f"{who} raised {named(error)}{where}"
+
+
+def named(error: BaseException) -> str:
+    """Return an exception's type, with names of it that its code spells out: no content."""
+    kind = type(error).__name__
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not frames:
+        return kind
+    code = frames[-1].f_code
+    if isinstance(error, AttributeError | NameError) and error.name in code.co_names:
+        known = [name for name in dir(getattr(error, "obj", None)) if name[0] != "_"]
+        near = nearest(error.name, known)
+        return f"{kind} {error.name!r}" + (f" (did you mean {near!r}?)" if near else "")
+    if isinstance(error, KeyError) and isinstance(key := next(iter(error.args), None), str):
+        return f"{kind} {key!r}" if key in code.co_consts else kind
+    of_types = isinstance(error, TypeError) and _OF_TYPES.fullmatch(str(error))
+    return f"{kind} ({error})" if of_types else kind
 
 
 def _last_frame_of_ours(error: BaseException) -> str:

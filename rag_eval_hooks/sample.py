@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from rag_eval_hooks.context import Context, contexts_of
-from rag_eval_hooks.errors import InputError, check_number, check_type, wrong_type
+from rag_eval_hooks.errors import InputError, check_number, check_type, nearest, wrong_type
 
 __all__ = ["Context", "Field", "Sample", "Status"]
 
@@ -114,7 +114,8 @@ class Sample:
         if self.reference_ids is not None:
             object.__setattr__(self, "reference_ids", _ids_of(self.reference_ids))
         if self.status not in list(Status):
-            raise InputError(f"status must be one of {', '.join(Status)}.")
+            shown = f"It is {self.status!r:.60}."
+            raise InputError(f"status must be one of {', '.join(Status)}.", shown)
         object.__setattr__(self, "status", Status(self.status))
         object.__setattr__(self, "metadata", {} if self.metadata is None else self.metadata)
         object.__setattr__(self, "tags", tags_of(self.tags))
@@ -178,7 +179,9 @@ class Sample:
         free = {key: value for key, value in data.items() if key not in names}
         if "question" not in known:
             got = ", ".join(map(repr, data)) or "an empty mapping"
-            raise InputError("A sample needs a 'question'.", f"The mapping has {got}.")
+            near = nearest("question", list(map(str, data)))
+            hint = f"; did you mean it by {near!r}?" if near else ""
+            raise InputError(f"A sample needs a 'question'{hint or '.'}", f"The mapping has {got}.")
         given = known.get("metadata") or {}
         check_type("metadata", given, Mapping, "a mapping")
         known["metadata"] = {**given, **free}
@@ -212,21 +215,26 @@ def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check_fields(sample: Sample) -> None:
     if sample.question is None:
         raise wrong_type("question", "str", None, "Pass its text.")
+    _check_ids(sample)
+    for name in (*_TEXTS, *_NAMES):
+        check_type(name, getattr(sample, name), str, "str", "Pass its text.")
+    check_type("metadata", sample.metadata, Mapping, "a mapping")
+    check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
+    ended = "a whole number of nanoseconds since the epoch, as of time.time_ns()"
+    check_type("ended_at", sample.ended_at, Integral, ended)
+
+
+def _check_ids(sample: Sample) -> None:
+    """Convert numbers to texts, and refuse what is no id."""
     for name, digits in (("trace_id", 32), ("span_id", 16)):
         if isinstance(value := getattr(sample, name), int):
             object.__setattr__(sample, name, f"{value:0{digits}x}")
-    for name in (*_TEXTS, *_NAMES):
-        check_type(name, getattr(sample, name), str, "str", "Pass its text.")
+        elif isinstance(value, str) and not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", value):
+            raise InputError(f"{name} must be {digits} hex digits.", f"It is {value!r:.60}.")
     for name in _IDS:
         if isinstance(value := getattr(sample, name), int | UUID):
             object.__setattr__(sample, name, str(value))
         check_type(name, getattr(sample, name), str, "str")
-    check_type("metadata", sample.metadata, Mapping, "a mapping")
-    check_number("latency", sample.latency, "a number of seconds")
-    if sample.latency is not None and sample.latency < 0:
-        raise InputError("latency must be a number of seconds, not a negative number.")
-    ended = "a whole number of nanoseconds since the epoch, as of time.time_ns()"
-    check_type("ended_at", sample.ended_at, Integral, ended)
 
 
 def tags_of(tags: Any) -> tuple[str, ...]:

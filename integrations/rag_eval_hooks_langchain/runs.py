@@ -32,8 +32,6 @@ from rag_eval_hooks_langchain.vocabulary import class_name, start_facts
 __all__ = ["FRAMEWORK", "RunHandler", "end_edge", "run_edge"]
 
 FRAMEWORK = "langchain"
-_OF_AGENTS = ("name", "tools", "state_schema")
-"""Attributes that LangChain reads of a middleware."""
 F = TypeVar("F", bound=Callable[..., None])
 _OWN_KEYS = frozenset(OWN_KEYS)
 _FRAMEWORKS_TAG = re.compile(
@@ -76,8 +74,19 @@ def end_edge(method: Callable[..., None]) -> Callable[..., None]:
     return ending
 
 
+class _NotMiddleware:
+    """What `create_agent` reads first of the class of a middleware."""
+
+    def __get__(self, _: object, owner: type) -> Any:
+        raise AttributeError(
+            f"{owner.__name__} is no middleware. Write: middleware=[RagEvalMiddleware(evals)]"
+        )
+
+
 class RunHandler(BaseCallbackHandler):
     """Handler that keeps the runs of one evaluator."""
+
+    wrap_tool_call = _NotMiddleware()
 
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
         # A collected evaluator is closed.
@@ -88,12 +97,6 @@ class RunHandler(BaseCallbackHandler):
         chosen = CaptureOptions.of(type(self).__name__, options)
         self._reader = Reader(recorder, evals.incidents, chosen)
         recorder.locators.add(current_run_id)
-
-    def __getattr__(self, name: str) -> Any:
-        """Say what to pass where the handler was passed as a middleware."""
-        told = f"{type(self).__name__!r} object has no attribute {name!r}"
-        advice = ". As a middleware, pass RagEvalMiddleware(evals)" if name in _OF_AGENTS else ""
-        raise AttributeError(told + advice)
 
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
@@ -107,8 +110,8 @@ class RunHandler(BaseCallbackHandler):
         outer = self._recorder.around(parent_id)
         options = self._reader.options if outer is None else outer.interaction.options
         root = None if options is None else options.root
-        is_outermost = outer is None or outer.kind is RunKind.MANUAL
-        if root is not None and is_outermost and not self._recorder.is_root(root, name):
+        is_outermost, place = outer is None or outer.kind is RunKind.MANUAL, self._reader.place
+        if root is not None and is_outermost and not self._recorder.is_root(root, name, place):
             return None
         tags, metadata = event.get("tags") or (), event.get("metadata")
         if root is None and self._has_lost(parent_id, tags):

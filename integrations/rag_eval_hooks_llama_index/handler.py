@@ -145,7 +145,7 @@ class Instrumentation(ModelEvents):
             return False
         root = self._reader.options_of(self._recorder.around(None)).root
         if root is not None:
-            return self._recorder.is_root(root, name)
+            return self._recorder.is_root(root, name, self._reader.place)
         return not self._parents.began_unseen(span_id, parent_id, arguments)
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:

@@ -153,8 +153,8 @@ class Endings:
         """Count what a block by hand left out, and options that matched nothing."""
         if interaction.status is not Status.OK:
             return
-        for told in filter(None, interaction.unmet.values()):
-            self._incidents.count(told)
+        for told, place in filter(None, interaction.unmet.values()):
+            self._incidents.count(told, detail=place)
         end = interaction.root.state
         if not isinstance(end, BlockEnd):
             return

@@ -19,7 +19,7 @@ from rag_eval_hooks import incidents
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.errors import InputError, check_type, unknown, wrong_type
+from rag_eval_hooks.errors import ConfigError, InputError, check_type, unknown, wrong_type
 from rag_eval_hooks.incidents import Incidents, host_edge
 from rag_eval_hooks.sample import tags_of
 
@@ -325,4 +325,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
-    return CaptureOptions.of("interaction()", given)
+    try:
+        return CaptureOptions.of("interaction()", given)
+    except ConfigError as error:
+        raise InputError(f"{error.field} must be {error.wants}.") from None

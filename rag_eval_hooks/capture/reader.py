@@ -13,7 +13,7 @@ from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Run
 from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form
 from rag_eval_hooks.errors import nearest
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.incidents import Incidents, place_of_caller
 from rag_eval_hooks.sample import Context
 
 __all__ = ["BaseReader"]
@@ -43,6 +43,8 @@ class BaseReader:
         self._recorder = recorder
         self._incidents = incidents
         self.options = options
+        # Of the application, which made the handler.
+        self.place = f"set at {place_of_caller()}" if options != CaptureOptions() else ""
         self._form_of = form_of
         self._forms: dict[type, Form] = {}
 
@@ -127,13 +129,13 @@ class BaseReader:
     def note_match(self, run: Run, name: str, is_met: bool, value: Any) -> None:
         """Note whether the key that an option names was found: it counts if it never is."""
         if is_met:
-            run.interaction.unmet[name] = ""
+            run.interaction.unmet[name] = None
         elif name not in run.interaction.unmet:
             choice = getattr(self.options_of(run), name)
             near = nearest(choice, list(map(str, entries(value) or ())))
             advice = f"; did you mean {near!r}?" if near else ""
             told = f"option {name}={choice!r} matches no key of a request{advice}"
-            run.interaction.unmet[name] = told
+            run.interaction.unmet[name] = told, self.place
 
     def _note_choice(self, run: Run, value: Any) -> None:
         """Note the contexts that the application chose in a step's output; the last one counts."""

@@ -75,7 +75,7 @@ class Recorder(Notes):
     def forked(self) -> None:
         """Forget everything open: the parent of a forked process reports it."""
         # Names of runs that were seen by root; None once a run had its name.
-        self._roots: dict[str, dict[str, None] | None] = {}
+        self._roots: dict[tuple[str, str], dict[str, None] | None] = {}
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
         self._open = OpenInteractions()
@@ -87,22 +87,24 @@ class Recorder(Notes):
             self._on_end, self._on_wait, self.by_hand, self.suspensions, self._incidents
         )
 
-    def is_root(self, root: str, name: str) -> bool:
-        """Return whether an outermost run has the name of the root that an option gives."""
-        seen = self._roots.setdefault(root, {})
+    def is_root(self, root: str, name: str, place: str) -> bool:
+        """Return whether an outermost run has the name of the root that an option at a place gives.
+
+        An option whose name no run has is counted by `report_roots`.
+        """
+        seen = self._roots.setdefault((root, place), {})
         if name == root:
-            self._roots[root] = None
+            self._roots[root, place] = None
         elif seen is not None and len(seen) < _MOST_NAMES:
             seen[name] = None
         return name == root
 
     def report_roots(self) -> None:
-        """Count each named root that no run had so far."""
-        for root, seen in list(self._roots.items()):
+        """Count each root that no run has had the name of so far."""
+        for (root, place), seen in list(self._roots.items()):
             if seen:
-                self._incidents.count(
-                    unknown("No run has the name of the option root,", root, [*seen])
-                )
+                told = unknown("No run has the name of the option root,", root, [*seen])
+                self._incidents.count(told, detail=place)
 
     def opened(self) -> tuple[int, int]:
         """Return how many interactions are open or interrupted, and the characters they hold."""

@@ -317,8 +317,8 @@ class Interaction:
     passed: bool = False
     # Every run of its framework was captured when it started: calls by hand can be joined.
     is_joinable: bool = False
-    # By option that names a key: what to say if none matched, empty if one did.
-    unmet: dict[str, str] = field(default_factory=dict)
+    # By option that names a key: what to say if none matched, and its place; None if one did.
+    unmet: dict[str, tuple[str, str] | None] = field(default_factory=dict)
     # Its own, which come before those of a handler.
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.

@@ -19,6 +19,7 @@ from rag_eval_hooks.cli.arguments import (
     rows_of,
     write_text,
 )
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import (
     Results,
@@ -64,10 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     names = {name for row in rows for name in row.outcomes}
     if not names:
         raise UsageError(_nothing(results, arguments))
-    for key in arguments.by:
-        check_key(rows, key, "--by")
     if unknown := {metric for metric, _ in arguments.cut} - names:
-        raise UsageError(f"--cut: {min(unknown)!r} is not scored. Use {_listed(names)}.")
+        raise ConfigError.unknown("--cut", min(unknown), names)
     write_text(_rendered(rows, results, kind, arguments), output)
     if output is not None:
         print(f"{output}: {len(rows)} samples, {output.stat().st_size / 1e6:.1f} MB")
@@ -123,15 +122,11 @@ def _labels(path: Path | None, rows: list[Evaluation]) -> Labels | None:
     return labels
 
 
-def _listed(names: Iterable[str]) -> str:
-    return "one of " + ", ".join(sorted(names))
-
-
 def _nothing(results: Results, arguments: argparse.Namespace) -> str:
     """Return why there is nothing to show."""
     scored = {name for row in _selected(results, arguments) for name in row.outcomes}
     if scored:
-        return f"--metric: {', '.join(arguments.metric)!r} is not scored. Use {_listed(scored)}."
+        raise ConfigError.unknown("--metric", ", ".join(arguments.metric), scored)
     rows = list(results)
     for key in (key for key, _ in arguments.where if key != "tag"):
         check_key(rows, key, "--where")

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from rag_eval_hooks.datasets.run import Ask
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, nearest
 from rag_eval_hooks.evals import RagEval
 
 
@@ -36,7 +36,10 @@ def named_object(name: str, option: str = "chain") -> Any:
     try:
         return reduce(getattr, attribute.split("."), found)
     except AttributeError:
-        raise ConfigError(option, name, f"an object of {module}, which has no such name") from None
+        near = nearest(attribute, list(vars(found)))
+        advice = f"; did you mean {near!r}?" if near else ""
+        wants = f"an object of {module}, which has no such name{advice}"
+        raise ConfigError(option, name, wants) from None
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
     mapped = mapped or {}
     for field in mapped:
         if field not in COLUMNS:
-            raise ConfigError("map", field, "one of " + ", ".join(COLUMNS))
+            raise ConfigError.unknown("map", field, COLUMNS)
     for number, values in enumerate(_read(path)):
         for field, column in mapped.items() if not number and isinstance(values, Mapping) else ():
             if _at(values, column) is None and column.partition(".")[0] not in values:
@@ -231,7 +231,8 @@ def _of_lines(path: Path) -> Iterator[Any]:
                 try:
                     yield json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    yield BadLine(f"line {number} is not valid JSON: {error}")
+                    why = getattr(error, "msg", type(error).__name__)
+                    yield BadLine(f"line {number} is not valid JSON: {why}")
 
 
 def _of_json(path: Path) -> Iterator[Any]:

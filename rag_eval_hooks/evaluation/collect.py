@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.errors import BudgetError, JudgeError
+from rag_eval_hooks.errors import BudgetError, InputError, JudgeError, wrong_type
 from rag_eval_hooks.evaluation.known_findings import from_items, from_texts, misfits
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, made
-from rag_eval_hooks.incidents import Incidents, without_exit
+from rag_eval_hooks.incidents import Incidents, in_words, place_of, without_exit
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.calls.context import (
     OUT_OF_TIME,
@@ -165,7 +166,16 @@ class FindingsCollector:
         )
 
     async def _judged(self, kinds: frozenset[Finding]) -> Findings:
-        return await self._sources.judge.make(self._sample, kinds, self._findings)
+        judge = self._sources.judge
+        reply: Any = judge.make(self._sample, kinds, self._findings)
+        if not inspect.isawaitable(reply):
+            stated = f"make() of judge {judge.name} must be async and give Findings."
+            raise InputError(stated + place_of(judge.make))
+        findings = await reply
+        if not isinstance(findings, Findings):
+            name = f"the result of make() of judge {judge.name}"
+            raise wrong_type(name, "Findings", findings, place_of(judge.make).strip())
+        return findings
 
     async def _likeness(self, kinds: frozenset[Finding]) -> Findings:
         # Only one of the two is about items, so they are never open in the same round.
@@ -209,7 +219,7 @@ class FindingsCollector:
             self._incidents.report(f"judge {source.name}", error)
             # Only at DEBUG: the traceback's message and lines may contain content.
             _logger.debug("judge %s raised", source.name, exc_info=True)
-            why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
+            why = NotScored(Cause.JUDGE_FAILED, in_words("the judge", error))
         self._miss(kinds, why)
         self._report(kinds, source)
 

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.errors import ConfigError, InputError, kind_of
+from rag_eval_hooks.errors import ConfigError, InputError, check_number, kind_of
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 
+_TEXTS = ("inputs", "outputs", "reference_outputs")
+_VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
 
@@ -44,6 +46,11 @@ def evaluator_metric(
     parameters = inspect.signature(evaluator).parameters.values()
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
     taken = {one.name for one in parameters}
+    for one in parameters:
+        is_filled = one.kind in _VARIABLE or one.default is not inspect.Parameter.empty
+        if one.name not in _TEXTS and not is_filled:
+            raise ConfigError.unknown(f"parameter of {name}", one.name, _TEXTS)
+    check_number("timeout", timeout, "a number of seconds")
 
     async def ask(sample: Sample) -> Outcome:
         contexts = [context.text for context in sample.contexts or ()]
@@ -59,7 +66,7 @@ def evaluator_metric(
     return AskedMetric(
         id=id or f"evaluator.{name}",
         ask=ask,
-        needs=frozenset(needs),
+        needs=needs,  # type: ignore[arg-type]
         scale=scale,
         timeout=timeout,
         annotator=name,

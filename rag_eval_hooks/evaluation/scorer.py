@@ -17,8 +17,7 @@ from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_ver
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
 from rag_eval_hooks.incidents import (
     Incidents,
-    is_stated,
-    place_in_application,
+    in_words,
     place_of,
     without_exit,
 )
@@ -167,11 +166,7 @@ class Scorer:
         _logger.debug("metric %s raised", metric.id, exc_info=error)
         if isinstance(error, ResultError):
             return NotScored(Cause.METRIC_FAILED, str(error))
-        place = place_in_application(error)
-        where = f" at {place}" if place else ""
-        if is_stated(error):
-            return NotScored(Cause.METRIC_FAILED, error.stated.rstrip(".") + where)
-        return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}{where}")
+        return NotScored(Cause.METRIC_FAILED, in_words("the metric", error))
 
     def _signature(self, read: frozenset[Finding], findings: Findings) -> dict[str, Any]:
         if not read - EMBEDDED - TOKEN_SCORED:

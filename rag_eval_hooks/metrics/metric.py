@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final, TypeVar
 
-from rag_eval_hooks.errors import ConfigError, nearest
+from rag_eval_hooks.errors import ConfigError, check_type, nearest
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavailable
@@ -50,6 +50,8 @@ class Metric:
 
     def __post_init__(self) -> None:
         """Reject values that would fail later, in the evaluator."""
+        check_type("id", self.id, str, "'<suite>.<metric>'")
+        check_type("scale", self.scale, Scale, "a Scale, such as Scale(0, 5)")
         object.__setattr__(self, "needs", _members("needs", Field, self.needs))
         object.__setattr__(self, "findings", _members("findings", Finding, self.findings))
 
@@ -129,11 +131,13 @@ def _with_hint(field: str, keys: tuple[str, ...]) -> str:
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
-    try:
-        return frozenset(kind(value) for value in values)
-    except (ValueError, TypeError):
-        wants = "a set of " + ", ".join(repr(member.value) for member in kind)
-        raise ConfigError(f"metrics: {name}", values, wants) from None
+    known = [str(member) for member in kind]
+    check_type(name, values, Iterable, f"names of {', '.join(known)}")
+    given = [values] if isinstance(values, str) else list(values)
+    for value in given:
+        if value not in known:
+            raise ConfigError.unknown(f"metrics: {name}", value, known)
+    return frozenset(map(kind, given))
 
 
 SUITES: Final[Mapping[str, Any]] = tomllib.loads(

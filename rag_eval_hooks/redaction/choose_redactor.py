@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hmac
 import importlib
 import inspect
@@ -84,4 +85,4 @@ def _function(given: Any) -> RedactFunction:
     required = sum(p.default is p.empty and p.kind in (0, 1) for p in parameters)
     if required > 2:
         raise ConfigError("redact", given, "a function of a text, or of a field's name and a text")
-    return given if required == 2 else lambda _field, text: given(text)
+    return given if required == 2 else functools.wraps(given)(lambda _field, text: given(text))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.errors import RedactionError, wrong_type
+from rag_eval_hooks.incidents import in_words, place_of
 from rag_eval_hooks.redaction.rule import Finder, merge_matches
 from rag_eval_hooks.sample import Context, Sample
 
@@ -71,9 +72,10 @@ class Session:
             for function in self._functions:
                 redacted = function(field, redacted)
                 if not isinstance(redacted, str):
-                    raise TypeError("a redaction function must return a str")
+                    advice = f"Return the text.{place_of(function)}"
+                    raise wrong_type("the result of a redaction function", "str", redacted, advice)
         except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
-            raise RedactionError(type(error).__name__) from None
+            raise RedactionError(in_words("a redaction function", error)) from None
         return redacted
 
     def cut_text(self, field: str, text: str) -> str:

@@ -22,6 +22,7 @@ from rag_eval_hooks.results.summary import (
     By,
     MetricSummary,
     check_key,
+    checked_rows,
     group_key,
     identity_of,
     sessions_of,
@@ -115,9 +116,8 @@ def compare(
     Raises:
         ConfigError: A metric was judged by different judges or prompts, or no sample has the key.
     """
-    before, after = (list(map(without_texts, rows)) for rows in (base, new))
-    if before or after:
-        check_key([*before, *after], by)
+    before, after = (list(map(without_texts, checked_rows(rows))) for rows in (base, new))
+    check_key([*before, *after], by)
     if not allow_different_judges:
         _check_judges(before, after)
     rows = list(_pairs(before, after))

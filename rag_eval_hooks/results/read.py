@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
+from rag_eval_hooks.errors import wrong_type
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, result_id
@@ -148,6 +149,8 @@ class Results:
 def _places(source: Any) -> list[Any]:
     """Return the files and frames behind a source, oldest first."""
     if not isinstance(source, str | os.PathLike):
+        if not hasattr(source, "columns"):
+            raise wrong_type("a source", "a path or a data frame", source)
         return [source]
     path = Path(source).absolute()
     if (path / NAME).exists():

@@ -14,7 +14,13 @@ from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, diagnose
 from rag_eval_hooks.results.labels import LabelledMean, Labels, labelled_means
 from rag_eval_hooks.results.read import Results
 from rag_eval_hooks.results.select import worst
-from rag_eval_hooks.results.summary import MetricSummary, ResultGroup, summarise
+from rag_eval_hooks.results.summary import (
+    MetricSummary,
+    ResultGroup,
+    check_key,
+    checked_rows,
+    summarise,
+)
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
 
@@ -86,7 +92,9 @@ def make_report(
         labels: Labels of a random part of the samples, see `read_labels`.
         skipped: Skipped lines by reason; by default those of `rows`.
     """
-    known = list(rows)
+    known = checked_rows(rows)
+    for key in by:
+        check_key(known, key)
     whole = summarise(known).get(None) or ResultGroup(key=None, rows=(), metrics={})
     groups = {key: summarise(known, key) for key in by or _keys(known)}
     if not by:

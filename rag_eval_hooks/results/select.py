@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from statistics import fmean
 from typing import Final
 
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.results.summary import group_key
+from rag_eval_hooks.results.summary import checked_rows, group_key
 from rag_eval_hooks.score import NotScored, Outcome, Score
 
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
@@ -29,6 +30,10 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
             scores. Undecided faithfulness ranks by its risk. Undefined faithfulness ranks just
             before perfect samples.
     """
+    rows = checked_rows(rows)
+    known = {name: None for row in rows for name in row.outcomes}
+    if metric is not None and known and metric not in known:
+        raise ConfigError.unknown("metric", metric, known)
     ranked = [(key, row) for row in rows if (key := badness(row, metric)) is not None]
     return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, TypeAlias
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, check_type
 from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.result import Evaluation
@@ -84,6 +84,7 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
         by: A key of the samples' metadata, `reason`, `workflow`, `user_id`, `session_id`, `day` or
             `version`, or a function that returns the value. None: one group of all rows.
     """
+    rows = checked_rows(rows)
     grouped: dict[str | None, list[Evaluation]] = {}
     for row in rows:
         grouped.setdefault(group_key(row, by), []).append(row)
@@ -99,9 +100,27 @@ def group_key(row: Evaluation, by: By) -> str | None:
     return None if value is None else str(value)
 
 
-def check_key(rows: Iterable[Evaluation], by: By, name: str = "by") -> None:
-    """Reject a key without a value in any row."""
-    if not isinstance(by, str):
+def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
+    """Return results as a list.
+
+    Raises:
+        InputError: They are something else, such as the path of a file.
+    """
+    wanted = "results, as of read(path)"
+    check_type("rows", rows, Iterable, wanted)
+    found = list(rows)
+    for row in found[:1]:
+        check_type("rows", row, Evaluation, wanted)
+    return found
+
+
+def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
+    """Refuse a key of which no row has a value.
+
+    Raises:
+        ConfigError: None has; it names the keys that there are.
+    """
+    if not isinstance(by, str) or not rows:
         return
     known = {"reason", "day", "version", *_KEYS}
     for row in rows:

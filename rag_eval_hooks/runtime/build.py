@@ -110,7 +110,9 @@ class Models:
                 names[table.setting] = value
             elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
                 # Not the object itself, because a client or its arguments may show a key.
-                wants = f"{table.wanted}, or an instance of {protocol.__name__}"
+                parts = [name for name in dir(protocol) if name[0] != "_"]
+                kind = f"{protocol.__name__}, with {', '.join(parts)}"
+                wants = f"{table.wanted}, or an instance of {kind}"
                 raise ConfigError(table.setting, kind_of(value), wants + _way_to_wrap(value))
         return names
 

@@ -7,6 +7,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 
-from rag_eval_hooks import ConfigError, NotScored, RagEval, Sample, Score
+from rag_eval_hooks import ConfigError, Findings, NotScored, RagEval, Sample, Score
 from rag_eval_hooks.errors import InputError, unknown
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.support.evaluation import sample
 
 SECRET = "a text of the application"
@@ -54,8 +58,8 @@ MISTAKES: dict[str, str] = {
         "submit: the sample has no answer (but metadata 'anwser'"
     ),
     "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
-    "evals.submit(question=SECRET, latency=SECRET)": "latency must be a number of seconds, not str",
-    "evals.submit(question=SECRET, latency=-1)": "latency must be a number of seconds, not a neg",
+    "evals.submit(question=SECRET, latency=SECRET)": "latency must be a number of seconds, 0 or",
+    "evals.submit(question=SECRET, latency=-1)": "latency must be a number of seconds, 0 or more",
     "evals.submit(question=SECRET, metadata=SECRET)": "metadata must be a mapping, not str",
     "evals.submit({'question': SECRET, 'metadata': SECRET})": "metadata must be a mapping, not str",
     "evals.submit(question=SECRET, tags=5)": "tags must be a list of texts, not int",
@@ -97,7 +101,7 @@ MISTAKES: dict[str, str] = {
     "with evals.interaction(SECRET) as it: it.metadata(SECRET)": "metadata must be a mapping",
     "evals.feedback(SECRET)": "Feedback needs a score, a label or a reference",
     "evals.feedback(SECRET, score=SECRET)": "score must be a number, not str",
-    "evals.feedback(SECRET, score=float('nan'))": "score must be a number, not nan",
+    "evals.feedback(SECRET, score=float('nan'))": "feedback: score must be a number, called",
     "evals.feedback(None, score=1)": "the id must be a trace id or sample id, not NoneType",
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
@@ -331,3 +335,107 @@ def test_judge_function_that_raises_is_named_by_its_line(evals: RagEval) -> None
 
 def refusing(_: Any) -> str:
     raise KeyError(SECRET)
+
+
+def returned(output: Any, _: Any) -> Any:
+    return output
+
+
+NAMES = st.text(st.characters(categories=["Ll"]), min_size=5, max_size=12)
+
+
+@given(NAMES, st.integers(0, 4), st.sampled_from(["question", "contexts", "answer", "root"]))
+def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, option: str) -> None:
+    """Each option of a handler, with a drawn name of which a letter is wrong."""
+    wrong = name[:at] + "Z" + name[at + 1 :]
+    with RagEval(metrics=[half]) as evals:
+        for written in (wrong, name):
+            options: Any = {option: written}
+            handler = RagEvalCallbackHandler(evals, **options)
+            found = [Document("a chunk")] if option == "contexts" else "a"
+            output: Any = {name: found}
+            ask: Any = RunnableLambda(partial(returned, output))
+            ask.with_config(run_name=name).invoke({name: "q"}, {"callbacks": [handler]})
+            assert evals.flush(60)
+            (told,) = evals.stats().incidents
+            assert repr(wrong) in told
+            assert f"did you mean {name!r}?" in told
+
+
+def misspelling(sample: Any) -> float:
+    return float(sample.anwser)
+
+
+def mislaying(_: Sample) -> float:
+    return {"score": 1.0}["scroe"]
+
+
+def subscribing(sample: Any) -> float:
+    return float(sample["answer"])
+
+
+def hiding(_: Sample) -> float:
+    raise AttributeError(SECRET)
+
+
+def reflecting(sample: Sample) -> Any:
+    return getattr(sample, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (misspelling, "AttributeError 'anwser' (did you mean 'answer'?) at"),
+        (mislaying, "KeyError 'scroe' at"),
+        (subscribing, "TypeError ('Sample' object is not subscriptable) at"),
+        (hiding, "AttributeError at"),
+        (reflecting, "AttributeError at"),
+    ],
+)
+def test_error_of_a_metric_tells_the_names_that_its_code_spells_out(
+    metric: Callable[[Any], Any], words: str
+) -> None:
+    with RagEval(metrics=[metric]) as evals:
+        outcome = evals.evaluate(sample())[f"own.{metric.__name__}"]
+    assert f"the metric raised {words} {__file__}" in outcome.detail  # type: ignore[union-attr]
+    assert SECRET not in outcome.detail  # type: ignore[union-attr]
+
+
+class _Judge:
+    name, version, annotator_kind = "mine", "1", "CODE"
+
+    async def aclose(self) -> None: ...
+
+
+class Hasty(_Judge):
+    def make(self, *_: Any) -> Any:
+        return Findings()
+
+
+class Loose(_Judge):
+    async def make(self, *_: Any) -> Any:
+        return {SECRET: SECRET}
+
+
+@pytest.mark.parametrize(
+    ("judge", "words"),
+    [
+        (Hasty(), "must be async"),
+        (Loose(), "be Findings, not dict"),
+        (lambda _: SECRET, "the JSON"),
+    ],
+)
+def test_judge_of_a_wrong_form_is_told_by_its_place(judge: Any, words: str) -> None:
+    with RagEval("ragas.faithfulness", judge=judge) as made:
+        outcome = made.evaluate(sample())["ragas.faithfulness"]
+    assert words in outcome.detail  # type: ignore[union-attr]
+    assert f"defined at {__file__}" in outcome.detail  # type: ignore[union-attr]
+    assert SECRET not in outcome.detail  # type: ignore[union-attr]
+
+
+def test_metric_asked_for_by_name_tells_what_the_sample_lacks() -> None:
+    with RagEval("ragas") as made:
+        chosen = ["ragas.context_recall", "ragas.faithfulness"]
+        outcomes = made.evaluate(question="q", contexts=["A."], answer="A.", metrics=chosen)
+    assert set(outcomes) == set(chosen)
+    assert outcomes["ragas.context_recall"].detail == "the sample has no reference"  # type: ignore[union-attr]

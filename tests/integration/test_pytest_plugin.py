@@ -7,12 +7,13 @@ import sys
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks import RagEval, RagEvalError, Sample
 from rag_eval_hooks.results import read
 from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 from tests.support.optional import require
@@ -103,6 +104,22 @@ def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
     limit=st.floats(0.01, 1.0),
 )
 @settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({}, "needs a limit, such as faithfulness=0.8"),
+        ({"faithfulness": "high"}, "faithfulness must be a number, not str. It is 'high'"),
+        ({"faithfulness": 80}, "ragas.faithfulness is 80, but must be a number from 0 to 1"),
+    ],
+)
+def test_assert_scores_of_a_wrong_limit_names_it(limits: Any, words: str) -> None:
+    scores = ScoresInTests(evals=RagEval())
+    with pytest.raises(RagEvalError) as refused:
+        scores.assert_scores({"question": "q", "contexts": ["A."], "answer": "A."}, **limits)
+    assert words in str(refused.value)
+    scores.close()
+
+
 def test_assert_scores_takes_mappings_as_samples(
     names: tuple[str, str, str], words: list[str], limit: float
 ) -> None:

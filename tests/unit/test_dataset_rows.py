@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, count_rows, data_rows
@@ -144,10 +147,26 @@ def test_other_names_are_mapped(tmp_path: Path) -> None:
     assert [context.text for context in sample.contexts] == CHUNKS
 
 
+@given(good=st.lists(st.text(), max_size=4), cut=st.text(min_size=1))
+def test_rows_of_an_array_are_its_items_and_a_cut_line_is_named(good: list[str], cut: str) -> None:
+    rows = [{"question": "q" + text} for text in good]
+    whole = json.dumps({"question": cut})
+    with tempfile.TemporaryDirectory() as folder:
+        array, lines = Path(folder, "a.json"), Path(folder, "b.jsonl")
+        array.write_text("\n " + json.dumps(rows, indent=1))
+        lines.write_text("\n".join([*map(json.dumps, rows), whole[: len(whole) // 2]]))
+        assert [row.sample.question for row in data_rows(array) if row.sample] == [
+            row["question"] for row in rows
+        ]
+        *read, last = data_rows(lines)
+    assert len(read) == len(rows)
+    assert f"line {len(rows) + 1} is not valid JSON" in last.error
+
+
 def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
     """A field or column that does not exist is named with those that do."""
     path = _jsonl(tmp_path, [ROWS["ours"]])
-    with pytest.raises(ConfigError, match=r"answr.*question, answer"):
+    with pytest.raises(ConfigError, match=r"answr.*did you mean 'answer'"):
         list(data_rows(path, {"answr": "answer"}))
     with pytest.raises(ConfigError, match=r"answer=reply.*question, contexts"):
         list(data_rows(path, {"answer": "reply"}))

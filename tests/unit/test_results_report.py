@@ -231,7 +231,10 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("r.jsonl", "--cut", "ragas.faithful=0.1:0.2"), "Use one of own.other, ragas.faith"),
+        (("r.jsonl", "--cut", "ragas.faithful=0.1:0.2"), "did you mean 'ragas.faithfulness'?"),
+        (("r.jsonl", "--by", "workflw"), "did you mean 'workflow'?"),
+        (("r.jsonl", "--where", "workflw=x"), "did you mean 'workflow'?"),
+        (("other.jsonl",), "`rag-eval-hooks evaluate DATA -o RESULTS` makes results"),
         (("r.jsonl", "--cut", "ragas.faithfulness=2"), "Use METRIC=LOW:HIGH"),
         (("r.jsonl", "--labels", "other.jsonl"), "no metric has labels"),
         (("r.jsonl", "--labels", "bad.jsonl"), "labels: line 2"),
