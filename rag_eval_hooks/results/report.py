@@ -21,7 +21,6 @@ from rag_eval_hooks.results.summary import (
     checked_rows,
     summarise,
 )
-from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.usage import Usage
 
 _MOST_GROUPS: Final = 12
@@ -45,8 +44,6 @@ class ResultReport:
     diagnoses: Sequence[Diagnosis]  # the most frequent first
     worst: Sequence[Evaluation]  # rows with a score or a risk, the worst first
     judges: Mapping[str, int]  # samples by judge and versions
-    reasons: Mapping[str, Mapping[tuple[str, str], int]]  # by metric: samples by cause and detail
-    usage: Mapping[str, Usage]  # by metric
     skipped: Mapping[str, int]  # skipped lines, by reason
     labelled: Sequence[LabelledMean] = ()  # means from labels of a part of the samples
 
@@ -69,7 +66,7 @@ class ResultReport:
     @property
     def total(self) -> Usage:
         """Total usage of all metrics."""
-        return sum(self.usage.values(), start=Usage())
+        return sum((one.usage for one in self.metrics), start=Usage())
 
 
 def make_report(
@@ -107,8 +104,6 @@ def make_report(
         diagnoses=diagnose(known, cuts=cuts),
         worst=worst(known),
         judges=_judges(known),
-        reasons=_reasons(known),
-        usage=_usage(known),
         labelled=labelled_means(known, labels or {}),
         skipped=dict(skipped or (rows.skipped if isinstance(rows, Results) else {})),
     )
@@ -153,24 +148,6 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
         about = ", ".join(filter(None, (version, caution if name in screening else "")))
         names[f"{name or 'formulas'}{f' ({about})' if about else ''}"] = count
     return names
-
-
-def _reasons(rows: Iterable[Evaluation]) -> dict[str, dict[tuple[str, str], int]]:
-    counts: dict[str, Counter[tuple[str, str]]] = {}
-    for row in rows:
-        for metric, one in row.outcomes.items():
-            if isinstance(one, NotScored):
-                counts.setdefault(metric, Counter())[one.cause.value, one.detail] += 1
-    return {metric: dict(counter.most_common()) for metric, counter in counts.items()}
-
-
-def _usage(rows: Iterable[Evaluation]) -> dict[str, Usage]:
-    total: dict[str, Usage] = {}
-    for row in rows:
-        for metric, outcome in row.outcomes.items():
-            if outcome.usage != Usage():
-                total[metric] = total.get(metric, Usage()) + outcome.usage
-    return total
 
 
 def as_json(report: ResultReport) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results.estimate import Estimate, mean_of, rare_variance
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score
+from rag_eval_hooks.usage import Usage
 
 _KEYS = ("workflow", "user_id", "session_id")
 By: TypeAlias = str | Callable[[Evaluation], object] | None
@@ -38,6 +39,8 @@ class MetricSummary:
     labels: Mapping[str, int]  # scores by label
     shares: Mapping[str, Estimate]  # share of each label over all traffic
     not_scored: Mapping[Cause, int]  # samples without a score, by cause
+    reasons: Sequence[tuple[Cause, str, int]]  # the same by cause and detail
+    usage: Usage  # of the judge's calls
     undecided: int  # undefined outcomes where the judge cannot tell
     scored: int
     is_estimated: bool  # a rate limit or a full queue affected a probability
@@ -175,6 +178,13 @@ def _summary(metric: str, column: Sequence[tuple[Evaluation, Outcome]]) -> Metri
         labels=labels,
         shares={label: share for label, share in shares.items() if share is not None},
         not_scored=Counter(one.cause for one in absent),
+        reasons=[
+            (cause, detail, count)
+            for (cause, detail), count in Counter(
+                (one.cause, one.detail) for one in absent
+            ).most_common()
+        ],
+        usage=sum((one.usage for _, one in column), start=Usage()),
         undecided=sum(one.undecided for one in absent),
         scored=len(scored),
         is_estimated=any(one.probability_estimated for one in drawn),

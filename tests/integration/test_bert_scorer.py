@@ -125,7 +125,7 @@ async def test_a_tokenizer_without_a_limit_is_cut_to_the_model(tmp_path: Path) -
     await scorer.aclose()
 
 
-@pytest.mark.parametrize(("layer", "told"), [(None, "set the layer"), (99, "cannot load")])
+@pytest.mark.parametrize(("layer", "told"), [(None, "set `layer`"), (99, "cannot load")])
 async def test_a_wrong_layer_is_told(model: str, layer: int | None, told: str) -> None:
     scorer = BertScorer(model, layer=layer, process=False)
     with pytest.raises(JudgeError, match=told):
