@@ -18,8 +18,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from rag_eval_hooks.judges.heuristic.claims import claims
-from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage
-from rag_eval_hooks.judges.heuristic.sentence import Sentence, terms
+from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Sentence, terms
 from rag_eval_hooks.judges.heuristic.support import FEATURES, Reading, read
 from rag_eval_hooks.text.sentences import sentences
 

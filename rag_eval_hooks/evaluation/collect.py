@@ -5,14 +5,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.errors import BudgetError, InputError, JudgeError, wrong_type
-from rag_eval_hooks.evaluation.known_findings import from_items, from_texts, misfits
-from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, made
+from rag_eval_hooks.findings import (
+    CUT,
+    EMBEDDED,
+    TOKEN_SCORED,
+    ChunkRelevance,
+    ClaimVerdict,
+    Finding,
+    Findings,
+    Questions,
+    Support,
+    TokenScore,
+    Verdict,
+    made,
+)
 from rag_eval_hooks.incidents import Incidents, in_words, place_of, without_exit
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.calls.context import (
@@ -26,12 +38,11 @@ from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.prompts import ABOUT, SPECS, with_bases
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import tokens
 
 _logger = logging.getLogger("rag_eval_hooks")
-
 Source: TypeAlias = Judge | Embedder | TokenScorer
 _NO_EMBEDDER: Final = NotScored(Cause.MISSING_INPUT, "no embedder is configured; set `embedder`")
 _NO_SCORER: Final = NotScored(
@@ -43,6 +54,111 @@ _LONGEST_LOAD: Final = 600.0
 """Seconds after which the loading time of a model counts against the sample."""
 _GRACE: Final = 0.25
 """Seconds for a judge to return its findings after the sample's time."""
+_NOTHING: Final = "no context was retrieved"
+_ON_NOTHING: Final = {
+    Finding.ANSWER_SUPPORT: Support((), reason=_NOTHING),
+    Finding.REFERENCE_SUPPORT: Support((), reason=_NOTHING),
+    Finding.ENTITIES_FOUND: Verdict(False, _NOTHING),
+}
+_RELEVANCE: Final = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
+_JUDGED: Final = ABOUT.keys() & SPECS.keys() | _RELEVANCE
+"""Findings with a verdict for each item or chunk."""
+_RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
+_BEST_RATING: Final = 2
+_CUT_RATING: Final = NotScored(
+    Cause.UNDEFINED, "limits cut the contexts, and the rest does not state all", undecided=True
+)
+
+
+def from_texts(sample: Sample) -> Findings:
+    """Return the findings of a blank answer or reference: no claims, questions or similarity."""
+    known: dict[str, Any] = {}
+    answer, reference = (sample.answer or "").strip(), (sample.reference or "").strip()
+    if not answer:
+        known |= {"answer_claims": (), "questions": Questions(()), "question_similarity": ()}
+    if not reference:
+        known |= {"reference_claims": (), "entities": ()}
+    if not (answer and reference):
+        known |= {"answer_similarity": 0.0, "token_score": TokenScore(0.0, 0.0, 0.0)}
+    return Findings(**known)
+
+
+def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
+    """Return a finding about absent items or chunks, or nothing if it needs a judge."""
+    items: tuple[str, ...] = ()
+    if kind in ABOUT:
+        base = getattr(findings, ABOUT[kind])
+        if isinstance(base, NotScored):
+            return Findings.absent(frozenset({kind}), base)
+        items = base.texts if isinstance(base, Questions) else base
+        if not items:
+            return Findings.of(kind, ())
+    if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
+        return Findings()
+    if kind in _RATINGS:
+        # An empty retrieval gets the lowest step of both rubrics.
+        return Findings.of(kind, (0, 0))
+    return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
+
+
+def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
+    """Return as absent the findings that lack one verdict per item and one flag per chunk.
+
+    A user's judge may return too few verdicts, which would give a wrong score.
+    """
+    absent: dict[str, Any] = {}
+    for kind in _JUDGED:
+        verdicts = getattr(findings, kind)
+        items = getattr(findings, ABOUT[kind]) if kind in ABOUT else chunks
+        if isinstance(verdicts, NotScored) or isinstance(items, NotScored):
+            continue
+        flags = [one.by_chunk for one in verdicts if isinstance(one, Support)]
+        for given, expected in ((verdicts, items), *((one, chunks) for one in flags)):
+            if len(given) != len(expected):
+                detail = f"the judge gave {len(given)} verdicts for {len(expected)} items"
+                absent[kind.value] = NotScored(Cause.JUDGE_FAILED, detail)
+    return Findings(**absent)
+
+
+def cut_fields(sample: Sample) -> frozenset[Field]:
+    """Return the fields of a sample that limits cut."""
+    names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
+    return frozenset(field for field in Field if field.value in names)
+
+
+def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
+    """Make every verdict unsure that says that a cut text does not state something.
+
+    A chunk that is not useful becomes unsure if it was cut.
+    """
+    fields = cut_fields(sample)
+    if not fields:
+        return findings
+    cut = [f"contexts[{at}].text" in sample.truncated for at in range(len(sample.contexts or ()))]
+    changed: dict[str, Any] = {}
+    for kind, spec in SPECS.items():
+        found = getattr(findings, kind)
+        if isinstance(found, NotScored):
+            continue
+        if kind in ABOUT and fields & {*spec.shows} - {Field.QUESTION}:
+            changed[kind] = tuple(map(_unless_missing, found))
+        elif kind in _RELEVANCE:
+            pairs = zip(found, cut, strict=True)
+            changed[kind] = tuple(_unless_useless(one) if is_cut else one for one, is_cut in pairs)
+        elif kind in _RATINGS and Field.CONTEXTS in fields and set(found) - {_BEST_RATING, None}:
+            changed[kind] = _CUT_RATING
+    return replace(findings, **changed)
+
+
+def _unless_missing(one: Support | Verdict) -> Support | Verdict:
+    if isinstance(one, Verdict):
+        return one if one.holds or not one.sure else replace(one, sure=False, reason=CUT)
+    is_missing = one.verdict is ClaimVerdict.NOT_STATED
+    return replace(one, verdict=ClaimVerdict.UNSURE, reason=CUT) if is_missing else one
+
+
+def _unless_useless(one: ChunkRelevance) -> ChunkRelevance:
+    return one if one.useful else replace(one, sure=False, reason=CUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +169,24 @@ class Sources:
     embedder: Embedder | None = None
     scorer: TokenScorer | None = None
 
+    def of(self, kinds: frozenset[Finding]) -> list[tuple[Source, frozenset[Finding]]]:
+        """Return the sources that make some findings, each with its own."""
+        makers: list[tuple[Source | None, frozenset[Finding]]] = [
+            (self.judge, kinds & SPECS.keys()),
+            (self.embedder, kinds & EMBEDDED),
+            (self.scorer, kinds & TOKEN_SCORED),
+        ]
+        return [(source, own) for source, own in makers if source is not None and own]
+
     async def warm_up(self, wanted: frozenset[Finding], incidents: Incidents) -> None:
         """Load the local models that some findings need. A failure appears on first use."""
-        needed = {
-            self.judge: wanted - EMBEDDED - TOKEN_SCORED,
-            self.embedder: wanted & EMBEDDED,
-            self.scorer: wanted & TOKEN_SCORED,
-        }
-        for source, kinds in needed.items():
-            if kinds and (load := getattr(source, "warm_up", None)) is not None:
+        for source, _ in self.of(wanted):
+            if (load := getattr(source, "warm_up", None)) is not None:
                 try:
                     with suppress(JudgeError, TimeoutError):
                         await without_exit(asyncio.wait_for(load(), _LONGEST_LOAD))
                 except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
-                    incidents.report(f"judge {getattr(source, 'name', '')}", error)
+                    incidents.report(f"judge {source.name}", error)
 
 
 def findings_read(
@@ -158,12 +278,19 @@ class FindingsCollector:
     async def _round(self, kinds: frozenset[Finding]) -> None:
         for kind in kinds:
             self._findings = self._findings.merged(from_items(kind, self._findings, self._chunks))
-        sources = self._sources
-        await asyncio.gather(
-            self._ask(sources.judge, kinds & SPECS.keys(), self._judged),
-            self._ask(sources.embedder, kinds & EMBEDDED, self._likeness),
-            self._ask(sources.scorer, kinds & TOKEN_SCORED, self._token_score),
-        )
+        asked = self._sources.of(self._unknown(kinds))
+        await asyncio.gather(*(self._ask(source, own) for source, own in asked))
+
+    async def _make(self, kinds: frozenset[Finding]) -> Findings:
+        embedder, scorer = self._sources.embedder, self._sources.scorer
+        answer, reference = self._sample.answer or "", self._sample.reference or ""
+        if embedder is not None and kinds <= EMBEDDED:
+            # Only one of the two is about items, so they are never open in the same round.
+            (kind,) = kinds
+            return await self._similarity(embedder, kind, answer, reference)
+        if scorer is not None and kinds <= TOKEN_SCORED:
+            return Findings(token_score=await scorer.score(answer, reference))
+        return await self._judged(kinds)
 
     async def _judged(self, kinds: frozenset[Finding]) -> Findings:
         judge = self._sources.judge
@@ -177,15 +304,10 @@ class FindingsCollector:
             raise wrong_type(name, "Findings", findings, place_of(judge.make).strip())
         return findings
 
-    async def _likeness(self, kinds: frozenset[Finding]) -> Findings:
-        # Only one of the two is about items, so they are never open in the same round.
-        (kind,) = kinds
-        subject = self._sample.answer or ""
-        texts: tuple[str, ...] = (self._sample.reference or "",)
+    async def _similarity(self, embedder: Embedder, kind: Finding, *pair: str) -> Findings:
+        subject, *texts = pair
         if kind is Finding.QUESTION_SIMILARITY:
-            subject, texts = self._sample.question, made(self._findings.questions).texts
-        embedder = self._sources.embedder
-        assert embedder is not None
+            subject, texts = self._sample.question, [*made(self._findings.questions).texts]
         (first, *others), used = await embedded(embedder, [subject, *texts])
         cosines = tuple(one for other in others if (one := cosine(first, other)) is not None)
         if len(cosines) != len(texts):
@@ -193,23 +315,11 @@ class FindingsCollector:
         content = cosines if kind is Finding.QUESTION_SIMILARITY else cosines[0]
         return Findings.of(kind, content, usage={kind: used})
 
-    async def _token_score(self, _kinds: frozenset[Finding]) -> Findings:
-        assert self._sources.scorer is not None
-        answer, reference = self._sample.answer or "", self._sample.reference or ""
-        return Findings(token_score=await self._sources.scorer.score(answer, reference))
-
-    async def _ask(
-        self,
-        source: Source | None,
-        kinds: frozenset[Finding],
-        make: Callable[[frozenset[Finding]], Awaitable[Findings]],
-    ) -> None:
+    async def _ask(self, source: Source, kinds: frozenset[Finding]) -> None:
         """Add a source's findings. Missing findings of `kinds` are absent with the cause."""
-        kinds, why = self._unknown(kinds), _LEFT_OUT
-        if not kinds or source is None:
-            return
+        why = _LEFT_OUT
         try:
-            findings = await without_exit(make(kinds))
+            findings = await without_exit(self._make(kinds))
             # Only now, because another source may have added findings meanwhile.
             self._findings = self._findings.merged(findings)
             self._findings = self._findings.merged(misfits(self._findings, self._chunks))

@@ -10,10 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.evaluation.collect import FindingsCollector, Sources, findings_read
+from rag_eval_hooks.evaluation.collect import (
+    FindingsCollector,
+    Sources,
+    cut_fields,
+    findings_read,
+    without_cut_verdicts,
+)
 from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import ResultError, normalized
-from rag_eval_hooks.evaluation.known_findings import cut_fields, without_cut_verdicts
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
 from rag_eval_hooks.incidents import (
     Incidents,

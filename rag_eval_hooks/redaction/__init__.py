@@ -1,7 +1,6 @@
 """Redact samples and span content before they reach a judge, spool, sink or exporter."""
 
 from rag_eval_hooks.redaction.choose_redactor import RedactSpec, choose_redactor
-from rag_eval_hooks.redaction.redactor import MARGIN, Redactor, Session
-from rag_eval_hooks.redaction.rule import Match, Rule
+from rag_eval_hooks.redaction.redactor import MARGIN, Match, Redactor, Rule, Session
 
 __all__ = ["MARGIN", "Match", "RedactSpec", "Redactor", "Rule", "Session", "choose_redactor"]

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
+from rag_eval_hooks.redaction.redactor import AFTER_ESCAPE, EAST, Match
 
 __all__ = ["emails", "ip_addresses"]
 

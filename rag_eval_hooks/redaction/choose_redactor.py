@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.redaction.redactor import RedactFunction, Redactor
-from rag_eval_hooks.redaction.rule import Finder, Rule
+from rag_eval_hooks.redaction.redactor import Finder, RedactFunction, Redactor, Rule
 
 __all__ = ["RedactSpec", "choose_redactor"]
 

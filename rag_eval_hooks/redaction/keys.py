@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Final
 
-from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
+from rag_eval_hooks.redaction.redactor import AFTER_ESCAPE, EAST, Match
 
 __all__ = ["keys"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rag_eval_hooks.errors import missing_extra
-from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
+from rag_eval_hooks.redaction.redactor import AFTER_ESCAPE, EAST, Match
 
 __all__ = ["Phones", "cards", "ibans"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError, missing_extra
-from rag_eval_hooks.redaction.rule import Match
+from rag_eval_hooks.redaction.redactor import Match
 
 try:
     import regex

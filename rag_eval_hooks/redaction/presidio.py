@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.redaction.rule import Match
+from rag_eval_hooks.redaction.redactor import Match
 
 __all__ = ["Presidio"]
 

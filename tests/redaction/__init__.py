@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rag_eval_hooks import RagEvalConfig
 from rag_eval_hooks.redaction import Redactor, choose_redactor
-from rag_eval_hooks.redaction.rule import merge_matches
+from rag_eval_hooks.redaction.redactor import merge_matches
 
 __all__ = ["RULES", "found"]
 

@@ -65,7 +65,7 @@ from rag_eval_hooks.judges.base import TokenScorer
 from rag_eval_hooks.judges.bert_scorer import BertScorer
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
-from rag_eval_hooks.redaction.rule import Match
+from rag_eval_hooks.redaction.redactor import Match
 from rag_eval_hooks.score import AnnotatorKind, Outcomes, result_id, score_id
 
 

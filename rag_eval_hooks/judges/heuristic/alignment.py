@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from rag_eval_hooks.judges.heuristic.sentence import (
+from rag_eval_hooks.judges.heuristic.passages import (
     BREAKS,
     DENIAL,
     LEXICONS,

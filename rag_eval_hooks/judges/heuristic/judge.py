@@ -20,14 +20,13 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.judges.calibration import Calibration
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.entailment import Entailer, with_entailment
-from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage
+from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Sentence, terms
 from rag_eval_hooks.judges.heuristic.reference import (
     agrees,
     classification,
     direct_relevance,
     indistinct,
 )
-from rag_eval_hooks.judges.heuristic.sentence import Sentence, terms
 from rag_eval_hooks.judges.heuristic.support import read
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored

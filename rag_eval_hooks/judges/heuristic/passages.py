@@ -5,15 +5,161 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
 
-from rag_eval_hooks.judges.heuristic.sentence import VALUE, Sentence
-from rag_eval_hooks.text.folding import language
-from rag_eval_hooks.text.key_terms import Searched
-from rag_eval_hooks.text.measures import Measure
+from rag_eval_hooks.text.folding import (
+    cache_short,
+    fold,
+    folded_tokens,
+    is_content,
+    language,
+    stem,
+    toml_of,
+    word_set,
+)
+from rag_eval_hooks.text.key_terms import Searched, phrases
+from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.sentences import sentences, strip_marker
+
+Item: TypeAlias = "str | Measure"
+"""A word, a value, `!` for a negation, or a break: `,`, `;`, or `&` for "and"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Words of one language in which a claim and a sentence may or must not differ."""
+
+    joints: frozenset[str] = frozenset()
+    denials: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
+    weak: frozenset[str] = frozenset()
+    conditions: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
+    limiting: frozenset[str] = frozenset()
+
+
+LEXICONS: Final = {
+    code: Lexicon(**{kind: word_set(words) for kind, words in lists.items()})
+    for code, lists in toml_of("words.toml", __package__).items()
+}
+"""By language code. Languages without an entry have an empty lexicon."""
+BREAKS: Final = (",", ";", "&")
+DENIAL: Final = "!"
+VALUE: Final = "#"
+"""Matches any value."""
+BREAK: Final = re.compile(r"[,;:()\u2013\u2014\"\u201c\u201d]|\s-\s")
+_NEGATED: Final = re.compile(r"(\w)n't\b")
+_WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
+_ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
+PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")
+"""Placeholder that redaction writes for a value: `<EMAIL_1>`."""
+_LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
+_OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
+_BARE: Final = 3  # words; in an answer this short a capital letter means a name
+
+
+def terms(text: str) -> list[str]:
+    """Return stems of the content words of a text, in order."""
+    return [term for word in folded_tokens(fold(text)) if (term := _term_of(word))]
+
+
+@cache_short(16_384)
+def _term_of(word: str) -> str:
+    if not is_content(word):
+        return ""
+    return word.replace(",", "") if word[0].isdigit() else stem(word)
+
+
+def is_small(item: Item) -> bool:
+    """Return whether an item is a word without content, such as a preposition."""
+    return isinstance(item, str) and item not in BREAKS and not is_content(item)
+
+
+class Sentence:
+    """One sentence or claim, parsed once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words: Sequence[str] = folded_tokens(fold(text))
+        self.chain = [term for word in self.words if (term := _term_of(word))]
+        self.terms = frozenset(self.chain)
+        self._items: dict[str, Sequence[Item]] = {}
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        return frozenset(pairwise(self.words))
+
+    @cached_property
+    def language(self) -> str | None:
+        return language(self.words)
+
+    @cached_property
+    def measures(self) -> Sequence[Measure]:
+        return measures(self.text)
+
+    @cached_property
+    def names(self) -> dict[str, frozenset[str]]:
+        """Terms of each name, address and placeholder, by its text."""
+        found = [*self._capitalized(), *_ADDRESS.findall(self.text)]
+        found += PLACEHOLDER.findall(self.text)
+        return {name: frozenset(terms(name)) & self.terms for name in found}
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        return frozenset[str]().union(*self.names.values())
+
+    def items(self, code: str) -> Sequence[Item]:
+        """Return words, breaks and values in order, without the language's optional words."""
+        if code not in self._items:
+            at, found = 0, list[Item]()
+            for measure in self.measures:
+                found += [*_words(self.text[at : measure.start], LEXICONS[code]), measure]
+                at = measure.end
+            self._items[code] = [*found, *_words(self.text[at:], LEXICONS[code])]
+        return self._items[code]
+
+    def _capitalized(self) -> Iterator[str]:
+        short = len(self.text.split()) <= _BARE
+        nouns = not short and self.language == "de"
+        for phrase in phrases(self.text):
+            parts = frozenset(terms(phrase)) & self.terms
+            if not parts or f"{phrase}:" in self.text or _LABEL.fullmatch(phrase):
+                continue
+            if nouns and sum(part.isalpha() for part in parts) == 1:
+                continue
+            if len(parts) > 1 or short or not _opens(self.text, phrase):
+                yield phrase
+
+
+def _opens(text: str, word: str) -> bool:
+    """Return whether a word may be capitalized only because it comes first."""
+    before = text[: text.find(word)].rstrip()
+    return not word.isupper() and (not before or before[-1] in _OPENERS)
+
+
+def _words(text: str, lexicon: Lexicon) -> Iterator[str]:
+    at, denials = 0, lexicon.denials | LEXICONS[""].denials
+    kept = lexicon.limiting | lexicon.conditions | lexicon.weak
+    for mark in [*BREAK.finditer(text), None]:
+        part = text[at : mark.start() if mark else len(text)]
+        for word in folded_tokens(_NEGATED.sub(r"\1 not", fold(part))):
+            word = _WHOLE.get(word, word)
+            if word in lexicon.joints:
+                yield "&"
+            elif word in denials:
+                yield DENIAL
+            elif word in kept:
+                yield word
+            elif word not in lexicon.free:
+                yield _term_of(word) or word
+        if mark:
+            yield "," if mark[0] in ',()"\u201c\u201d' else ";"
+            at = mark.end()
+
 
 _TAG: Final = re.compile(r"[\[\u3010](?=[^\[\]\s]{0,80}[0-9._/#:-])[^\[\]\s]{1,80}[\]\u3011]")
 _K1, _B = 1.2, 0.75  # usual constants of BM25

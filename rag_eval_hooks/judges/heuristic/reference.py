@@ -8,8 +8,14 @@ from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import Verdict
 from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
-from rag_eval_hooks.judges.heuristic.passages import Passage, closest
-from rag_eval_hooks.judges.heuristic.sentence import BREAK, LEXICONS, Sentence, terms
+from rag_eval_hooks.judges.heuristic.passages import (
+    BREAK,
+    LEXICONS,
+    Passage,
+    Sentence,
+    closest,
+    terms,
+)
 from rag_eval_hooks.text.folding import (
     cache_short,
     fold,

@@ -12,8 +12,14 @@ from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, anchors, is_year, resembles
-from rag_eval_hooks.judges.heuristic.passages import Chunks, Closest, Passage, closest
-from rag_eval_hooks.judges.heuristic.sentence import PLACEHOLDER, Sentence
+from rag_eval_hooks.judges.heuristic.passages import (
+    PLACEHOLDER,
+    Chunks,
+    Closest,
+    Passage,
+    Sentence,
+    closest,
+)
 from rag_eval_hooks.text.folding import is_content, word_set
 from rag_eval_hooks.text.measures import Measure, agree
 
