@@ -1,4 +1,4 @@
-"""Every check of the project, each in an environment of its own; `nox -l` lists them.
+"""Every check of the project as a session; `nox -l` lists them.
 
 Arguments after `--` go to what a session runs: `nox -s test -- tests/golden`.
 """
@@ -19,7 +19,7 @@ BUILD = ROOT / "build"
 SHARED = ROOT / ".venv"
 """The environment of development, which most sessions share."""
 TORCH = "torch==2.13.0"
-"""Named before anything that wants torch, so that no other build of it is pulled in."""
+"""Installed before any package that needs torch, so that no other build is pulled in."""
 QUICK = ("-n", "4", "--dist", "worksteal", "--ignore=tests/viewers", "--durations=40")
 """More workers than cores: many tests wait for a time-out or a process."""
 QUIETLY = ("-W", "ignore::DeprecationWarning", "-W", "ignore::UserWarning")
@@ -118,7 +118,7 @@ def newest(session: nox.Session) -> None:
 
 @nox.session
 def coexistence(session: nox.Session) -> None:
-    """Test the installed wheel beside other instrumentors, which patch the same places."""
+    """Test the installed wheel together with other instrumentors, which patch the same places."""
     extras = "langchain,llama-index,instrument,openai"
     install_wheel(session, extras, "--group", "coexistence", *RUNNERS)
     # Each is loaded in a dozen processes: the nightly run tests "traceloop or official".
@@ -154,7 +154,7 @@ def apps(session: nox.Session, group: str) -> None:
     pins.write_text(wanted)
     session.install("-q", "-r", str(pins), *RUNNERS, "--editable", ".[otel]")
     if group == "llama-index":
-        # It wants llama-cpp-python, which is compiled for minutes and replaced by a fake here.
+        # It needs llama-cpp-python, which compiles for minutes and is replaced by a fake here.
         session.install("-q", "--no-deps", "llama-index-packs-self-rag==0.5.1")
     file = f"tests/apps/{group.removesuffix('-server').replace('-', '_')}.py"
     paths = {"PYTHONPATH": f".{os.pathsep}integrations"}
@@ -201,15 +201,16 @@ def demo(session: nox.Session, framework: str) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the site, follow its links, check its spelling."""
+    """Build the site, follow its links, check spelling and prose."""
     session.install("-q", "--group", "docs")
     session.run("mkdocs", "build", "--quiet", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     session.run("codespell", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
+    session.run("python", "tools/prose.py")
 
 
 @nox.session(python=False)
 def dist(session: nox.Session) -> None:
-    """Build and check what is released, with its bill of materials, and its typed interface."""
+    """Build and check the release, its bill of materials, and its typed interface."""
     place = develop(session, "dist")
     shutil.rmtree("dist", ignore_errors=True)
     run(session, "python", "-m", "build", "--outdir", "dist", groups=["dist"])
@@ -270,7 +271,7 @@ def develop(session: nox.Session, *groups: str) -> Path:
     """Install the project with all extras and tools, torch first; nothing if nothing changed.
 
     Returns:
-        The environment: of the session, else the one that sessions share.
+        The session's environment, else the shared environment.
     """
     place = Path(getattr(session.virtualenv, "location", None) or SHARED)
     done = place / "-".join((".installed", *groups))

@@ -24,7 +24,7 @@ FIRST = (
     "budget",
     "spool",
 )
-"""Those that an application sets first, in the order in which it meets them."""
+"""Settings that an application sets first, in that order."""
 
 
 def page() -> str:

@@ -16,7 +16,7 @@ FROM_THE_ROOT = {
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that stand in the root of the repository."""
+    """Add the pages from the root of the repository."""
     from mkdocs.structure.files import File
 
     for source, page in FROM_THE_ROOT.items():

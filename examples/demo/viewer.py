@@ -35,7 +35,7 @@ class ViewerError(Exception):
 
 @contextlib.contextmanager
 def running(viewer: str, command: str | None) -> Iterator[tuple[str, str]]:
-    """Run a viewer with a data folder of its own; yield the URL of its page and of its receiver.
+    """Run a viewer with a separate data folder; yield the URL of its page and of its receiver.
 
     Raises:
         ViewerError: The viewer is not installed or does not start.
@@ -66,11 +66,11 @@ def phoenix_link(page: str) -> str:
 
 
 def jaeger_links(page: str) -> str:
-    """Return lines with the searches for all requests and for those that fail a threshold."""
+    """Return lines with the searches for all requests and for failing requests."""
     tags = {"tags": json.dumps({"rag.eval.pass": "false"}), "lookback": "2d", "limit": 50}
     return (
         f"all requests in Jaeger: {page}/search?{urlencode({'service': SERVICE})}\n"
-        f"those that fail a threshold: {page}/search?{urlencode({'service': SERVICE, **tags})}"
+        f"requests below a threshold: {page}/search?{urlencode({'service': SERVICE, **tags})}"
     )
 
 
@@ -107,7 +107,7 @@ def _process(
 ) -> Iterator[subprocess.Popen[bytes]]:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PHOENIX_")}
     with log.open("wb") as out:
-        # In a session of its own: Ctrl-C reaches the demo, which then stops the viewer.
+        # In a separate session: Ctrl-C reaches the demo, which then stops the viewer.
         process = subprocess.Popen(
             command, env={**inherited, **variables}, stdout=out, stderr=out, start_new_session=True
         )

@@ -155,7 +155,7 @@ def test_judge_whose_auroc_may_be_too_low_is_refused(seed: int, number: int, slo
         code = main(written(Path(folder), probabilities, truths))
         assert Path(folder, "made.json").exists() is (code == 0)
     is_refused = agreement(probabilities, truths).low < LEAST_AUROC
-    assert (code, "refused" in told.getvalue()) == (int(is_refused), is_refused)
+    assert (code, "rejected" in told.getvalue()) == (int(is_refused), is_refused)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "other"}', '{"slope": 1}'])

@@ -177,7 +177,7 @@ def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"prompt": Q}, "columns are prompt; say --map question"),
+        ({"prompt": Q}, "columns: prompt. Use --map question"),
         ({"question": " "}, "No column has a question"),
         ({"question": Q, "contexts": 7}, "contexts must be texts or objects with a text, not int"),
         ({"question": Q, "contexts": [{"title": "x"}]}, "It has title"),
