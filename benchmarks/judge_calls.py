@@ -1,6 +1,6 @@
 """Judge calls and characters per sample, by metrics.
 
-    python -m benchmarks.judge_calls [--samples 50] [--json FILE]
+    python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
 The judge is in-process and truthful; what is counted is what `LLMJudge` sends, the system and
 user texts of every call, and what it gets back. Endpoints without JSON Schema also get the reply's
@@ -8,20 +8,34 @@ shape in the text; that is the second figure. Embedding calls are not judge call
 
 Below the table stands the share of the characters of contexts that the prompt cache of an
 endpoint serves, which knows the beginning of a prompt from its first reply on.
+
+The last table has the eight metrics that a decision model can decide, by judge: requests,
+characters and output tokens of a sample, and samples a minute against a server in another process
+that takes 100 ms. Characters are those that the model reads, without the JSON around questions and
+replies;
+`bytes` has these, too. ragas is in the table where `make bench` has installed it, for faithfulness.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import multiprocessing
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
 
+from benchmarks.peers.environments import BUILD, made
+from benchmarks.peers.measure import judged
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import NotScored, RagEval, Sample
+from rag_eval_hooks import Cascade, NotScored, RagEval, Sample
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause
 from tests.servers.brain import WordEmbedder, truthful_reply
+from tests.servers.decision_server import DecisionServer, characters
 from tests.servers.judge_server import JudgeServer
 from tests.servers.prefix_cache import PrefixCache
 from tests.support.corpus import samples
@@ -38,6 +52,14 @@ SETS: Mapping[str, Sequence[str]] = {
     ),
     "all suites": ("all",),
 }
+EIGHT = (
+    "ragas.faithfulness",
+    "ragas.context_precision",
+    "ragas.context_precision_without_reference",
+    "ragas.context_recall",
+    "ragas.noise_sensitivity",
+    "nvidia",
+)
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
 """Calls: for the ten metrics eight, question generation, and Nvidia's six independent ratings."""
 PUBLISHED = (35, 153_000)
@@ -103,10 +125,88 @@ def cached(stagger: bool, count: int) -> float:
     return served / whole
 
 
+def judges_at(url: str) -> dict[str, Any]:
+    """Judges by name."""
+    return {
+        "openai-decisions": "openai-decisions:m",
+        "systemone": f"systemone:{url}",
+        "openai (LLM)": "openai:m",
+        "cascade": Cascade(f"systemone:{url}", "openai:m"),
+    }
+
+
+def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
+    """Requests of a sample and samples a minute, by judge."""
+    rows = []
+    for name in judges_at(""):
+        with DecisionServer() as server:
+            with evals_at(server.url, name) as evals:
+                for sample in samples(count):
+                    evals.evaluate(sample)
+            chats, decisions = server.calls(), server.decisions()
+        chars = sum(call.prompt_chars for call in chats)
+        chars += sum(characters(call.body) for call in decisions)
+        replied = sum(len(json.dumps(truthful_reply(call.body))) // 4 for call in chats)
+        sent = sum(len(json.dumps(call.body, ensure_ascii=False)) for call in server.requests)
+        row = {"judge": name, "requests": (len(chats) + len(decisions)) / count}
+        row |= {"characters": chars / count, "bytes": sent / count, "tokens out": replied / count}
+        rows.append({**row, "a minute": samples_a_minute(name, speed) if speed else None})
+    if (BUILD / "ragas" / "pins.txt").exists():
+        (peer,) = judged("ragas", made("ragas"), "as sent", count)
+        row = {"judge": "ragas (faithfulness)", "requests": peer["calls"]}
+        row |= {"characters": peer["chars"], "bytes": None, "tokens out": None}
+        rows.append({**row, "a minute": 60 * count / peer["wall_s"]})
+    return rows
+
+
+def evals_at(url: str, name: str, **options: Any) -> RagEval:
+    """An evaluator by the eight metrics with one of the judges."""
+    address = {"judge_base_url": url, "judge_api_key": "k", "embedder": "none"}
+    return RagEval(EIGHT, judges_at(url)[name], **{**address, **options})
+
+
+def samples_a_minute(name: str, count: int) -> float:
+    """Samples that one process judges in a minute, with at most 64 calls at once."""
+    drawn = samples(count)
+    with serving(latency=0.1) as url:
+        limits = {"judge_concurrency": 64, "queue_size": count + 1}
+        with evals_at(url, name, **limits) as evals:
+            evals.evaluate(samples(1, seed=1)[0])
+            began = time.perf_counter()
+            for sample in drawn:
+                evals.submit(sample)
+            evals.flush(3600)
+            return 60 * count / (time.perf_counter() - began)
+
+
+@contextmanager
+def serving(latency: float) -> Iterator[str]:
+    """Run the server in another process, and yield its URL."""
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, latency))
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send("stop")
+        process.join(10)
+
+
+def _serve(connection: Connection, latency: float) -> None:
+    with DecisionServer(latency=latency, keep=False) as server:
+        connection.send(server.url)
+        connection.recv()
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=50)
+    parser.add_argument("--speed", type=int, default=500, help="samples a minute of so many")
+    parser.add_argument("--only-judges", action="store_true", help="the last table alone")
     given = parser.parse_args()
+    if given.only_judges:
+        written(by_judge(given.samples, given.speed), given.json)
+        return
     print(f"{given.samples} samples, five contexts of 120 words; per sample:")
     rows = [
         {"metrics": name, **cost(metrics, given.samples), "most calls": MOST[name]}
@@ -117,6 +217,7 @@ def main() -> None:
         share = cached(stagger, min(given.samples, 10))
         how = "staggered" if stagger else "all at once"
         print(f"contexts served by a prompt cache, ten metrics, {how}: {share:.0%}")
+    written(by_judge(min(given.samples, 10), given.speed), None)
     print(f"best-known library, ten metrics: {PUBLISHED[0]} calls, {PUBLISHED[1]:,} characters")
 
 

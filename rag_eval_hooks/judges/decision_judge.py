@@ -109,7 +109,8 @@ class DecisionJudge:
         """Make findings; one that is no decision, or lacks a text, is absent."""
         kinds, findings = possible(sample, wanted)
         by_rules = _BY_RULES.intersection(kinds)
-        findings = findings.merged(await self._rules.make(sample, by_rules, known))
+        if by_rules:
+            findings = findings.merged(await self._rules.make(sample, by_rules, known))
         findings = findings.merged(Findings.absent(wanted - _BY_RULES - _DECIDED, _NOT_DECIDED))
         asks = [Ask(kind, sample, known) for kind in kinds if kind in _DECIDED]
         found = await self._found(asks, self._window) if asks else {}
