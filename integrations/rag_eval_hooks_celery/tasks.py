@@ -11,6 +11,7 @@ from typing import Any, Final
 from celery import Task, signals, states
 from celery.exceptions import Reject
 
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.config.sources import otlp_endpoint
 from rag_eval_hooks.errors import RedactionError
@@ -70,7 +71,9 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
 def _evaluate(task: Task[Any, Any], request: Request, tries: int) -> str:
     task.update_state(state=states.STARTED, meta={"tries": tries + 1})
     accepted = _evals().take(request)
-    until = time.monotonic() + visibility_timeout(_config)
+    # With a spool, results are safe without a sink that hangs.
+    patience = limits.SINK_SECONDS if _config.spool else visibility_timeout(_config)
+    until = time.monotonic() + patience
     while accepted and not _evals().flush(1.0):
         if time.monotonic() >= until and request.ending is not None:
             # A sink hangs; its losses are counted by itself.
