@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from opentelemetry import _logs, trace
 from opentelemetry import metrics as metrics_api
@@ -20,7 +20,6 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.delivery import AnySink, SinkSpec, sink_list
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.outbox_file import check_spool
@@ -49,7 +48,6 @@ from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.metrics.question_checks import parse_checks
 from rag_eval_hooks.providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
-from rag_eval_hooks.request import Ending
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
@@ -57,35 +55,15 @@ from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.score_attributes import Thresholds
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 
-__all__ = ["MetricSpec", "Models", "Parts", "RemoteEvaluator", "parts_of", "settings_of"]
+if TYPE_CHECKING:
+    from rag_eval_hooks.runtime.process import RemoteFleet
+
+__all__ = ["MetricSpec", "Models", "Parts", "parts_of", "settings_of"]
 
 MetricSpec: TypeAlias = str | Metric | Callable[[Sample], Any]
 """A name, a metric, or a function of a sample that returns a number from 0 to 1 or an outcome."""
 T = TypeVar("T")
 _TABLES: Final = ((JUDGES, Judge), (EMBEDDERS, Embedder), (TOKEN_SCORERS, TokenScorer))
-
-
-class RemoteEvaluator(Protocol):
-    """Evaluates the samples of one process on other machines."""
-
-    @property
-    def is_down(self) -> bool:
-        """Whether no sample can be sent."""
-        ...
-
-    async def evaluate(
-        self, blank: Evaluation, decision: Decision, accepted: float
-    ) -> Evaluation | Ending:
-        """Fill an evaluation with a worker's outcomes, or return the ending of the sample."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
-"""Returns the evaluator of this process. Its samples carry a mark of redaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +201,7 @@ def parts_of(
     # In a fleet, the configured sinks belong to the workers.
     all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
     measured = chosen_by_default(available) if chosen is None else chosen
+    embeds = any(metric.findings & EMBEDDED for metric in measured)
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
     meter = _usable(metrics_api.get_meter, meter, metrics_api.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
@@ -233,7 +212,7 @@ def parts_of(
         selection=Selection(config, measured, available, incidents),
         scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
         references=references_of(config, redactor.holds if redactor.active else None),
-        budget=budget_of(config, sources.judge, _paid_embedder(measured, sources), incidents),
+        budget=budget_of(config, sources.judge, sources.embedder if embeds else None, incidents),
         telemetry=Telemetry(
             config,
             Thresholds(config.thresholds, measured),
@@ -310,12 +289,6 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
     # Imported here because it depends on the pipeline.
     fleet: RemoteFleet = import_module("rag_eval_hooks_celery").fleet_of(config, app).publisher
     return fleet
-
-
-def _paid_embedder(measured: Sequence[Metric], sources: Sources) -> Embedder | None:
-    """Return the embedder if a chosen metric uses it."""
-    is_used = any(metric.findings & EMBEDDED for metric in measured)
-    return sources.embedder if is_used else None
 
 
 def settings_of(

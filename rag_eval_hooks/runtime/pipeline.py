@@ -212,7 +212,8 @@ class Pipeline:
                 request.decision = request.decision.admitted(share)
         if reason is None:
             try:
-                self.observers.accepted(request)
+                request.accepted = True
+                self.observers.tell("accepted", request)
             except BaseException:
                 self.worker.release(size)
                 raise

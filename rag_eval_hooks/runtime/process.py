@@ -6,10 +6,10 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
@@ -31,10 +31,34 @@ from rag_eval_hooks.suppress import suppressed
 if TYPE_CHECKING:
     from rag_eval_hooks.runtime.pipeline import Pipeline
 
-__all__ = ["Observers", "Processor", "evaluate_inline"]
+__all__ = ["Observers", "Processor", "RemoteEvaluator", "RemoteFleet", "evaluate_inline"]
 
 _MOST_TRIES: Final = 10
 """Processes that may crash while evaluating a sample before it counts as failed."""
+
+
+class RemoteEvaluator(Protocol):
+    """Evaluates the samples of one process on other machines."""
+
+    @property
+    def is_down(self) -> bool:
+        """Whether no sample can be sent."""
+        ...
+
+    async def evaluate(
+        self, blank: Evaluation, decision: Decision, accepted: float
+    ) -> Evaluation | Ending:
+        """Fill an evaluation with a worker's outcomes, or return the ending of the sample."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
+RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
+"""Returns the evaluator of this process. Its samples carry a mark of redaction."""
 
 
 class Observers:
@@ -48,16 +72,6 @@ class Observers:
         self._settling = threading.Lock()
         self.all: Sequence[Observer] = ()
 
-    def accepted(self, request: Request) -> None:
-        request.accepted = True
-        self._call("accepted", request)
-
-    def begun(self, request: Request) -> None:
-        self._call("begun", request)
-
-    def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        self._call("evaluated", request, evaluation)
-
     def settle(self, request: Request, ending: Ending) -> None:
         """Settle a request once; ignore later calls for it."""
         with self._settling:
@@ -65,13 +79,13 @@ class Observers:
                 return
             request.ending = ending
         try:
-            self._call("settled", request, ending)
+            self.tell("settled", request, ending)
         except BaseException:
             # The application's signal handler raised; observers accept a second call.
-            self._call("settled", request, ending)
+            self.tell("settled", request, ending)
             raise
 
-    def _call(self, moment: str, *arguments: object) -> None:
+    def tell(self, moment: Moment, *arguments: object) -> None:
         for observer in self.all:
             try:
                 getattr(observer, moment)(*arguments)
@@ -169,7 +183,8 @@ class Processor(Observer):
         if refused is not None:
             self._pipeline.observers.settle(request, refused)
             return None
-        self._pipeline.observers.accepted(request)
+        request.accepted = True
+        self._pipeline.observers.tell("accepted", request)
         try:
             await self.process(request)
         finally:
@@ -210,7 +225,7 @@ class Processor(Observer):
             reason = "redaction_failed" if isinstance(error, RedactionError) else "capture_failed"
             self._parts.incidents.report(reason.partition("_")[0], error)
             return Ending.dropped(reason)
-        self._pipeline.observers.begun(request)
+        self._pipeline.observers.tell("begun", request)
         if request.entry is not None and request.is_recovered and self._pipeline.remote is None:
             # The evaluation may crash this process, so the try is counted first.
             await self._within_patience(self._pipeline.outbox.begin(request.entry))
@@ -226,7 +241,7 @@ class Processor(Observer):
             return evaluation
         if not await self._keep(request, evaluation):
             return Ending.dropped("spooled")
-        self._pipeline.observers.evaluated(request, evaluation)
+        self._pipeline.observers.tell("evaluated", request, evaluation)
         return Ending.of(evaluation)
 
     async def _keep(self, request: Request, evaluation: Evaluation) -> bool:
