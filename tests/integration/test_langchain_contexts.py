@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import make_dataclass
 from importlib import import_module
 from typing import Any, TypedDict
 
@@ -14,10 +13,8 @@ from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetr
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from pydantic import BaseModel, create_model
 
@@ -44,44 +41,6 @@ from tests.support.variation import Variation, seeds
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
 varied = pytest.mark.parametrize("seed", seeds(6))
-
-
-def rows(drawn: Variation, passages: Sequence[str]) -> dict[str, Any]:
-    """The passages in each of the containers in which search clients return them."""
-    name, number = drawn.name(), drawn.name()
-    kind = make_dataclass("Chunk", [(name, str), (number, int)])
-    named = [{"id": drawn.name(), name: text, number: n} for n, text in enumerate(passages)]
-    return {
-        "rows": named,
-        "objects": [kind(text, n) for n, text in enumerate(passages)],
-        "texts": list(passages),
-        "nested": {drawn.name(): {drawn.name(): named}},
-        "json": json.dumps(named, ensure_ascii=False),
-    }
-
-
-@needs_graphs
-@varied
-@pytest.mark.parametrize("container", ["rows", "objects", "texts", "nested", "json"])
-def test_a_node_may_call_what_it_found_as_it_likes(world: World, container: str, seed: int) -> None:
-    """Under any key and in any container, what the prompt shows of it is the context."""
-    drawn = Variation(seed)
-    passages, question, reply = drawn.passages(3), drawn.question(), drawn.short()
-    key, asked, said = drawn.name(), drawn.name(), drawn.name()
-
-    def search(state: dict[str, Any]) -> dict[str, Any]:
-        return {**state, key: rows(drawn, passages)[container]}
-
-    def answer(state: dict[str, Any]) -> dict[str, Any]:
-        shown = "\n".join([passages[2], passages[0]])
-        prompt = f"Use {shown}\n{state[asked]}"
-        return {**state, said: Chat(reply=lambda _: reply).invoke(prompt).content}
-
-    given = {asked: question, drawn.name(): drawn.name()}
-    line(dict, [search, answer]).invoke(given, config(world))
-    sample = only(world)
-    assert texts(sample) == [passages[2], passages[0]]
-    assert sample.context_source == "step"
 
 
 @varied
@@ -220,9 +179,6 @@ def test_the_question_is_the_text_of_the_input_that_was_used(
     assert (sample.question, texts(sample), sample.answer) == (asked, [passage], reply)
 
 
-Pipeline = Callable[[Sequence[Document], Callable[[str], str], str], Any]
-
-
 class Masking(BaseRetriever):
     """Masks what another retriever returns; keeps its ids."""
 
@@ -247,19 +203,8 @@ def by_retriever(documents: Sequence[Document], mask: Callable[[str], str], repl
     return found | RunnableLambda(joined) | answering(reply)
 
 
-def masked_and_dropped(
-    documents: Sequence[Document], mask: Callable[[str], str], reply: str
-) -> Any:
-    def last(found: Sequence[Document]) -> list[Document]:
-        return list(found)[1:]
-
-    inner = Masking(inner=Fixed(documents=list(documents)), mask=mask)
-    return inner | RunnableLambda(last) | RunnableLambda(joined) | answering(reply)
-
-
 @pytest.mark.parametrize("seed", seeds(5))
-@pytest.mark.parametrize("pipeline", [by_retriever, masked_and_dropped])
-def test_masked_text_does_not_come_back(pipeline: Pipeline, seed: int) -> None:
+def test_masked_text_does_not_come_back(seed: int) -> None:
     """Text that a later step took out is in neither sample, metadata nor spans."""
     drawn = Variation(seed)
     secrets = [drawn.sentence(2) for _ in range(3)]
@@ -274,7 +219,7 @@ def test_masked_text_does_not_come_back(pipeline: Pipeline, seed: int) -> None:
         return text
 
     world = World(capture_content=True)
-    chain = pipeline(documents, mask, drawn.short())
+    chain = by_retriever(documents, mask, drawn.short())
     chain.invoke(drawn.question(), {"callbacks": [RagEvalCallbackHandler(world.evals)]})
     (seen,) = world.seen()
     assert seen.sample.contexts, "the masked documents are the contexts"
@@ -385,73 +330,6 @@ def test_a_step_that_resets_its_list_retrieves_nothing(
         graph.invoke({"question": question, "chat": chat}, settings)
     found = {seen.sample.question: texts(seen.sample) for seen in world.seen()}
     assert found == {q: [] if chat else passages for q, chat in turns.items() if named or not chat}
-
-
-PROMPT = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
-
-
-def said(drawn: Variation) -> str:
-    return drawn.short() if drawn.chance.random() < 0.5 else drawn.sentence()
-
-
-def documents(passages: Sequence[str]) -> list[Document]:
-    return [Document(text) for text in passages]
-
-
-def chain(passages: Sequence[str], form: Any, reply: str) -> Any:
-    found = RunnableLambda(lambda _: documents(passages)) | form
-    given = {"context": found, "question": RunnablePassthrough()}
-    return given | PROMPT | Chat(reply=lambda _: reply) | StrOutputParser()
-
-
-class Empty(BaseRetriever):
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return []
-
-
-def ask_once(world: World, search: BaseTool, drawn: Variation, answer: str) -> None:
-    """Let a model search once, and answer."""
-    picked = {"name": search.name, "args": {"wanted": drawn.word()}, "id": "1", "type": "tool_call"}
-
-    def loop(question: str) -> str:
-        asking = Chat(reply=lambda _: AIMessage("", tool_calls=[picked]))
-        messages: list[BaseMessage] = [HumanMessage(question)]
-        messages += [asking.invoke(messages), search.invoke(picked)]
-        return str(Chat(reply=lambda _: answer).invoke(messages).content)
-
-    RunnableLambda(loop).invoke(drawn.question(), config(world))
-
-
-@varied
-def test_the_text_of_a_tool_whose_retriever_found_nothing_is_marked(
-    world: World, seed: int
-) -> None:
-    """It may be a search of the tool's own or a fixed sentence, which nobody can tell."""
-    drawn = Variation(seed)
-    fixed, answer = drawn.sentence(), said(drawn)
-
-    @tool
-    def search(wanted: str) -> str:
-        """Search the notes."""
-        return joined(Empty().invoke(wanted)) or fixed
-
-    ask_once(world, search, drawn, answer)
-    sample = only(world)
-    assert (texts(sample), sample.context_source) == ([fixed], "step")
-
-
-@varied
-def test_a_text_made_of_an_empty_list_is_no_context(world: World, seed: int) -> None:
-    """A formatter that gets no document writes a fixed sentence: the model was shown none."""
-    drawn = Variation(seed)
-    fixed = drawn.sentence()
-
-    def scored(found: Sequence[Document]) -> list[Document]:
-        return [one for one in found if one.metadata.get("score")]
-
-    form = RunnableLambda(scored) | (lambda found: joined(found) or fixed)
-    chain(drawn.passages(3), form, said(drawn)).invoke(drawn.question(), config(world))
-    assert texts(only(world)) == []
 
 
 REPLY = "It leaves at 07:40, as it does on every working day."

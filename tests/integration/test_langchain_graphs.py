@@ -51,20 +51,6 @@ def samples(world: World) -> list[Sample]:
 
 
 @needs_graphs
-def test_what_a_command_brings_counts(world: World) -> None:
-    """Documents of the update are candidates; its `goto` is no question."""
-    command = import_module("langgraph.types").Command
-    app = interrupts.approving()
-    app.invoke({ASKED: QUESTION}, in_thread(world))
-    more = [Document(PASSAGES[4])]
-    app.invoke(command(resume=True, update={FOUND: more}), in_thread(world))
-    if interrupts.NO_EVENTS is None:  # older versions send only to nodes of their own choice
-        app.invoke(command(goto="generate"), in_thread(world))
-    assert {sample.question for sample in samples(world)} == {QUESTION}
-    assert {str(texts(sample)) for sample in samples(world)} == {str([PASSAGES[4]])}
-
-
-@needs_graphs
 def test_a_new_question_gives_up_what_waits(world: World) -> None:
     """An interaction that waits is counted as interrupted as soon as a new question comes."""
     app = interrupts.approving()

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,7 +22,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 
-from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
 from tests.matrix.langchain import graphs, interrupts
@@ -65,14 +66,6 @@ HARMLESS = ("doubled",)
 WAYS = ("invoke", "ainvoke", "stream", "astream", "astream_events")
 
 
-class Faulty(RagEvalCallbackHandler):
-    """Gets every event of a run, but one of them with a fault."""
-
-    def __init__(self, evals: RagEval, number: int, fault: str) -> None:
-        super().__init__(evals)
-        self.faults = Faults(number, fault, spoil)
-
-
 def spoil(fault: str, event: Callable[..., None], args: Any, more: dict[str, Any]) -> None:
     if fault == "unreadable":
         event(*args[:-1], Unreadable(), **more)
@@ -87,15 +80,12 @@ def spoil(fault: str, event: Callable[..., None], args: Any, more: dict[str, Any
         event(replace(args[0], **changed))
 
 
-def _passing(name: str) -> Callable[..., None]:
-    def event(self: Faulty, *args: Any, **more: Any) -> None:
-        self.faults.pass_on(name, getattr(super(Faulty, self), name), *args, **more)
-
-    return event
-
-
-for _name in EVENTS:
-    setattr(Faulty, _name, _passing(_name))
+def faulty(world: World, number: int, fault: str) -> tuple[RagEvalCallbackHandler, Faults]:
+    """A handler that gets every event of a run, but one of them with a fault."""
+    handler, passing = RagEvalCallbackHandler(world.evals), Faults(number, fault, spoil)
+    for name in EVENTS:
+        setattr(handler, name, partial(passing.pass_on, name, getattr(handler, name)))
+    return handler, passing
 
 
 def simple() -> Any:
@@ -170,9 +160,10 @@ def judged(sample: Sample) -> str:
     return faults.judged(sample, QUESTION, top(), (None, ANSWER))
 
 
-def run(pipeline: str, way: str, handler: Faulty, **more: Any) -> None:
+def run(world: World, pipeline: str, way: str, *bad: Any, **more: Any) -> Faults:
     """Ask a pipeline in one way, go on where it waits, and check that its user gets the answer."""
     build, inputs = PIPELINES[pipeline]
+    handler, passing = faulty(world, *bad)
     config: Any = {"callbacks": [handler], **more}
     if len(inputs) > 1:
         config["configurable"] = {"thread_id": str(uuid4())}
@@ -180,9 +171,10 @@ def run(pipeline: str, way: str, handler: Faulty, **more: Any) -> None:
     said: list[Any] = []
     for given in inputs:
         said += ask(chain, way, given, config)
-        while handler.faults.after:
-            handler.faults.after.pop()()
+        while passing.after:
+            passing.after.pop()()
     assert ANSWER in "".join(map(str, said))
+    return passing
 
 
 def ask(chain: Any, way: str, given: Any, config: Any) -> list[Any]:
@@ -203,14 +195,13 @@ def ask(chain: Any, way: str, given: Any, config: Any) -> list[Any]:
 def events_of(pipeline: str, way: str = "invoke") -> list[str]:
     """Return the kinds of the events of a run without a fault, whose sample is right."""
     world = World()
-    handler = Faulty(world.evals, 10_000, "lost")
-    run(pipeline, way, handler)
+    passing = run(world, pipeline, way, 10_000, "lost")
     (seen,) = world.seen()
     assert judged(seen.sample) == "right"
     assert seen.sample.answer == ANSWER
     assert [c.text for c in seen.sample.contexts or ()] == top()
     world.close()
-    return handler.faults.kinds
+    return passing.kinds
 
 
 def seen_by(world: World) -> list[Sample]:
@@ -238,9 +229,8 @@ def test_one_bad_event_gives_no_false_sample(pipeline: str, fault: str, way: str
     world = World(INTERACTION_SECONDS=3600)
     count = len(events_of(pipeline, way))
     for number in range(count):
-        handler = Faulty(world.evals, number, fault)
-        run(pipeline, way, handler, metadata={"number": number})
-        assert handler.faults.left < 0, "the fault did not happen"
+        passing = run(world, pipeline, way, number, fault, metadata={"number": number})
+        assert passing.left < 0, "the fault did not happen"
     samples = seen_by(world)
     world.close()
     wrong = [s.to_dict() for s in samples if judged(s) == "false"]
@@ -285,7 +275,7 @@ def test_runs_have_the_ids_that_the_host_gives(pipeline: str, key: str) -> None:
 def test_a_lost_beginning_is_counted_once() -> None:
     """Steps of a root whose start was lost are one failed capture and no samples."""
     world = World()
-    graphs.direct().invoke({ASKED: QUESTION}, {"callbacks": [Faulty(world.evals, 0, "lost")]})
+    graphs.direct().invoke({ASKED: QUESTION}, {"callbacks": [faulty(world, 0, "lost")[0]]})
     assert world.seen() == []
     assert world.evals.stats().dropped == {"capture_failed": 1}
     world.close()

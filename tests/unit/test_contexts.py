@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.capture.contexts import ContextSource, find_contexts, has_retrieved
+from rag_eval_hooks.capture.contexts import ContextSource, find_contexts
 from rag_eval_hooks.capture.question_answer import question_of
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 from rag_eval_hooks.capture.tool_kinds import ToolKind, tool_kind
@@ -157,20 +157,6 @@ def test_calls_whose_short_outputs_are_quoted_belong_to_the_answer(seed: int) ->
 
 
 @varied
-def test_reply_that_its_instructions_hold_leads_to_no_documents(seed: int) -> None:
-    drawn = Variation(seed)
-    texts, refusal = drawn.passages(4), drawn.sentence()
-    answer = drawn.sentence() if seed % 2 else drawn.short()
-    right = drawn.chance.choice(texts)
-    prompts = {text: f"Where it does not answer, say: {refusal}\n{text}" for text in texts}
-    replies = [
-        asked(prompt, answer if text == right else refusal, text)
-        for text, prompt in prompts.items()
-    ]
-    assert told([gave(*texts), *replies], answer).contexts(answer) == [right]
-
-
-@varied
 def test_document_that_a_quoted_grader_rejected_is_no_context(seed: int) -> None:
     drawn = Variation(seed)
     texts, answer = drawn.passages(3), drawn.sentence()
@@ -311,25 +297,6 @@ def test_short_input_that_nothing_was_given_is_not_the_question(seed: int) -> No
     for texts, expected in (((setting,), "query"), ((setting, question), "prompt")):
         story.root.interaction.asked = texts
         assert question_of(story.root.interaction) == (question, expected)
-
-
-@varied
-def test_words_of_a_model_that_a_step_joined_anew_are_no_evidence(seed: int) -> None:
-    drawn = Variation(seed)
-    document, plan, answer = drawn.passage(), [drawn.sentence() for _ in range(3)], drawn.sentence()
-    reply = json.dumps({drawn.name(): plan}, ensure_ascii=False)
-    text = " - ".join([drawn.name(), *plan[::-1]])
-
-    def step(story: Story) -> None:
-        run = story.run("step", story.root, RunKind.CHAIN)
-        story.recorder.documents(run, [Context(text=text)], Origin.STEP)
-        story.recorder.end(run)
-
-    events = [asked(drawn.question(), reply, "plans"), step]
-    told_in = f"{text}\n{drawn.question()}"
-    assert not has_retrieved(ended([*events, asked(told_in, plan[0])], plan[0]), plan[0])
-    events = [gave(document), *events, asked(f"{document}\n{told_in}", answer)]
-    assert found(events, answer) == ([document], ContextSource.PROMPT)
 
 
 @varied
