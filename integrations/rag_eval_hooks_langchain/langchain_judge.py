@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, Unpack
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langsmith.run_helpers import tracing_context
 
@@ -18,7 +17,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.failures import ModeMissingError
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
+from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, only_text, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
@@ -32,7 +31,6 @@ _METHODS: Final[Mapping[OutputMode, str]] = {
 }
 """Methods of `with_structured_output`."""
 _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
-_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 
 
 class LangChainChat(ChatAdapter):
@@ -162,13 +160,10 @@ def _text_of(message: Any) -> str:
         return only_text(message)
     if not isinstance(message, BaseMessage):
         raise ReplyError("it was empty")
-    for reason in map(message.response_metadata.get, _REASONS):
-        refuse_unfinished(reason, parsed=bool(getattr(message, "tool_calls", None)))
     if message.additional_kwargs.get("refusal"):
         raise ReplyError("it was a refusal")
-    calls: list[object] = []
-    if isinstance(message, AIMessage):
-        # Arguments that LangChain could not parse are as they were sent.
-        calls += [json.dumps(call["args"]) for call in message.tool_calls]
-        calls += [call["args"] for call in message.invalid_tool_calls]
-    return only_text(content_text(message.content), calls)
+    # Arguments that LangChain could not parse are as they were sent.
+    kinds = ("tool_calls", "invalid_tool_calls")
+    calls = [call["args"] for kind in kinds for call in getattr(message, kind, ())]
+    reasons = map(message.response_metadata.get, REASONS)
+    return reply_text(content_text(message.content), calls, reasons)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Sequence
 from typing import Any, Unpack
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
@@ -18,14 +16,12 @@ from rag_eval_hooks.capture.facts import field, first
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.limits import CallLimits
-from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, only_text, refuse_unfinished
+from rag_eval_hooks.judges.chat import REASONS, ChatAdapter, OutputMode, reply_text
 from rag_eval_hooks.judges.llm import LLMJudge, ModelOptions
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks_llama_index.models import INPUT_TOKENS, OUTPUT_TOKENS
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
-
-_REASONS = ("finish_reason", "stop_reason", "done_reason")
 
 
 class LlamaIndexChat(ChatAdapter):
@@ -75,7 +71,11 @@ class LlamaIndexChat(ChatAdapter):
                     response = await llm.achat(messages)
         holders = [response.additional_kwargs, response.raw, field(response.raw, "usage")]
         meter.replied(first(holders, INPUT_TOKENS), first(holders, OUTPUT_TOKENS))
-        return _text_of(response, calls)
+        choices = field(response.raw, "choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        ends = [choice, response.raw, response.additional_kwargs]
+        reason = first([*ends, response.message.additional_kwargs], REASONS)
+        return reply_text(response.message.content, calls, [reason])
 
 
 class LlamaIndexJudge(LLMJudge):
@@ -126,18 +126,3 @@ def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
     sent = [block for block in blocks if block is not None]
     calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
     return sent or [call.tool_kwargs for call in calls]
-
-
-def _text_of(response: ChatResponse, calls: Sequence[object]) -> str:
-    """Return the reply's text, or the arguments of its tool call.
-
-    Raises:
-        ReplyError: The message has no text.
-    """
-    choices = field(response.raw, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    holders = [choice, response.raw, response.additional_kwargs, response.message.additional_kwargs]
-    is_parsed = not all(isinstance(call, str) for call in calls)
-    refuse_unfinished(first(holders, _REASONS), parsed=is_parsed)
-    written = [call if isinstance(call, str) else json.dumps(call) for call in calls]
-    return only_text(response.message.content, written)

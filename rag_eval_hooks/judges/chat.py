@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Protocol
@@ -170,6 +171,27 @@ def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
         raise ReplyError("it was cut off; be brief")
     if word == "refusal":
         raise ReplyError("it was a refusal")
+
+
+REASONS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+"""Names under which replies of providers tell why they ended."""
+
+
+def reply_text(content: object, calls: Sequence[object], reasons: Iterable[object]) -> str:
+    """Return the one text of a reply: its content, or the arguments of its tool call.
+
+    Args:
+        content: Text beside the tool calls.
+        calls: Arguments of each tool call, as sent or parsed by the client.
+        reasons: Why the reply ended, as far as its provider tells.
+
+    Raises:
+        ReplyError: The reply has no text, or was cut off where nobody can tell.
+    """
+    is_parsed = not all(isinstance(call, str) for call in calls)
+    for reason in reasons:
+        refuse_unfinished(reason, parsed=is_parsed)
+    return only_text(content, [c if isinstance(c, str) else json.dumps(c) for c in calls])
 
 
 def only_text(content: object, calls: Sequence[object] = ()) -> str:

@@ -154,23 +154,6 @@ async def test_any_other_model_is_asked_by_text(llm: Any) -> None:
     assert spent(findings).calls == pytest.approx(1)
 
 
-async def test_a_refused_function_is_learned_once() -> None:
-
-    class Refusing(Caller):
-        async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-            if kwargs.get("tools"):
-                self.asked.append(kwargs)
-                raise ValueError("this model does not support tools")
-            return await super().achat(messages, **kwargs)
-
-    llm = Refusing()
-    judge = LlamaIndexJudge(llm)
-    first = await ONE.by(judge)
-    assert found(first) == found(await ONE.by(judge)) == TRUTH
-    assert [bool(kwargs.get("tools")) for kwargs in llm.asked] == [True, False, False]
-    assert spent(first).calls == pytest.approx(2)
-
-
 def test_what_is_no_llm_is_refused() -> None:
     with pytest.raises(ConfigError, match="LLM"):
         LlamaIndexJudge("gpt")  # type: ignore[arg-type]
@@ -206,12 +189,6 @@ async def test_reply_at_the_token_limit_counts_as_far_as_it_is_complete(
     (support,) = found(await verified(llm)).values()
     assert support == (Cause.JUDGE_FAILED if is_parsed else TRUTH[Finding.ANSWER_SUPPORT])
     assert len(llm.asked) == (3 if is_parsed else 2)
-
-
-@pytest.mark.parametrize("reason", ["content_filter", "SAFETY"])
-async def test_a_reply_that_a_filter_cut_is_not_read(reason: str) -> None:
-    llm = Caller(raw={"finish_reason": reason})
-    assert set(found(await verified(llm)).values()) == {Cause.JUDGE_FAILED}
 
 
 async def test_the_llm_stays_as_it_is_and_its_callbacks_see_nothing() -> None:
