@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tomllib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from opentelemetry import metrics
 from opentelemetry.context import Context
@@ -26,16 +26,18 @@ from rag_eval_hooks.usage import Usage
 
 __all__ = ["MetricRecorder"]
 
-_INSTRUMENTS: Final = tomllib.loads(
+_INSTRUMENTS: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     files(__package__).joinpath("instruments.toml").read_text("utf-8")
 )
-_LEVELS: Final[Mapping[str, tuple[str, Callable[[Gate], int]]]] = {
-    semconv.METRIC_JUDGE_LIMIT: (
-        "Maximum number of calls in flight.",
-        lambda state: state.limit,
-    ),
-    semconv.METRIC_JUDGE_USAGE: ("Calls in flight.", lambda state: state.in_flight),
-    semconv.METRIC_JUDGE_WAITING: ("Calls that wait for a slot.", lambda state: state.waiting),
+_Level: TypeAlias = Callable[[Gate], Iterable[tuple[int, Mapping[str, str]]]]
+_LEVELS: Final[Mapping[str, _Level]] = {
+    semconv.METRIC_JUDGE_LIMIT: lambda gate: [(gate.limit, {})],
+    semconv.METRIC_JUDGE_USAGE: lambda gate: [(gate.in_flight, {})],
+    semconv.METRIC_JUDGE_WAITING: lambda gate: [(gate.waiting, {})],
+    # Every state, including 0, because a reader keeps the last value.
+    semconv.METRIC_JUDGE_BREAKERS: lambda gate: [
+        (int(gate.breaker.state is one), {semconv.EVAL_BREAKER: one.value}) for one in BreakerState
+    ],
 }
 
 
@@ -52,26 +54,15 @@ class MetricRecorder:
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._histograms = {
-            name: meter.create_histogram(
-                name,
-                row["unit"],
-                row["description"],
-                explicit_bucket_boundaries_advisory=row["bounds"],
-            )
+            name: meter.create_histogram(name, **row)
             for name, row in _INSTRUMENTS["histograms"].items()
         }
         self._counters = {
-            name: meter.create_counter(name, row["unit"], row["description"])
+            name: meter.create_counter(name, **row)
             for name, row in _INSTRUMENTS["counters"].items()
         }
-        for name, (words, of) in _LEVELS.items():
-            meter.create_observable_up_down_counter(name, [self._level(of)], "{call}", words)
-        meter.create_observable_up_down_counter(
-            semconv.METRIC_JUDGE_BREAKERS,
-            [self._breakers],
-            "{breaker}",
-            "Circuit breakers in each state.",
-        )
+        for name, row in _INSTRUMENTS["levels"].items():
+            meter.create_observable_up_down_counter(name, [self._level(_LEVELS[name])], **row)
 
     def forked(self) -> None:
         """Forget the parent's gates in a forked child."""
@@ -148,29 +139,14 @@ class MetricRecorder:
             semconv.GEN_AI_OPERATION_NAME: caller.operation.value,
         }
 
-    def _states(self) -> Iterator[tuple[dict[str, str], Gate]]:
-        for caller, known in self._gates:
-            if (gate := known()) is not None:
-                yield self._about(caller), gate
+    def _level(self, of: _Level) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def read(_: CallbackOptions) -> Iterable[Observation]:
+            # A caller has one gate per event loop.
+            sums: dict[tuple[tuple[str, str], ...], int] = {}
+            for caller, known in self._gates:
+                for count, about in () if (gate := known()) is None else of(gate):
+                    key = tuple({**self._about(caller), **about}.items())
+                    sums[key] = sums.get(key, 0) + count
+            return [Observation(count, dict(key)) for key, count in sums.items()]
 
-    def _level(
-        self, of: Callable[[Gate], int]
-    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        return lambda _: _summed((of(state), about) for about, state in self._states())
-
-    def _breakers(self, _: CallbackOptions) -> Iterable[Observation]:
-        # Every state, including 0, because a reader keeps the last value.
-        return _summed(
-            (int(state.breaker.state is one), {**about, semconv.EVAL_BREAKER: one.value})
-            for about, state in self._states()
-            for one in BreakerState
-        )
-
-
-def _summed(readings: Iterable[tuple[int, dict[str, str]]]) -> Iterable[Observation]:
-    """Sum observations with equal attributes: a caller has one gate per event loop."""
-    sums: dict[tuple[tuple[str, str], ...], int] = {}
-    for count, about in readings:
-        key = tuple(about.items())
-        sums[key] = sums.get(key, 0) + count
-    return [Observation(count, dict(key)) for key, count in sums.items()]
+        return read

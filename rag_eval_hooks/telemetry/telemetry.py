@@ -201,7 +201,4 @@ def _attributes_of(request: Request, ending: Ending) -> Attributes:
         return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
     if ending.is_left:
         return {semconv.EVAL_STATUS: EvalStatus.SHUTDOWN.value}
-    return {
-        semconv.EVAL_STATUS: EvalStatus.DROPPED.value,
-        semconv.EVAL_REASON: ending.reason,
-    }
+    return {semconv.EVAL_STATUS: EvalStatus.DROPPED.value, semconv.EVAL_REASON: ending.reason}

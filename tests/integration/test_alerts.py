@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks import Sample
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import AlertSink
@@ -77,20 +77,6 @@ def test_alert_that_the_webhook_refuses_is_posted_with_the_next_evaluation() -> 
         for second in range(31, 80):
             sink.deliver(at(second, 0.1))
         assert [request.path for request in server.requests] == ["/"] * 3
-
-
-def test_evaluator_delivers_to_alerts_as_to_any_sink() -> None:
-    with PlatformServer(lambda _: Answer(204)) as server:
-        sink = AlertSink(server.url, "own.low<0.5", samples=5)
-
-        def low(sample: Sample) -> float:
-            return 0.1
-
-        with RagEval(low, sinks=[sink]) as evals:
-            for number in range(9):
-                evals.submit(Sample(question=f"q{number}", answer="a", contexts=("c",)))  # type: ignore[arg-type]
-            assert evals.flush(60)
-        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(

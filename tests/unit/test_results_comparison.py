@@ -96,19 +96,6 @@ def test_regressions_name_each_sample_that_fell_by_a_tenth(
     assert drops == sorted(drops, reverse=True)
 
 
-@pytest.mark.parametrize("paired", [True, False])
-def test_runs_without_a_difference_are_rarely_told_apart(paired: bool) -> None:
-    """Of 200 pairs of equal runs, at most one in ten is said to differ."""
-    said = 0
-    for seed in range(200):
-        names = ("q", "q") if paired else ("a", "b")
-        one, other = (rows(levels(40, seed=(seed, side)), names[side]) for side in range(2))
-        change = only(one, other)
-        assert bool(change.pairs) is paired
-        said += change.trend in (Trend.BETTER, Trend.WORSE)
-    assert said <= 20
-
-
 @given(st.integers(0, 4), st.floats(0.3, 1.0), st.floats(0.0, 1.0))
 @settings(max_examples=30, deadline=None)
 def test_few_repeated_questions_overrule_no_traffic(pairs: int, fall: float, gain: float) -> None:

@@ -31,7 +31,6 @@ from rag_eval_hooks.results.estimate import LEAST_LABELS, t_quantile
 from rag_eval_hooks.results.render import as_html, as_markdown, as_text
 from rag_eval_hooks.results.report import as_json, make_report
 from rag_eval_hooks.results.select import time_of
-from rag_eval_hooks.results.summary import band_of
 from rag_eval_hooks.score import UNIT, Cause, Scale
 from tests.support.results import evaluation, row, write_results
 
@@ -211,21 +210,6 @@ def test_the_classes_stand_in_the_report(tmp_path: Path) -> None:
     for text in texts:
         assert all(name in text for name in names)
         assert "70.8 %" in text
-
-
-@pytest.mark.parametrize(
-    ("metric", "words"),
-    [
-        (GRADE, {0.8: "excellent", 0.6: "good", 0.4: "moderate", 0.2: "poor", 0.0: "very poor"}),
-        ("graphrag.semantic_similarity_percentage", {0.9075: "equivalent with minor variations"}),
-        ("graphrag.bert_score_f1", {0.31: "similar meaning, other phrasing"}),
-        (FAITHFUL, {0.5: None}),
-    ],
-)
-def test_values_have_the_words_of_their_definition(
-    metric: str, words: dict[float, str | None]
-) -> None:
-    assert {value: band_of(metric, value) for value in words} == words
 
 
 def test_groups_have_the_means_and_grades_of_the_definition() -> None:

@@ -74,23 +74,6 @@ def compared(one: Evaluation) -> list[Any]:
     return [one.sample, one.sample.sample_id, dict(one.outcomes), drawn, decided]
 
 
-def test_a_file_of_version_1_stays_readable() -> None:
-    """The lines of schema 1 mean today what they meant when they were written."""
-    first, second, third = read(GOLDEN)
-    assert first.time == datetime(2026, 3, 1, 8, 0, 0, 250000, UTC)
-    assert first.evaluated == datetime(2026, 3, 1, 8, 0, 4, tzinfo=UTC)
-    score = first.scores.get("ragas.faithfulness")
-    assert score is not None
-    assert (score.value, score.probability, score.annotator) == (0.5, 0.1, "openai:gpt-4o-mini")
-    assert score.version == "0.1.0+prompts.7"
-    assert score.explanation["claims"][1]["supported"] is False
-    assert (first.probability, first.reason, first.passed) == (0.1, "rule:beta", False)
-    assert second.sample.answer is None
-    assert second.outcomes["ragas.faithfulness"].cause == "missing_input"  # type: ignore[union-attr]
-    assert third.sample.question == "渡轮几点开"
-    assert third.sample.truncated == ("contexts",)
-
-
 def test_lines_are_written_as_in_version_1(tmp_path: Path) -> None:
     """A row that was read is written as the very line, so that the format cannot drift unseen."""
     for line, row in zip(GOLDEN.read_text("utf-8").splitlines(), read(GOLDEN), strict=True):
