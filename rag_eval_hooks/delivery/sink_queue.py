@@ -117,7 +117,7 @@ class SinkQueue:
                 for job in (*late, *behind):
                     self._incidents.report(self._origin, TimeoutError())
                     if not job.is_stored:
-                        self._lose(job, "")
+                        self._end(job, "lost")
             if self._is_down:
                 for job in self._take(lambda job: 0 < job.give_up_at <= now):
                     self._give_up(job)
@@ -250,8 +250,7 @@ class SinkQueue:
             if (error := failures.get(index)) is not None:
                 self._fail(job, error, now)
             else:
-                self._finish(job)
-                self.sink.counts["sent"] += 1
+                self._end(job, "sent")
         self._flying, self._is_overdue = [], False
         is_outage = len(failures) == len(jobs) and all(map(_is_outage, failures.values()))
         self._failures = self._failures + 1 if is_outage else 0
@@ -267,7 +266,7 @@ class SinkQueue:
             return
         job.reason = self._last_reason = error.reason if isinstance(error, SendError) else ""
         if isinstance(error, Rejected):
-            self._lose(job, job.reason)
+            self._end(job, "lost", job.reason)
             return
         if isinstance(error, SpanUnknown):
             job.is_alone = False
@@ -286,7 +285,7 @@ class SinkQueue:
         if self._closing is not None and (job.give_up_at or lacks_span):
             self._leave(job, job.reason)
         elif lacks_span and job.is_last:
-            self._lose(job, job.reason)
+            self._end(job, "lost", job.reason)
         elif lacks_span:
             pause = min(pause, _LONGEST_LOOK)
             job.is_last = now + pause >= job.queued_at + self._retry_for
@@ -339,29 +338,23 @@ class SinkQueue:
 
     def _leave(self, job: Job, reason: str) -> None:
         """Leave a result in the spool; without a spool it is lost."""
-        if not self._outbox.release(job):
-            self._lose(job, reason)
-            return
-        self._chars -= job.chars
-        self.sink.counts["spooled"] += 1
-        if reason == _FULL:
-            self._incidents.count(f"{self._origin}: left in the spool")
+        self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)
 
     def _give_up(self, job: Job) -> None:
         # An untried result is lost for the reason of the last failure.
         reason = job.reason or self._last_reason
-        self._lose(job, "kept too long" if job.is_stored else reason)
+        self._end(job, "lost", "kept too long" if job.is_stored else reason)
 
-    def _lose(self, job: Job, reason: str) -> None:
-        """Count a loss. The failures of a user's sink have separate counts."""
-        self._finish(job)
-        self.sink.counts["lost"] += 1
-        if reason:
-            self._incidents.count(f"{self._origin}, {reason}: Lost")
-
-    def _finish(self, job: Job) -> None:
+    def _end(self, job: Job, column: str, reason: str = "") -> None:
+        """Count a result that leaves. The failures of a user's sink have separate counts."""
         self._chars -= job.chars
-        self._outbox.done(job)
+        self.sink.counts[column] += 1
+        if column != "spooled":
+            self._outbox.done(job)
+        if column == "lost" and reason:
+            self._incidents.count(f"{self._origin}, {reason}: Lost")
+        elif column == "spooled" and reason == _FULL:
+            self._incidents.count(f"{self._origin}: left in the spool")
 
 
 def _is_outage(error: BaseException) -> bool:
