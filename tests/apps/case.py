@@ -20,11 +20,12 @@ class Texts(Variation):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.sheets = self.passages(8)
-        self.asked, self.answer, self.figure = self.question(), self.sentence(), self.short()
-        self.number = self.chance.randrange(8)
-        self.sheet = self.sheets[self.number]
+        self.sheets = [self.sentence() for _ in range(8)]
+        self.answer, self.figure = self.sentence(), self.short()
+        # Two are near, one of them more: what ranks by nearness has no ties.
+        self.sheet, other = self.chance.sample(self.sheets, 2)
         self.query = self.sheet[:12]
+        self.asked = f"{self.question()[:-1]} {self.sheet[:40]} {other[:20]}?"
 
     def within(self, prompt: str) -> list[str]:
         """Return the sheets that a prompt shows, in its order."""
