@@ -48,7 +48,6 @@ class Lazy(Mapping[str, str]):
 
 
 def cycle() -> dict[str, Any]:
-    """Return a value that holds itself."""
     made: dict[str, Any] = {}
     made.update(again=made, many=[made] * 5000)
     return made

@@ -4,7 +4,7 @@
 
 Without labeled data it prints the probes alone, which stand in benchmarks/data. `--own` takes rows
 of your own, one JSON object a line with `question`, `contexts`, `answer` and
-`labels: {"hallucinated": true or false}`. Baselines need scikit-learn.
+`labels: {"hallucinated": true or false}`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.findings import Finding, Findings, Support, made
@@ -32,7 +31,6 @@ from rag_eval_hooks.text.folding import content_tokens
 from rag_eval_hooks.text.refusals import refusal
 
 PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
-FOLDS: Final = 5
 LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
 Rated = Sequence[tuple[float, bool]]
@@ -52,36 +50,12 @@ def auroc(rated: Rated) -> float:
     return (sum(highs) - len(highs) * (len(highs) + 1) / 2) / (len(highs) * lows)
 
 
-def fold_of(row: Row) -> int:
-    """Return the fold of a row; answers to one question share it."""
-    group = str(row["labels"].get("source_id", row["question"]))
-    return crc32(f"fold {group}".encode()) % FOLDS
-
-
-def by_folds(
-    values: Sequence[Sequence[float]], labels: Sequence[bool], folds: Sequence[int]
-) -> Any:
-    """Return the probability of each label by a logistic regression of the other folds."""
-    import numpy as np
-    from sklearn.linear_model import LogisticRegression
-
-    table, right, fold = np.asarray(values), np.asarray(labels), np.asarray(folds)
-    said = np.zeros(len(right))
-    for at in range(FOLDS):
-        if len(set(right[fold != at])) == 2 and (fold == at).any():
-            model = LogisticRegression(max_iter=1000).fit(table[fold != at], right[fold != at])
-            said[fold == at] = model.predict_proba(table[fold == at])[:, 1]
-    return said
-
-
 def sample_of(row: Row) -> Sample:
-    """Return a row as a sample."""
     texts = {"question": row["question"], "answer": row["answer"]}
     return Sample(**texts, contexts=row["contexts"], reference=row.get("reference"))
 
 
 async def find(judge: HeuristicJudge, row: Row, kind: Finding, **known: Any) -> Any:
-    """Return one finding about a row."""
     found = await judge.make(sample_of(row), frozenset({kind}), Findings(**known))
     return made(getattr(found, kind))
 
@@ -144,7 +118,7 @@ async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -
 
 @dataclass(frozen=True)
 class Seen:
-    """What a user sees of one answer."""
+    """A user's view of one answer."""
 
     value: float | None
     risk: float | None
@@ -178,26 +152,14 @@ def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
     )
 
 
-def report_baselines(rows: Sequence[Row], name: str) -> None:
-    """Print AUROC of plain word overlap, and of TF-IDF with a logistic regression by folds."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    right = [not row["labels"]["hallucinated"] for row in rows]
-    overlap = []
+def report_overlap(rows: Sequence[Row], name: str) -> None:
+    """Print AUROC of plain word overlap, the baseline."""
+    rated = []
     for row in rows:
         held = set(content_tokens(" ".join(row["contexts"])))
         words = set(content_tokens(row["answer"]))
-        overlap.append(len(words & held) / (len(words) or 1))
-    texts = [(row["answer"], " ".join(row["contexts"])) for row in rows]
-    vectors = TfidfVectorizer(max_features=500, sublinear_tf=True)
-    vectors.fit([text for pair in texts for text in pair])
-    answers, contexts = (vectors.transform(side).toarray() for side in zip(*texts, strict=True))
-    values = [[*one, one @ two] for one, two in zip(answers, contexts, strict=True)]
-    said = by_folds(values, right, [fold_of(row) for row in rows])
-    print(
-        f"{name}: word overlap AUROC {auroc(list(zip(overlap, right, strict=True))):.3f}, "
-        f"TF-IDF by folds {auroc(list(zip(said, right, strict=True))):.3f}"
-    )
+        rated.append((len(words & held) / (len(words) or 1), not row["labels"]["hallucinated"]))
+    print(f"{name}: word overlap AUROC {auroc(rated):.3f}")
 
 
 async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
@@ -218,7 +180,6 @@ async def report_relevance(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 
 
 async def report_classes(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
-    """Print the accuracy of CORRECT by any alias of the reference."""
     hits = 0
     for row in rows:
         verdict = False
@@ -232,14 +193,12 @@ async def report_classes(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
 
 
 def report_refusals(rows: Sequence[Row]) -> None:
-    """Print the accuracy of refusals."""
     labeled = [row for row in rows if row["labels"]["dont_know"] is not None]
     hits = sum((refusal(r["answer"]) is not None) == r["labels"]["dont_know"] for r in labeled)
     print(f"refusals: accuracy {hits / len(labeled):.3f} ({len(labeled)})")
 
 
 async def report_time(judge: HeuristicJudge, rows: Sequence[Row]) -> None:
-    """Print the median CPU time for the support of an answer."""
     spent = []
     for row in rows[:60]:
         start = time.process_time()
@@ -257,7 +216,6 @@ def read(path: Path, limit: int | None) -> list[Row]:
 
 
 async def run(folder: Path, judge: HeuristicJudge, limit: int | None) -> None:
-    """Print all that is not a metric's value."""
     await report_probes(judge)
     if not folder.is_dir():
         return
@@ -270,7 +228,6 @@ async def run(folder: Path, judge: HeuristicJudge, limit: int | None) -> None:
 
 
 def main() -> None:
-    """Run from the command line."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "open"
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("RAG_EVAL_DATA", beside))
@@ -289,7 +246,7 @@ def main() -> None:
     for path in files:
         rows = read(path, given.limit)
         report_seen(judge, rows, path.stem)
-        report_baselines(rows, path.stem)
+        report_overlap(rows, path.stem)
 
 
 if __name__ == "__main__":

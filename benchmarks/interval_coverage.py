@@ -36,7 +36,6 @@ Drawn = tuple[list[Evaluation], float]
 
 
 def main() -> None:
-    """Print the tables."""
     parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--days", type=int, default=14)
@@ -58,7 +57,6 @@ def share(level: float, chance: random.Random) -> float:
 
 
 def row(value: float, probability: float | None = None, **fields: str) -> Evaluation:
-    """Return a result with one score."""
     score = replace(UNIT.score(value), probability=probability)
     return Evaluation(sample=Sample(question="q", **fields), outcomes={METRIC: score})  # type: ignore[arg-type]
 
@@ -101,7 +99,6 @@ def rare(chance: random.Random) -> Drawn:
 
 
 def sessions(chance: random.Random) -> Drawn:
-    """Fifteen sessions of twenty requests that are alike."""
     rows = []
     for session in range(15):
         level = chance.choice([0.6, 0.9])
@@ -139,14 +136,12 @@ def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
 
 
 def holds(found: Estimate | None, truth: float) -> bool:
-    """Return whether the interval has the truth in it."""
     return found is not None and (found.low or 0.0) <= truth <= (
         1.0 if found.high is None else found.high
     )
 
 
 def build(levels: dict[str, float], number: int, chance: random.Random) -> list[Evaluation]:
-    """Return a run of a data set with four kinds of questions."""
     return [
         Evaluation(
             sample=Sample(question=f"q{at}", metadata={"kind": at % 4}),
@@ -173,7 +168,6 @@ def false_alarms(runs: int, chance: random.Random) -> Iterator[dict[str, object]
 
 
 def power(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
-    """Yield the builds that fail after a fall of one metric."""
     for drop in (0.03, 0.1):
         for number in (50, 100, 200, 500):
             fell = below = 0
@@ -188,7 +182,6 @@ def power(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
 
 
 def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, object]:
-    """Return a row of the gates' table."""
     return {"gate": name, "samples": samples, "drop": drop, "builds failed": failed}
 
 
@@ -223,7 +216,6 @@ def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]
 
 
 def evaluated(value: float, end: int) -> Evaluation:
-    """Return an evaluation with one score."""
     outcomes: dict[str, Score] = {METRIC: UNIT.score(value)}
     return Evaluation(
         sample=Sample(question="q"), outcomes=outcomes, probability=1.0, start=end, end=end

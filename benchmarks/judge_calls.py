@@ -152,7 +152,7 @@ def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
         row |= {"characters": chars / count, "bytes": sent / count, "tokens out": replied / count}
         rows.append({**row, "a minute": samples_a_minute(name, speed) if speed else None})
     if (BUILD / "ragas" / "pins.txt").exists():
-        (peer,) = judged("ragas", made("ragas"), "as sent", count)
+        peer = judged("ragas", made("ragas"), "as sent", count)
         row = {"judge": "ragas (faithfulness)", "requests": peer["calls"]}
         row |= {"characters": peer["chars"], "bytes": None, "tokens out": None}
         rows.append({**row, "a minute": 60 * count / peer["wall_s"]})

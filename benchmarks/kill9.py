@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -45,43 +45,25 @@ _SHORTEST, _LONGEST = 0.05, 0.8
 
 @dataclass(slots=True)
 class Report:
-    """What came of it.
-
-    Attributes:
-        kills: Processes killed.
-        seen: Samples whose acceptance an application has seen.
-        lost: Of these, those that never reached the file.
-        oldest_lost: Seconds between the acceptance of the oldest of them and the kill; 0 for none.
-        lost_late: Of the lost, those accepted more than 100 ms before the kill.
-        lost_50: Of the lost, those accepted more than 50 ms before the kill.
-        lost_stored: Of the lost, those accepted no later than one that was on disk.
-        delivered: Results in the file.
-        repeated: Lines that repeat a result; its reader drops them.
-        twice: Samples with two results, and samples counted twice.
-        broken: Lines left unfinished by a kill.
-        at_least_once: Deliveries to a callable, which cannot tell what it has.
-        posted: Requests that the platform took.
-        books: The spool's own.
-    """
+    """Fates of the samples that were accepted."""
 
     kills: int = 0
-    seen: int = 0
-    lost: int = 0
-    oldest_lost: float = 0.0
-    lost_late: int = 0
-    lost_50: int = 0
-    lost_stored: int = 0
-    delivered: int = 0
-    repeated: int = 0
-    twice: int = 0
-    broken: int = 0
-    at_least_once: int = 0
-    posted: int = 0
+    seen: int = 0  # samples whose acceptance an application has seen
+    lost: int = 0  # of these, those that never reached the file
+    oldest_lost: float = 0.0  # seconds between acceptance of the oldest of them and the kill
+    lost_late: int = 0  # of the lost, those accepted more than 100 ms before the kill
+    lost_50: int = 0  # of the lost, those accepted more than 50 ms before the kill
+    lost_stored: int = 0  # of the lost, those accepted no later than one that was on disk
+    delivered: int = 0  # results in the file
+    repeated: int = 0  # lines that repeat a result; its reader drops them
+    twice: int = 0  # samples with two results, and samples counted twice
+    broken: int = 0  # lines left unfinished by a kill
+    at_least_once: int = 0  # deliveries to a callable, which cannot tell what it has
+    posted: int = 0  # requests that the platform took
     books: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def adds_up(self) -> bool:
-        """Whether accepted = scored + failed + dropped + pending."""
         columns = {name: n for name, n in self.books.items() if name != "undelivered"}
         return columns.pop("accepted", 0) == sum(columns.values())
 
@@ -200,8 +182,10 @@ def _stored(folder: Path, name: str) -> list[str]:
 
 def _is_on_disk(spool: Path, sample_id: str) -> bool:
     sql = "SELECT 1 FROM jobs WHERE json_extract(payload, '$.sample.sample_id') = ?"
-    with closing(sqlite3.connect(spool)) as db:
+    # A busy machine makes file and table some time after a sample is accepted.
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(spool)) as db:
         return db.execute(sql, (sample_id,)).fetchone() is not None
+    return False
 
 
 def _kill(app: subprocess.Popen[bytes]) -> None:

@@ -102,7 +102,6 @@ class Platform:
 
 
 def evaluation(number: int, scores: int) -> Evaluation:
-    """Return an evaluation with so many scores."""
     outcomes = {
         name: Score(value=0.5, normalized=0.5, explanation={"why": "x" * 300})
         for name in METRICS[:scores]
@@ -158,7 +157,6 @@ def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, ob
 
 
 def function_cost(samples: int) -> dict[str, object]:
-    """Return the row of a user's function."""
     calls: list[Any] = []
 
     def function(sample: Sample, outcomes: Any) -> None:
@@ -190,7 +188,6 @@ def function_cost(samples: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Print the rows."""
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=600)
     parser.add_argument("--latency", type=float, default=0.1)

@@ -55,12 +55,10 @@ class OpenSpans(SpanProcessor):
         self._lock = threading.Lock()
 
     def on_start(self, span: Span, parent_context: Any = None) -> None:
-        """Count a start."""
         with self._lock:
             self.count += 1
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Count an end."""
         with self._lock:
             self.count -= 1
 
@@ -81,7 +79,6 @@ class Application:
         self.chain = self._chain()
 
     def config(self) -> Any:
-        """Return the config of one request."""
         return {"callbacks": [RagEvalCallbackHandler(self.evals)], "run_id": uuid.uuid4()}
 
     def _chain(self) -> Runnable[Any, Any]:
@@ -207,7 +204,6 @@ def check_books(app: Application, path: Path) -> Iterator[str]:
 
 
 def check_leftovers(spans: OpenSpans) -> Iterator[str]:
-    """Yield threads and spans that are left after the shutdown."""
     if spans.count:
         yield f"{spans.count} spans are open"
     end = time.monotonic() + GRACE_S
@@ -263,7 +259,6 @@ def _soak(options: argparse.Namespace, folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Run the soak and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--growth", type=float, default=40.0, help="MB that memory may grow by")

@@ -49,7 +49,6 @@ class Collections:
         self._began: float | None = None
 
     def __call__(self, phase: str, _: object) -> None:
-        """Note the beginning or the end of a collection."""
         if phase == "start":
             self._began = time.process_time()
         else:
@@ -92,7 +91,6 @@ class Lateness:
 
 
 def counting(seconds: float) -> None:
-    """Compute in calls that end at once."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         sum(range(1000))

@@ -11,7 +11,6 @@ __all__ = ["parser_of", "shown", "written"]
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of arguments with the option `--json`."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -31,7 +30,6 @@ def written(rows: Sequence[Mapping[str, object]], file: Path | None) -> None:
 
 
 def shown(value: object) -> str:
-    """Return a value as it stands in a cell."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return "-" if value is None else str(value)

@@ -27,7 +27,6 @@ Score = Callable[[dict[str, Any]], Awaitable[float | None]]
 
 
 def ours(url: str) -> Score:
-    """Return our metric."""
     hooks = importlib.import_module("rag_eval_hooks")
     openai = importlib.import_module("rag_eval_hooks.judges.openai")
     judge = openai.OpenAIJudge(MODEL, base_url=url, api_key=KEY)
@@ -41,7 +40,6 @@ def ours(url: str) -> Score:
 
 
 def ragas(url: str) -> Score:
-    """Return the metric of its current collection."""
     client = importlib.import_module("openai").AsyncOpenAI(base_url=url, api_key=KEY)
     llm = importlib.import_module("ragas.llms").llm_factory(MODEL, client=client)
     metric = importlib.import_module("ragas.metrics.collections").Faithfulness(llm=llm)
@@ -116,7 +114,6 @@ async def scores(score: Score, samples: Sequence[dict[str, Any]]) -> list[float 
 
 
 def main() -> None:
-    """Print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("url")

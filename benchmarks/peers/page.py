@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from benchmarks.table import shown
 
-__all__ = ["own_parts", "page", "tables"]
-
 Row = Mapping[str, Any]
 _INTRODUCTION: Final = """# Benchmarks
 
@@ -23,7 +21,6 @@ _PARTS: Final = {
     "judging": "Faithfulness of the same samples, eight at a time, asked of one judge server. "
     "Calls and prompt characters are those of one sample. `changed` counts scores that differ from "
     "the run without faults.",
-    "install": "Import time in seconds and installed size in MB.",
     "missing": "Not measured.",
     "handler_overhead": "CPU and wall time in ms that a handler adds to requests of LangChain.",
     "llama_index_overhead": "CPU and wall time in ms that a handler adds to LlamaIndex.",
@@ -39,7 +36,6 @@ _PARTS: Final = {
 
 
 def tables(results: Mapping[str, Sequence[Row]]) -> dict[str, str]:
-    """Return a Markdown table for each part that has rows."""
     return {part: _table([_flat(row) for row in rows]) for part, rows in results.items() if rows}
 
 
@@ -56,14 +52,7 @@ def own_parts(folder: Path) -> dict[str, list[Row]]:
 def page(
     results: Mapping[str, Sequence[Row]], own: Mapping[str, list[Row]], date: str, machine: str
 ) -> str:
-    """Return the page as Markdown.
-
-    Args:
-        results: The comparison with other libraries.
-        own: Rows of our own benchmarks, by name.
-        date: When they were measured.
-        machine: Where.
-    """
+    """Return the page of the comparison, and of rows of our own benchmarks, as Markdown."""
     parts = [_INTRODUCTION.format(date=date, machine=machine)]
     for part, table in tables({**results, **own}).items():
         title = part.replace("_", " ").capitalize()
@@ -72,7 +61,6 @@ def page(
 
 
 def _flat(row: Row) -> Row:
-    """Return a row whose inner rows are columns of their own."""
     inner = {
         f"{each['name']}, {key}": value
         for each in row.get("rows", ())

@@ -11,8 +11,6 @@ from typing import Any
 from tests.servers.brain import truthful_reply
 from tests.servers.rules import holds, sentences
 
-__all__ = ["replier"]
-
 Body = Mapping[str, Any]
 
 

@@ -130,7 +130,6 @@ def compared(peer: str, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("peer")
     parser.add_argument("--rounds", type=int, default=40)
