@@ -13,7 +13,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.limits import CallKeywords, CallLimits
 from rag_eval_hooks.judges.decision_judge import DecisionJudge
-from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, caller_of, system_one
+from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, system_one
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.prices import Prices
 
@@ -32,7 +32,7 @@ class _Keywords(CallKeywords, total=False):
 class _Model(DecisionModel):
     def __init__(self, model: BaseDecisionModel, limits: CallLimits) -> None:
         self._model, self._timeout = model, limits.timeout
-        super().__init__(caller_of(f"langchain:{model.model}"), limits)
+        super().__init__(f"langchain:{model.model}", limits)
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
         asked = {name: system_one(one) for name, one in questions.items()}

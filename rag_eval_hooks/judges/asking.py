@@ -158,8 +158,8 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
     }
 
 
-def parts(sample: Sample, budget: int) -> list[tuple[int, ...]]:
-    """Split chunk numbers into consecutive groups that fit a token budget.
+def parts(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[int, ...]]:
+    """Split chunk numbers into consecutive groups that fit a token budget, of `most` chunks each.
 
     A chunk is never cut: a chunk longer than the budget is a separate group.
     """
@@ -167,7 +167,7 @@ def parts(sample: Sample, budget: int) -> list[tuple[int, ...]]:
     left = 0
     for number, context in enumerate(sample.contexts or (), start=1):
         size = tokens(context.text)
-        if groups and size <= left:
+        if groups and size <= left and len(groups[-1]) < most:
             groups[-1] += (number,)
         else:
             groups.append((number,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rag_eval_hooks.judges.calls.context import Meter
-from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, caller_of, system_one
+from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, system_one
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, field
 from rag_eval_hooks.prompts.questions import Question
 
@@ -33,7 +33,7 @@ class DecisionEndpoint(DecisionModel):
         self._endpoint = Endpoint(options)
         self.host = self._endpoint.host
         provider = "openai" if self._speaks_openai else None
-        super().__init__(caller_of(name, provider), options, scope=str(options.base_url))
+        super().__init__(name, options, provider=provider, scope=str(options.base_url))
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
         body: dict[str, Any] = dict(self._model)

@@ -35,6 +35,7 @@ from rag_eval_hooks.prompts.questions import Answer, Band, Question, questions
 from rag_eval_hooks.prompts.specs import DECIDING, DECISIONS_VERSION
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
+from rag_eval_hooks.text.folding import collapse_runs
 from rag_eval_hooks.usage import tokens
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 Found: TypeAlias = Mapping[Finding, Answers]
 _MOST_QUESTIONS: Final = 400
 """Questions in one request, by the Decisions API."""
+_MOST_CHUNKS: Final = 300
+"""Chunks in one request: each claim has a question about each chunk."""
 _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
 _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
@@ -106,7 +109,7 @@ class DecisionJudge:
         self._rules, self._secret = HeuristicJudge(), secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings; one that is no decision, or lacks a text, is absent."""
+        """Make findings. A finding is absent if it is no decision, or if a text is missing."""
         kinds, findings = possible(sample, wanted)
         by_rules = _BY_RULES.intersection(kinds)
         if by_rules:
@@ -130,7 +133,7 @@ class DecisionJudge:
 
     async def _found(self, asks: Sequence[Ask], window: int) -> Found:
         chunks = asks[0].sample.contexts or ()
-        groups = parts(asks[0].sample, window) or [()]
+        groups = parts(asks[0].sample, window, _MOST_CHUNKS) or [()]
         by_group = [{ask.kind: Answers() for ask in asks} for _ in groups]
         try:
             await gathered(self._request(*one) for one in _requests(asks, groups, by_group))
@@ -148,7 +151,7 @@ class DecisionJudge:
         return found
 
     async def _request(self, state: str, items: Sequence[_Item], found: Found) -> None:
-        """Ask about items, and add contents and usage to their findings."""
+        """Send one request, and add contents and usage to the findings of its items."""
         total, tally = Answers(), Tally()
         try:
             with in_call_context(tally=tally):
@@ -188,7 +191,7 @@ class DecisionJudge:
 def _requests(
     asks: Sequence[Ask], groups: Sequence[tuple[int, ...]], by_group: Sequence[Found]
 ) -> Iterator[tuple[str, list[_Item], Found]]:
-    """Yield state and items of each request, in order; an item's questions stay together."""
+    """Yield state and items of each request, in order. Questions of an item stay together."""
     for group, found in zip(groups, by_group, strict=True):
         state, items = _state(asks[0], group), []
         for ask in asks:
@@ -207,7 +210,7 @@ def _requests(
 
 
 def _state(ask: Ask, group: tuple[int, ...]) -> str:
-    """Return a sample as data: the same whatever is asked, so that no score depends on that."""
+    """Return a sample as data. The data do not depend on the questions, so no score does."""
     sample, known = ask.sample, ask.known
     told: dict[str, Any] = {}
     for name, text, base in (
@@ -215,7 +218,7 @@ def _state(ask: Ask, group: tuple[int, ...]) -> str:
         ("reference", sample.reference, known.reference_claims),
     ):
         if text is not None:
-            items = claims(text) if isinstance(base, NotScored) else base
+            items = claims(collapse_runs(text)) if isinstance(base, NotScored) else base
             listed = numbered(name[0], items)
             is_whole = " ".join(items) == " ".join(text.split())
             told |= {name: listed} if is_whole else {name: text, f"{name}_claims": listed}

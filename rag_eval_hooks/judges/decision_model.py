@@ -22,9 +22,11 @@ class DecisionModel(ABC):
 
     host: str | None = None
 
-    def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
-        self.name, self.scope = caller.name, scope
-        self._calls = ModelCalls(caller, limits)
+    def __init__(
+        self, name: str, limits: CallLimits, *, provider: str | None = None, scope: str = ""
+    ) -> None:
+        self.name, self.scope = name, scope
+        self._calls = ModelCalls(Caller(name, Operation.DECISION, provider), limits)
 
     async def decide(self, system: str, state: str, questions: Questions) -> list[Answer | None]:
         """Return the probabilities for each question, in order; None where there are none.
@@ -50,11 +52,6 @@ class DecisionModel(ABC):
 
     @abstractmethod
     async def aclose(self) -> None: ...
-
-
-def caller_of(name: str, provider: str | None = None) -> Caller:
-    """Return the caller of a decision model."""
-    return Caller(name, Operation.DECISION, provider)
 
 
 def system_one(question: Question) -> dict[str, Any]:

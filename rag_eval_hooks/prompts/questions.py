@@ -24,7 +24,7 @@ class Question(NamedTuple):
 
 
 def questions(ask: Ask, key: str) -> list[Question]:
-    """Return the questions about one item, the one that decides first."""
+    """Return the questions about one item. The first question decides the verdict."""
     element, text = ask.spec.element, ask.question(key)
     levels = tuple(f"{level:g}" for level in ask.spec.levels)
     if element is elements.GEvalElement:

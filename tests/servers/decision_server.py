@@ -1,7 +1,7 @@
 """The judge server as a decision model, in the formats of OpenAI's Decisions API and System One.
 
 It reads our questions as a model would, and answers by the truthful judge's rules: with a
-probability of `sure` for what is true, or, of a claim's support, with the probability in `planted`.
+probability of `sure` for a true option. `planted` has probabilities of support by claim.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def questions_of(body: Asked) -> list[dict[str, Any]]:
 
 
 def text_of(body: Asked) -> str:
-    """Text that the model reads beside the questions."""
+    """Text that the model reads besides the questions."""
     return body["state"] if "state" in body else "\n".join(m["content"] for m in body["input"])
 
 
