@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -183,23 +183,15 @@ class Notes:
     def _contexts(
         self, interaction: Interaction, contexts: Sequence[Context]
     ) -> tuple[Context, ...]:
-        """Return as many documents as may be kept, cut where they are too long."""
-        texts = [t for c in contexts for t in (c.text, *c.metadata.values()) if isinstance(t, str)]
-        size = sum(map(len, texts))
-        is_short = all(len(text) < self.longest for text in texts)
-        if is_short and interaction.kept_chars + size <= self._max_chars:
-            interaction.kept_chars += size
-            return tuple(contexts)
-        return tuple(self._cut(interaction, contexts))
-
-    def _cut(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
+        kept = []
         for context in contexts:
             if interaction.kept_chars >= self._max_chars:
                 interaction.left_out.add("contexts")
-                return
+                break
             text = self._limited(interaction, context.text, self.longest, "contexts")
             metadata = self._cut_metadata(interaction, context.metadata)
-            yield replace(context, text=text, metadata=metadata)
+            kept.append(replace(context, text=text, metadata=metadata))
+        return tuple(kept)
 
     def _limited(
         self, interaction: Interaction, text: str, longest: int, part: str = "interaction"

@@ -143,8 +143,13 @@ class Prompts:
         return self._offsets[number]
 
     def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
-        """Add texts that a prompt shows by runs of words, apart from the whole texts."""
-        looked_for = [p for p in passages if p not in placed and p.is_distinctive]
+        """Add texts that a prompt shows by runs of words, apart from the whole texts.
+
+        A text that another prompt shows takes its place in the answering prompt, if it can.
+        """
+        looked_for = [
+            p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
+        ]
         if not looked_for:
             return
         rests = [self._rest(number, placed.values()) for number in range(len(self.texts))]
@@ -152,7 +157,7 @@ class Prompts:
         owners = Counter(run for p in passages for run in p.runs)
         for p in looked_for:
             own = {run for run in p.runs if owners[run] == 1} - self._query_runs
-            for number in range(len(free)):
+            for number in range(len(free)) if p not in placed else (0,):
                 hits = {run: free[number][run] for run in own.intersection(free[number])}
                 if hits and len(hits) >= min(MIN_RUNS, len(own)):
                     placed[p] = _part(number, p, hits)

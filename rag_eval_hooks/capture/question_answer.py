@@ -127,6 +127,10 @@ def _said(interaction: Interaction) -> str | None:
         return root.text
     texts = [text for text in interaction.candidates if text.strip()]
     said = [(c, text) for c in reversed(calls) for text in texts if _is_last_part(text, c)]
+    # A reply may be given out both whole and without its label.
+    labeled = (text for c, text in said if any(holds_reply(one, c) for one in texts))
+    if (parsed := next(labeled, None)) is not None:
+        return parsed
     said += [(c, text) for c in reversed(calls) for text in texts if holds_reply(text, c)]
     if len(said) > 1:
         said.sort(key=lambda one: -calls.index(one[0]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable
@@ -33,22 +32,19 @@ class Suspensions:
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
         self._report = report
         self._most = most
-        self._waiting: dict[Hashable, Interaction] = {}
-        self._conversations: dict[str, tuple[Interaction, ...]] = {}
-        self._lock = threading.Lock()
+        # By the id of the root, with the conversation. Whoever takes one out owns it.
+        self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
         # None can be registered while the interpreter ends.
         with contextlib.suppress(RuntimeError):
             atexit.register(_close, weakref.ref(self))
 
     def add(self, interaction: Interaction) -> None:
         """Keep an interaction; without a thread nothing can resume it, so it is given up."""
-        conversation = _conversation(interaction)
+        root = interaction.root
+        conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
             interaction.opened = time.time_ns()
-            with self._lock:
-                beside = self._conversations.get(conversation, ())
-                self._conversations[conversation] = (*beside, interaction)
-                self._waiting[interaction.root.id] = interaction
+            self._waiting[root.id] = conversation, interaction
             if len(self._waiting) > self._most:
                 self._give_up_oldest()
         elif interaction.status is Status.INTERRUPTED:
@@ -101,10 +97,12 @@ class Suspensions:
 
     def interrupted(self) -> list[Interaction]:
         """Return the interactions that wait for somebody."""
-        return [one for one in list(self._waiting.values()) if one.status is Status.INTERRUPTED]
+        waiting = [one for _, one in list(self._waiting.values())]
+        return [one for one in waiting if one.status is Status.INTERRUPTED]
 
     def _fitting(self, conversation: str, fits: Fits) -> list[Interaction]:
-        return [one for one in self._conversations.get(conversation, ()) if fits(one)]
+        waiting = [one for name, one in list(self._waiting.values()) if name == conversation]
+        return list(filter(fits, waiting))
 
     def _give_up(self, interaction: Interaction) -> None:
         if self._remove(interaction) and interaction.status is Status.INTERRUPTED:
@@ -112,21 +110,13 @@ class Suspensions:
 
     def _give_up_oldest(self, opened_before: float = float("inf")) -> bool:
         first = oldest(self._waiting)
-        if first is None or first.opened > opened_before:
+        if first is None or first[1].opened > opened_before:
             return False
-        self._give_up(first)
+        self._give_up(first[1])
         return True
 
     def _remove(self, interaction: Interaction) -> bool:
-        """Take one out, and return whether it waited: only one caller gets it."""
-        with self._lock:
-            if self._waiting.pop(interaction.root.id, None) is None:
-                return False
-            conversation = _conversation(interaction) or ""
-            beside = self._conversations.pop(conversation, ())
-            if rest := tuple(one for one in beside if one is not interaction):
-                self._conversations[conversation] = rest
-            return True
+        return self._waiting.pop(interaction.root.id, None) is not None
 
 
 def _close(reference: weakref.ref[Suspensions]) -> None:
@@ -153,7 +143,3 @@ def _remainder(broken: Interaction) -> Interaction:
     # Its runs are in the sample of the request that broke off.
     kept.runs, kept.prompted = kept.runs[:1], {}
     return kept
-
-
-def _conversation(interaction: Interaction) -> str | None:
-    return thread_of(interaction.root.name, interaction.metadata)
