@@ -175,7 +175,11 @@ def named(error: BaseException) -> str:
     if isinstance(error, AttributeError | NameError) and error.name in code.co_names:
         known = [name for name in dir(getattr(error, "obj", None)) if name[0] != "_"]
         near = nearest(error.name, known)
-        return f"{kind} {error.name!r}" + (f" (did you mean {near!r}?)" if near else "")
+        told, owner = f"{kind} {error.name!r}", type(getattr(error, "obj", None))
+        if near:
+            return f"{told} (did you mean {near!r}?)"
+        is_ours = owner.__module__.startswith("rag_eval_hooks")
+        return f"{told} (there are {', '.join(known)})" if is_ours else told
     if isinstance(error, KeyError) and isinstance(key := next(iter(error.args), None), str):
         return f"{kind} {key!r}" if key in code.co_consts else kind
     of_types = isinstance(error, TypeError) and _OF_TYPES.fullmatch(str(error))

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rag_eval_hooks.errors import check_type
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import (
     ChunkRelevance,
@@ -106,6 +107,8 @@ class ScriptedJudge:
         error: BaseException | None = None,
         latency: float = 0.0,
     ) -> None:
+        if not callable(script):
+            check_type("script", script, Findings, "Findings, or a function of a JudgeCall")
         self._script = script or Findings()
         self._error = error
         self._latency = latency

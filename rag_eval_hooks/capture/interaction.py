@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks import incidents
+from rag_eval_hooks.capture.conversation import OWN_KEYS
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
@@ -325,6 +326,8 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _options_of(given: Mapping[str, Any]) -> CaptureOptions:
+    for name in given.keys() & set(OWN_KEYS):
+        raise InputError(f"interaction() has no option {name!r}; pass metadata={{{name!r}: ...}}.")
     try:
         return CaptureOptions.of("interaction()", given)
     except ConfigError as error:

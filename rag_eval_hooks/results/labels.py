@@ -59,7 +59,7 @@ def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> 
         ConfigError: A line is not JSON, or `read` rejects it.
         OSError: The file cannot be read.
     """
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, start=1):
             try:
                 if text.strip():

@@ -85,6 +85,7 @@ MISTAKES: dict[str, str] = {
     "with evals.interaction(SECRET, contxts=SECRET): pass": (
         "interaction() has no option 'contxts'; did you mean 'contexts'?"
     ),
+    "with evals.interaction(SECRET, session_id=SECRET): pass": "pass metadata={'session_id': ...}",
     "with evals.interaction(SECRET) as it: it.contexts([{SECRET: SECRET}])": (
         "contexts must be texts or objects with a text, not dict"
     ),
