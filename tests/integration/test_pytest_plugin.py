@@ -96,14 +96,6 @@ def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
     assert done.stdout.strip() == "False"
 
 
-@given(
-    names=st.sampled_from(
-        [("question", "contexts", "answer"), ("user_input", "retrieved_contexts", "response")]
-    ),
-    words=st.lists(st.text("abcdefgh", min_size=3), min_size=2, max_size=5),
-    limit=st.floats(0.01, 1.0),
-)
-@settings(max_examples=20, deadline=None)
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
@@ -120,6 +112,14 @@ def test_assert_scores_of_a_wrong_limit_names_it(limits: Any, words: str) -> Non
     scores.close()
 
 
+@given(
+    names=st.sampled_from(
+        [("question", "contexts", "answer"), ("user_input", "retrieved_contexts", "response")]
+    ),
+    words=st.lists(st.text("abcdefgh", min_size=3), min_size=2, max_size=5),
+    limit=st.floats(0.01, 1.0),
+)
+@settings(max_examples=20, deadline=None)
 def test_assert_scores_takes_mappings_as_samples(
     names: tuple[str, str, str], words: list[str], limit: float
 ) -> None:
