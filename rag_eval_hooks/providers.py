@@ -93,7 +93,7 @@ def _other_judge(value: str) -> str:
 
 
 def _other_sink(value: str) -> str:
-    if value.endswith((".jsonl", ".json")):
+    if value.endswith((".jsonl", ".json")) and ":" not in value:
         return f"; did you mean 'jsonl:{masked(value)}'?"
     return "; did you mean 'console'?" if value in ("stdout", "stderr", "print", "log") else ""
 

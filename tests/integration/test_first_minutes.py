@@ -200,7 +200,7 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(ConfigError) as error:
         RagEval(sinks=["phenix:http://user:secret@host/"])
     assert "secret" not in str(error.value)
-    with pytest.raises(ConfigError, match="nothing behind the name"):
+    with pytest.raises(ConfigError, match="must be 'console', 'jsonl"):
         RagEval(sinks=["console:x"])
 
 
