@@ -92,7 +92,6 @@ class Books(Observer):
         # Numbers of accepted items, ascending.
         self._pending: dict[object, int] = {}
         self._numbered = 0
-        self._feedback: set[object] = set()
         # Locks that `wait` holds, each with its target number.
         self._waiters: dict[threading.Lock, int] = {}
         # By column and reason.
@@ -151,17 +150,15 @@ class Books(Observer):
             if one.cause is Cause.OVER_BUDGET:
                 self._notes["refused"][BUDGET] += 1
 
-    def begin_feedback(self, feedback: object) -> None:
+    def begin(self, feedback: object) -> None:
         """Record an open feedback. `wait` waits for it; the columns do not show it."""
         with self._lock:
-            self._feedback.add(feedback)
             self._begin(feedback)
 
-    def end_feedback(self, feedback: object) -> None:
+    def end(self, feedback: object) -> None:
         """Remove a feedback, once."""
         with self._lock:
             self._end(feedback)
-            self._feedback.discard(feedback)
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
         """Explain the latest requests with an id, such as a trace id, in order."""
@@ -191,7 +188,7 @@ class Books(Observer):
             by_column: dict[str, dict[str, int]] = {column.value: {} for column in Column}
             for (column, reason), count in self._counts.items():
                 by_column[column][reason] = count
-            pending = len(self._pending.keys() - self._feedback)
+            pending = sum(isinstance(one, Request) for one in self._pending)
             notes: dict[str, Any] = {name: dict(counts) for name, counts in self._notes.items()}
         columns: dict[str, Any] = {
             name: counts if name in _BY_REASON else counts.get("", 0)

@@ -112,11 +112,11 @@ class FeedbackDesk(Observer):
         item = _Item(feedback, request)
         reason: str | None = "cancelled"
         try:
-            self._pipeline.books.begin_feedback(item)
+            self._pipeline.books.begin(item)
             reason = refusal or self._queue(item)
         finally:
             if reason is not None:
-                self._pipeline.books.end_feedback(item)
+                self._pipeline.books.end(item)
             self._pipeline.books.note("feedback", reason or "joined")
         return reason is None
 
@@ -266,7 +266,7 @@ class FeedbackDesk(Observer):
         """Count a feedback as lost if it reached no sink, for any reason."""
         if not item.is_delivered:
             self._parts.incidents.count("feedback: lost")
-        self._pipeline.books.end_feedback(item)
+        self._pipeline.books.end(item)
 
     def _sample(self, request: Request) -> Sample | None:
         """Return the request's sample, the same for each feedback, or None if only ids are left."""
