@@ -45,11 +45,7 @@ class Fleet:
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Return a new Celery application; one without a backend only sends tasks.
-
-        Raises:
-            ImportError: The extra is not installed.
-        """
+        """Return a new Celery application; one without a backend only sends tasks."""
         try:
             from celery import Celery
         except ImportError as error:
@@ -92,22 +88,15 @@ class Fleet:
 
     @property
     def is_amqp(self) -> bool:
-        """True for RabbitMQ."""
         return _kind(self.broker) in _AMQP
 
     def priority(self, *, urgent: bool) -> int:
-        """Return the priority of a task: Redis serves 0 first, RabbitMQ 9."""
+        # Redis serves 0 first, RabbitMQ 9.
         if self.is_amqp:
             return 9 if urgent else 3
         return 0 if urgent else 6
 
     def publisher(self, incidents: Incidents, mark: str) -> Publisher:
-        """Return the publisher of one process; a forked child gets its own.
-
-        Args:
-            incidents: Counts failures.
-            mark: Mark of the redaction that was applied to the samples.
-        """
         from rag_eval_hooks_celery.publish import Publisher
 
         return Publisher(self, incidents, mark)
@@ -120,12 +109,7 @@ class Fleet:
 
 
 def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
-    """Return the fleet that settings name, or that a Celery application of the user's names.
-
-    Raises:
-        ConfigError: Broker or result backend is missing or cannot be used.
-        ImportError: The extra is not installed.
-    """
+    """Return the fleet that settings name, or that a Celery application of the user's names."""
     if app is not None:
         broker, backend = str(app.conf.broker_write_url), str(app.conf.result_backend or "")
     elif config.broker is None:

@@ -57,7 +57,6 @@ class Publisher:
 
     @property
     def is_down(self) -> bool:
-        """True if the broker failed, until it is tried again."""
         return time.monotonic() < self._retry_at
 
     async def evaluate(
@@ -105,7 +104,6 @@ class Publisher:
             await asyncio.sleep(min(left, max(0.0, self._retry_at - time.monotonic())))
 
     def _send(self, task_id: str, text: str, urgent: bool) -> bool:
-        """Send a task; return once the broker has confirmed it."""
         if self.is_down:
             return False
         try:
@@ -137,7 +135,6 @@ class Publisher:
             self._thread.start()
 
     def _read(self) -> None:
-        """Read the results that came. In a thread of its own."""
         backend: Any = self._fleet.app().backend
         while self._awaited.wait() and not self._is_closed:
             self._awaited.clear()
@@ -165,7 +162,6 @@ class Publisher:
             result.set_result(Ending.dropped("worker_failed"))
 
     def close(self) -> None:
-        """End the threads and close the connections. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -19,21 +19,12 @@ _SCHEMA: Final = 1
 
 
 def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
-    """Return a sample on its way to a worker, accepted at so many seconds since the epoch.
-
-    Raises:
-        ValueError: The metadata contains itself.
-    """
+    """Return a sample on its way to a worker, accepted at so many seconds since the epoch."""
     return sample_to_text(sample, decision, mark, schema=_SCHEMA, accepted=accepted)
 
 
 def request_from_wire(text: str, redactor: Redactor) -> Request:
-    """Return the request of a sample, decided as the application has decided.
-
-    Raises:
-        ValueError: A newer version wrote the message, or it is not JSON.
-        Exception: The message has another shape.
-    """
+    """Return the request of a sample, decided as the application has decided."""
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
         raise ValueError(f"Schema {data['schema']!r} is newer than this worker.")
@@ -54,11 +45,7 @@ def result_to_text(ending: Ending) -> str:
 
 
 def result_from_text(text: str) -> dict[str, Any] | Ending:
-    """Return the fields of an evaluation that a message fills, or the end of a sample without.
-
-    Raises:
-        Exception: The message has another shape.
-    """
+    """Return the fields of an evaluation that a message fills, or the end of a sample without."""
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))

@@ -20,9 +20,6 @@ def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: A
     """Return a waiting sample as ASCII JSON.
 
     Metadata that JSON cannot represent becomes text. `mark` identifies the redaction settings.
-
-    Raises:
-        ValueError: The metadata contains itself.
     """
     return _text(sample, mark, decision=decision.to_dict(), **more)
 

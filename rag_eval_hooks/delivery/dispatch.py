@@ -53,12 +53,7 @@ _FEEDBACK_CHARS: Final = 500
 
 
 class Dispatch:
-    """Queues of all sinks. Thread-safe. Only `flush` and `close` wait.
-
-    Raises:
-        ConfigError: Another `RagEval` uses a platform sink, or a function takes neither one
-            argument nor two.
-    """
+    """Queues of all sinks. Thread-safe. Only `flush` and `close` wait."""
 
     def __init__(
         self,
@@ -99,7 +94,6 @@ class Dispatch:
             yield one
 
     def jobs(self, evaluation: Evaluation, accepted: float) -> list[Job]:
-        """Return one job for each sink that accepts a result."""
         encode = partial(evaluation_to_text, evaluation, self._mark)
         return [
             Job(key, evaluation, encode, accepted)
@@ -163,12 +157,7 @@ class Dispatch:
 
 
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[AnySink]:
-    """Return the sinks of one evaluator.
-
-    Raises:
-        ConfigError: A sink or key is invalid.
-        ImportError: The extra of a platform is not installed.
-    """
+    """Return the sinks of one evaluator."""
     for name in config.sink_keys.keys() - SINK_KEYS.keys():
         wants = ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items())
         raise ConfigError("sink_keys", name, wants)
@@ -209,7 +198,6 @@ def _named(name: str, address: str, config: RagEvalConfig) -> AnySink:
 
 
 def _chars_of(evaluation: Evaluation) -> int:
-    """Return roughly the characters that an evaluation keeps in memory."""
     outcomes = evaluation.outcomes.values()
     explained = sum(len(str(one.explanation)) for one in outcomes)
     return evaluation.sample.chars + _OUTCOME_CHARS * len(outcomes) + explained

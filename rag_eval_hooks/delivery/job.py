@@ -60,7 +60,6 @@ class Job:
         return self.state is State.DONE
 
     def inserts(self, state: State) -> Sequence[Job]:
-        """Return the jobs that the change to a state may insert."""
         return self.then if state is State.DONE else (self,)
 
     def resolve(self, *, is_ours: bool = True) -> None:

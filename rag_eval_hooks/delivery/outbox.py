@@ -80,15 +80,10 @@ class Outbox:
         return self._file is not None
 
     def consume(self, name: str, consumer: Consumer) -> None:
-        """Register a consumer of recovered jobs, before `start`."""
         self._consumers[name] = consumer
 
     def start(self, *, later: bool = False) -> None:
-        """Start the thread once. `later` delays the first search for jobs of other processes.
-
-        Raises:
-            RuntimeError: The system cannot start a thread.
-        """
+        """Start the thread once. `later` delays the first search for jobs of other processes."""
         with self._lock:
             if self._file is None or self._thread is not None or self._is_closing:
                 return
@@ -122,7 +117,6 @@ class Outbox:
         return job.is_stored
 
     def counts(self) -> Mapping[str, int]:
-        """Return outcomes and waiting samples of all processes; empty if unreadable."""
         return self._read(outbox_file.read_counts, {})
 
     def measured(self) -> tuple[int | None, int | None]:
@@ -137,7 +131,6 @@ class Outbox:
         return self._wakeup.ask(timeout)
 
     def close(self, timeout: float) -> None:
-        """Write waiting changes, release all jobs and stop the thread."""
         self._is_closing = True
         self._wakeup.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -151,7 +144,6 @@ class Outbox:
             return default
 
     def _change(self, job: Job, state: State) -> Future[bool]:
-        """Mark a job as changed. The future resolves after the commit."""
         written: Future[bool] = Future()
         with self._lock:
             job.state, job.written = state, written

@@ -123,7 +123,6 @@ class OutboxFile:
         return claimed, removed
 
     def leave(self) -> None:
-        """Release all jobs of this process, and close the file."""
         with self._transaction() as db:
             self._release_all(db, self._owner)
         self._file.close()
@@ -143,7 +142,6 @@ class OutboxFile:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Lend the file in a transaction that extends the lease."""
         if self._identity is None:
             self.path.parent.mkdir(mode=0o700, exist_ok=True)
         self._check()
@@ -188,7 +186,6 @@ class OutboxFile:
         return True
 
     def _insert(self, db: sqlite3.Connection, job: Job, origin: int | None = None) -> None:
-        """Store a job, unless it is already done or there is no room."""
         if job.row is not None or job.text is None or job.is_over:
             return
         if db.execute(_SIZE).fetchone()[0] + len(job.text) <= self._max_bytes:
@@ -219,11 +216,7 @@ def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> J
 
 
 def check_spool(folder: Path) -> bool:
-    """Check a spool folder and make it private; return whether it contains a file.
-
-    Raises:
-        ConfigError: The path cannot be a folder, or other users can write to it.
-    """
+    """Check a spool folder and make it private; return whether it contains a file."""
     wants = "a folder, or a path in a folder that exists"
     try:
         if folder.parent.is_dir() and (folder.is_dir() or not folder.exists()):
@@ -238,11 +231,7 @@ def check_spool(folder: Path) -> bool:
 
 
 def read_counts(path: Path) -> Mapping[str, int]:
-    """Return outcomes and waiting samples of all processes; empty without a file.
-
-    Raises:
-        sqlite3.Error: The file cannot be read.
-    """
+    """Return outcomes and waiting samples of all processes; empty without a file."""
     with _read(path) as db:
         if db is None:
             return {}

@@ -323,7 +323,6 @@ class SinkQueue:
         return taken
 
     def _is_awaited(self, jobs: Iterable[Job]) -> bool:
-        """Return whether a flush waits for any of these jobs."""
         is_down = self._is_down
         return any(
             job.state is State.HELD and not (job.is_stored and (is_down or job.sends))
@@ -337,7 +336,6 @@ class SinkQueue:
         self._changed.notify_all()
 
     def _leave(self, job: Job, reason: str) -> None:
-        """Leave a result in the spool; without a spool it is lost."""
         self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)
 
     def _give_up(self, job: Job) -> None:
@@ -358,5 +356,4 @@ class SinkQueue:
 
 
 def _is_outage(error: BaseException) -> bool:
-    """Return whether a failure may affect the whole sink, not one result."""
     return isinstance(error, RetryLater) or not isinstance(error, SendError)

@@ -75,11 +75,7 @@ class Models:
     token_scorer: str | TokenScorer | None = None
 
     def names(self) -> dict[str, str]:
-        """Return the names among them by setting.
-
-        Raises:
-            ConfigError: A model is neither a name nor a usable object.
-        """
+        """Return the names among them by setting."""
         names = {}
         given = (self._judge, self.embedder, self.token_scorer)
         for (table, protocol), value in zip(_TABLES, given, strict=True):
@@ -95,7 +91,6 @@ class Models:
         return names
 
     def sources(self, config: RagEvalConfig) -> Sources:
-        """Return the models in use, once the settings include `names`."""
         judge = self._judge
         named = judge.second_name if isinstance(judge, Cascade) else None
         embedder = self.embedder if isinstance(self.embedder, Embedder) else None
@@ -135,11 +130,9 @@ class Parts:
     fleet: RemoteFleet | None
 
     def referenced(self, sample: Sample) -> Sample:
-        """Return the sample with the reference of an equal golden question, if any."""
         return sample if self.references is None else self.references.equal(sample)
 
     def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
-        """Charge judge calls of one evaluation to the budget, observe them, and log them."""
         return in_call_context(
             budget=self.budget,
             observer=self.telemetry.calls,
@@ -147,7 +140,6 @@ class Parts:
         )
 
     def revive(self, text: str) -> Evaluation:
-        """Return the evaluation that a text of the outbox describes."""
         return self.telemetry.judged(from_text(text, self.redactor))
 
     def forked(self) -> None:
@@ -179,12 +171,7 @@ def parts_of(
     meter: MeterProvider | None,
     logger: LoggerProvider | None,
 ) -> Parts:
-    """Return the parts that settings and arguments request.
-
-    Raises:
-        ConfigError: A value is invalid.
-        ImportError: A judge, an embedder or a rule needs an extra that is not installed.
-    """
+    """Return the parts that settings and arguments request."""
     if config.trace_judge and config.evaluation_span == "off":
         wants = "an evaluation_span other than 'off', below which the calls are"
         raise ConfigError("trace_judge", True, wants)
@@ -230,11 +217,7 @@ def parts_of(
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:
-    """Return a provider. A broken provider is reported and replaced by a no-op provider.
-
-    Raises:
-        ConfigError: The value is not a provider.
-    """
+    """Return a provider. A broken provider is reported and replaced by a no-op provider."""
     if own is not None and (isinstance(own, type) or not hasattr(type(own), ask.__name__)):
         name = f"{ask.__name__.removeprefix('get_')}_provider"
         raise ConfigError(name, kind_of(own), f"an object with {ask.__name__}(), or None")
@@ -279,7 +262,6 @@ def _metric_options(path: str | None) -> MetricOptions:
 
 
 def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
-    """Return the remote workers, or None if this process evaluates."""
     if config.run_on != "celery":
         return None
     app: Any = None if run_on is None or isinstance(run_on, str) else run_on
@@ -294,11 +276,7 @@ def _fleet(config: RagEvalConfig, run_on: object) -> RemoteFleet | None:
 def settings_of(
     config: RagEvalConfig | None, models: Models, run_on: object, given: dict[str, Any]
 ) -> RagEvalConfig:
-    """Return the settings: arguments over `config` over the environment.
-
-    Raises:
-        ConfigError: A setting is unknown or a value is invalid.
-    """
+    """Return the settings: arguments over `config` over the environment."""
     if config is not None and not isinstance(config, RagEvalConfig):
         raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
     explicit: dict[str, Any] = {}
@@ -312,7 +290,6 @@ def settings_of(
 
 
 def _way_to_wrap(value: object) -> str:
-    """Return how to turn a framework's object into a judge, or empty text."""
     kinds = value.__mro__ if isinstance(value, type) else type(value).__mro__
     modules = {kind.__module__.partition(".")[0] for kind in kinds}
     if "langchain_core" in modules:

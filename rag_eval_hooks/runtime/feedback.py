@@ -121,7 +121,6 @@ class FeedbackDesk(Observer):
         return reason is None
 
     def _queue(self, item: _Item) -> str | None:
-        """Queue a feedback, or return the reason of its rejection."""
         with self._lock:
             waiting = self._pending.get(item.request)
             if waiting is not None:
@@ -189,7 +188,6 @@ class FeedbackDesk(Observer):
             self._memory.identify(request, id_of(request.sample().sample_id))
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """Remember which metrics have an outcome."""
         if request in self._pending:
             self._remember(request, evaluation)
 
@@ -222,7 +220,6 @@ class FeedbackDesk(Observer):
     # The worker's thread
 
     async def _process(self, item: _Item) -> None:
-        """Deliver a feedback, and evaluate the metrics that it requests."""
         try:
             with suppressed():
                 sample = self._sample(item.request)
@@ -284,7 +281,6 @@ class FeedbackDesk(Observer):
 
 
 def _answered(outcomes: Outcomes) -> frozenset[str]:
-    """Return the metrics that a feedback need not request again."""
     unanswered = (Cause.MISSING_INPUT, Cause.SAMPLED_OUT)
     return frozenset(
         name

@@ -111,7 +111,6 @@ class Intake:
         return is_accepted
 
     def _request_of(self, sample: Sample) -> Request:
-        """Return the request of a sample whose span starts here."""
         interaction, session = interaction_of(sample), self._assembler.session()
         # Samples submitted in one trace, such as a batch, are sampled separately.
         interaction.sampling_key = id_of(sample.sample_id)
@@ -175,7 +174,6 @@ class Intake:
             self._submit_next()
 
     def _submit_next(self, refusal: str | None = None) -> bool:
-        """Submit or reject the oldest request; return False if none waits."""
         key = object()
         request = None
         try:

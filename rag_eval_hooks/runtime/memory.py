@@ -44,7 +44,6 @@ class Memory:
             self._trim()
 
     def find(self, name: str) -> Request | None:
-        """Return the latest request with an id, or None."""
         with self._lock:
             self._trim()
             return self._by_id.get(name)
@@ -53,7 +52,6 @@ class Memory:
         return request in self._texts
 
     def update(self, request: Request, sample: Sample) -> None:
-        """Update a request's sample."""
         with self._lock:
             if request in self._requests:
                 request.keep(sample)

@@ -256,7 +256,6 @@ class Pipeline:
         return 0 if is_down else self.worker.capacity()
 
     def resume(self, request: Request) -> bool:
-        """Queue a recovered sample with the decision of the process that left it."""
         ending = self._queue(request)
         if ending is not None and request.accepted:
             self.observers.settle(request, Ending.dropped("spooled"))
@@ -294,7 +293,6 @@ class Pipeline:
         return self.outbox.counts()
 
     def explain(self, name: object) -> tuple[Explanation, ...]:
-        """Explain the samples of a trace, or a request without retrieved text."""
         self.drain()
         try:
             key = given_id(name)

@@ -41,9 +41,7 @@ class RemoteEvaluator(Protocol):
     """Evaluates the samples of one process on other machines."""
 
     @property
-    def is_down(self) -> bool:
-        """Whether no sample can be sent."""
-        ...
+    def is_down(self) -> bool: ...
 
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
@@ -51,9 +49,7 @@ class RemoteEvaluator(Protocol):
         """Fill an evaluation with a worker's outcomes, or return the ending of the sample."""
         ...
 
-    def close(self) -> None:
-        """Close the connections."""
-        ...
+    def close(self) -> None: ...
 
 
 Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
@@ -159,7 +155,6 @@ class Processor(Observer):
         self._pipeline.observers.settle(request, ending)
 
     def end(self, request: Request) -> None:
-        """Settle a request that was cancelled before it finished."""
         if request.ending is None:
             ending = Ending.dropped("shutdown")
             if request.entry is not None and request.entry.is_stored:
@@ -294,7 +289,6 @@ class Processor(Observer):
         return Ending.dropped("spooled") if is_safe else result
 
     async def _filled(self, blank: Evaluation, decision: Decision) -> Evaluation:
-        """Evaluate a sample in this process by the metrics of a decision."""
         began, log = time.monotonic_ns(), CallLog()
         with self._parts.call_context(log):
             scored = await _score(self._parts, blank.sample, decision.chosen)

@@ -57,11 +57,7 @@ class MetricNames:
         self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
 
     def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the ids of the chosen metrics that names select.
-
-        Raises:
-            ConfigError: A name is unknown.
-        """
+        """Return the ids of the chosen metrics that names select."""
         wanted = set(names)
         for name in wanted - self._known:
             raise ConfigError.unknown(field, name, self._known)
@@ -184,11 +180,7 @@ def tail_rules(config: RagEvalConfig, names: MetricNames) -> list[TailRule]:
 def tail_scorer(
     config: RagEvalConfig, known: Mapping[str, Metric], incidents: Incidents
 ) -> Scorer | None:
-    """Return a scorer with the heuristic judge for the conditions' metrics, or None.
-
-    Raises:
-        ConfigError: A rule compares an unknown metric, or a metric that needs a model.
-    """
+    """Return a scorer with the heuristic judge for the conditions' metrics, or None."""
     asked = {one.metric: number for number, one in enumerate(config.tail) if one.metric}
     if not asked:
         return None

@@ -31,11 +31,7 @@ _REFERENCE: Final = "reference"
 
 
 class Selection:
-    """Decides which metrics of a request to evaluate. Thread-safe, stateless.
-
-    Raises:
-        ConfigError: A setting names an unknown metric.
-    """
+    """Decides which metrics of a request to evaluate. Thread-safe, stateless."""
 
     def __init__(
         self,
@@ -59,7 +55,6 @@ class Selection:
 
     @property
     def has_feedback_rules(self) -> bool:
-        """Whether a feedback can request the evaluation of a sampled-out request."""
         return bool(self._feedback_rules)
 
     @property
@@ -114,7 +109,6 @@ class Selection:
         return bool(self._sample_rules) and request.status is Status.OK
 
     async def decide_after_sample(self, sample: Sample, decision: Decision) -> Decision:
-        """Return the final decision after tail rules saw the sample."""
         outcomes = {} if self._scorer is None else await self._scorer.score(sample)
         for rule in self._sample_rules:
             if rule.meets(sample, outcomes):
@@ -150,7 +144,6 @@ class Selection:
         return (with_reference, Decision.asked(Rates(shares))) if shares else None
 
     def fed(self, sample: Sample, decision: Decision) -> frozenset[str]:
-        """Return the ids of the chosen metrics whose inputs the sample has."""
         return decision.chosen - frozenset(missing_inputs(self._metrics, sample))
 
     def _newly_fed(

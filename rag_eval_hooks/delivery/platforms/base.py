@@ -72,11 +72,7 @@ class PlatformSink(Destination):
         self._process = 0
 
     def claim(self, user: Callable[[], Any], *, content: bool, max_chars: int) -> None:
-        """Reserve the sink until its dispatcher is closed or garbage-collected.
-
-        Raises:
-            ConfigError: Another dispatcher of this process uses it.
-        """
+        """Reserve the sink until its dispatcher is closed or garbage-collected."""
         current = self._user() if self._process == os.getpid() else None
         if current is not None and not current.is_closed and current is not user():
             raise ConfigError("sinks", self.name, "a sink of its own for each RagEval")
