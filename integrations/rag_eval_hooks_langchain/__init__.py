@@ -24,7 +24,7 @@ from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler, record_cont
 from rag_eval_hooks_langchain.langchain_judge import LangChainJudge
 
 if TYPE_CHECKING:
-    from rag_eval_hooks_langchain.decision_judge import LangChainDecisionJudge
+    from rag_eval_hooks_langchain.langchain_decision_judge import LangChainDecisionJudge
     from rag_eval_hooks_langchain.middleware import RagEvalMiddleware
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 
 
 _LAZY: Final = {
-    "LangChainDecisionJudge": ("decision_judge", "langchain-core>=1.8"),
+    "LangChainDecisionJudge": ("langchain_decision_judge", "langchain-core>=1.8"),
     "RagEvalMiddleware": ("middleware", "langchain>=1"),
 }
 """Module and requirement of names that the oldest supported version of LangChain cannot import."""

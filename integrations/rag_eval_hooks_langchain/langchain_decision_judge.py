@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.decisions.types import Question
+from langchain_core.runnables import RunnableConfig
 from langsmith.run_helpers import tracing_context
 from pydantic import TypeAdapter
 
@@ -16,22 +17,26 @@ from rag_eval_hooks.judges.decision_judge import DecisionJudge
 from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, system_one
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.threads import Threads
 
 __all__ = ["LangChainDecisionJudge"]
 
+_UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 _QUESTIONS: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Question])
 
 
-class _Keywords(CallKeywords, total=False):
+class _DecisionKeywords(CallKeywords, total=False):
     band: tuple[float, float]
     window: int
     memo: Memo | None
     prices: Prices | None
 
 
-class _Model(DecisionModel):
+class LangChainDecisionModel(DecisionModel):
     def __init__(self, model: BaseDecisionModel, limits: CallLimits) -> None:
         self._model, self._timeout = model, limits.timeout
+        self._blocks = type(model)._aclassify is BaseDecisionModel._aclassify
+        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         super().__init__(f"langchain:{model.model}", limits)
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
@@ -42,12 +47,17 @@ class _Model(DecisionModel):
         }
         with tracing_context(enabled=False):
             async with meter.sending(self._timeout):
-                reply = await self._model.ainvoke(request, {"callbacks": []})
+                if self._blocks:
+                    # LangChain would call it in the event loop's own pool.
+                    reply = await self._threads.run(lambda: self._model.invoke(request, _UNSEEN))
+                else:
+                    reply = await self._model.ainvoke(request, _UNSEEN)
         used: Any = reply.usage or {}
         meter.replied(used.get("input_tokens"), used.get("output_tokens"), model=reply.model)
         return reply.model_dump(include={"answers"})["answers"]
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        self._threads.close()
 
 
 class LangChainDecisionJudge(DecisionJudge):
@@ -61,8 +71,8 @@ class LangChainDecisionJudge(DecisionJudge):
         ConfigError: The model is no decision model, or a value cannot be used.
     """
 
-    def __init__(self, model: BaseDecisionModel, **options: Unpack[_Keywords]) -> None:
+    def __init__(self, model: BaseDecisionModel, **options: Unpack[_DecisionKeywords]) -> None:
         if not isinstance(model, BaseDecisionModel):
             raise ConfigError("judge", type(model).__name__, "a decision model of LangChain")
         keywords: dict[str, Any] = {**options}
-        super().__init__(_Model(model, CallLimits.taken_from(keywords)), **keywords)
+        super().__init__(LangChainDecisionModel(model, CallLimits.taken_from(keywords)), **keywords)
