@@ -1,4 +1,4 @@
-"""Celery applications of both sides: the queue, its timeouts, and the result backend."""
+"""Celery applications of both sides: queue, timeouts, and result backend."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ __all__ = ["QUEUE", "TASK", "Fleet", "fleet_of", "visibility_timeout"]
 TASK: Final = "rag_eval_hooks.evaluate"
 QUEUE: Final = "rag_eval"
 _TIMEOUT_S: Final = 10.0
-"""Seconds for one reply of the broker or the result backend."""
+"""Seconds to wait for one reply of the broker or the result backend."""
 _KEEP_S: Final = 86_400
-"""Seconds for which a result waits for its application, as results wait for sinks."""
+"""Seconds that a result waits for its application, like results for sinks."""
 _REDIS: Final = ("redis", "rediss", "sentinel")
 _AMQP: Final = ("amqp", "amqps", "pyamqp")
 
 
 def visibility_timeout(config: RagEvalConfig) -> float:
-    """Return the seconds after which a sample without a result is sent and evaluated again.
+    """Return the seconds after which a sample without a result is sent again.
 
-    Longer than the slowest evaluation: a sample takes `sample_timeout`, and sinks take
-    `SINK_RETRY_SECONDS`.
+    Longer than the slowest evaluation: `sample_timeout` for the sample, `SINK_RETRY_SECONDS` for
+    sinks.
     """
     return config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Broker and result backend of the workers, by URL."""
+    """URLs of the workers' broker and result backend."""
 
     broker: str
     backend: str
     config: RagEvalConfig
 
     def app(self, *, with_backend: bool = True) -> Celery:
-        """Return a new Celery application; one without a backend only sends tasks."""
+        """Return a new Celery application. Without a backend it only sends tasks."""
         try:
             from celery import Celery
         except ImportError as error:
             raise missing_extra('run_on="celery"', "celery") from error
-        # Sending by an application with a Redis backend subscribes to each task's result.
+        # An application with a Redis backend subscribes to the result of each sent task.
         backend = self.backend if with_backend else "disabled://"
         app = Celery("rag_eval_hooks", backend=backend, set_as_current=False)
         seconds = visibility_timeout(self.config)
         sockets = {"socket_timeout": _TIMEOUT_S, "socket_connect_timeout": _TIMEOUT_S}
         app.conf.update(
-            # Celery prefers its own variables to `broker_url`, which may name another broker.
+            # Celery prefers its own variables to `broker_url`, and they may name another broker.
             broker_read_url=self.broker,
             broker_write_url=self.broker,
             broker_transport_options=(
@@ -109,7 +109,7 @@ class Fleet:
 
 
 def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
-    """Return the fleet that settings name, or that a Celery application of the user's names."""
+    """Return the fleet from the settings or from the user's Celery application."""
     if app is not None:
         broker, backend = str(app.conf.broker_write_url), str(app.conf.result_backend or "")
     elif config.broker is None:
@@ -122,7 +122,7 @@ def fleet_of(config: RagEvalConfig, app: Celery | None = None) -> Fleet:
         wants = BROKER if app is None else "a broker, and with RabbitMQ a result_backend: Redis"
         raise ConfigError("broker", "**********", wants)
     fleet = Fleet(broker, backend, config)
-    # A missing extra is named at start-up.
+    # Report a missing extra at start-up.
     fleet.app()
     return fleet
 

@@ -1,4 +1,4 @@
-"""The application's side: sends samples, and waits for their results in the result backend."""
+"""The application's side: send samples, and wait for their results."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Publisher"]
 
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
-"""Seconds between two looks for results, and after a look that failed."""
+"""Seconds between two reads of the result backend, also after a failed read."""
 _STORED_S: Final = 2.0
-"""Seconds after which the outbox has stored a sample, so that it need not wait in memory."""
+"""Seconds after which the outbox has stored a sample, so that memory can drop it."""
 _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
 class Publisher:
-    """Ships the samples of one process. Its coroutines run in one event loop.
+    """Sends the samples of one process. Its coroutines run in one event loop.
 
     Args:
         fleet: Broker and result backend.
         incidents: Counts failures.
-        mark: Mark of the redaction that was applied to the samples.
+        mark: Mark of the samples' redaction.
     """
 
     def __init__(self, fleet: Fleet, incidents: Incidents, mark: str) -> None:
@@ -62,14 +62,14 @@ class Publisher:
     async def evaluate(
         self, blank: Evaluation, decision: Decision, accepted: float
     ) -> Evaluation | Ending:
-        """Send a sample and wait for its result, for as long as that takes.
+        """Send a sample and wait for its result without a time limit.
 
         A sample without a result is sent again after the visibility timeout. Its task id is the
-        same in every process, so a result that is there already is found.
+        same in every process, so that an existing result is found.
 
         Returns:
-            The evaluation with its outcomes, or the end of a sample without one: `dropped` as
-            `broker` if the broker did not accept it.
+            The evaluation with its outcomes, or the ending of the sample: `dropped` as `broker` if
+            the broker did not accept it.
         """
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
@@ -115,7 +115,7 @@ class Publisher:
                 compression="zlib",
                 priority=self._fleet.priority(urgent=urgent),
                 retry=False,
-                # The text would stand in a header of the message.
+                # The text would appear in a message header.
                 argsrepr="",
                 kwargsrepr="",
             )

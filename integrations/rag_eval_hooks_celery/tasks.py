@@ -25,11 +25,11 @@ from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
 __all__ = ["app", "worker_settings"]
 
 _MOST_TRIES: Final = 3
-"""Workers that may end during the evaluation of a sample before it is given up."""
+"""Workers that may crash on a sample before it is dropped."""
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:
-    """Return the settings of this process as a worker, which evaluates, and its fleet."""
+    """Return this process's settings as a worker, and its fleet."""
     config = RagEvalConfig(run_on="thread")
     return config, fleet_of(config)
 
@@ -46,7 +46,7 @@ def _evals() -> RagEval:
 
 @app.task(name=TASK, bind=True)
 def evaluate(task: Task[Any, Any], text: str) -> str:
-    """Evaluate a sample, unless its result is there already; returns once sinks have it too."""
+    """Evaluate a sample, unless its result exists. Returns after the sinks have it."""
     task_id = str(task.request.id)
     meta = task.backend.get_task_meta(task_id, cache=False)
     if meta["status"] == states.SUCCESS:
@@ -54,14 +54,14 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
     tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
     try:
         request = request_from_wire(text, choose_redactor(_config, None))
-    except Exception as error:  # noqa: BLE001 - anything may have written it
+    except Exception as error:  # noqa: BLE001 - any program may have written it
         _evals().incidents.report("fleet", error)
         is_redaction = isinstance(error, RedactionError)
         reason = "redaction_failed" if is_redaction else "unreadable"
         return result_to_text(Ending.dropped(reason))
     if not tries:
         return _evaluate(task, request, tries)
-    # It may have ended a worker: alone in evaluation, it is alone suspected.
+    # It may have crashed a worker. It is evaluated alone, so that no other sample is suspected.
     with _one_suspect:
         if tries >= _MOST_TRIES:
             return result_to_text(Ending.dropped("gave_up"))
@@ -76,10 +76,10 @@ def _evaluate(task: Task[Any, Any], request: Request, tries: int) -> str:
     until = time.monotonic() + patience
     while accepted and not _evals().flush(1.0):
         if time.monotonic() >= until and request.ending is not None:
-            # A sink hangs; its losses are counted by itself.
+            # A sink hangs and counts its own losses.
             break
     if request.ending is None or request.ending.is_left:
-        # The worker ends, and another one evaluates the sample.
+        # The worker stops, and another worker evaluates the sample.
         task.update_state(state=states.STARTED, meta={"tries": tries})
         raise Reject("shutdown", requeue=True)
     return result_to_text(request.ending)
@@ -91,7 +91,7 @@ def _begin(**_: object) -> None:
         # An instrumentor may have set providers.
         with contextlib.suppress(RuntimeError, ImportError):
             setup_tracing(service_name="rag-eval-worker")
-    # A wrong setting ends the worker at its start.
+    # A wrong setting stops the worker at start-up.
     _evals()
 
 

@@ -15,16 +15,16 @@ from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 __all__ = ["request_from_wire", "result_from_text", "result_to_text", "sample_to_wire"]
 
 _SCHEMA: Final = 1
-"""Version of the messages; a worker reads those up to its own."""
+"""Version of the messages. A worker reads all versions up to its own."""
 
 
 def sample_to_wire(sample: Sample, decision: Decision, accepted: float, mark: str) -> str:
-    """Return a sample on its way to a worker, accepted at so many seconds since the epoch."""
+    """Return the message for a sample accepted at this time (seconds since the epoch)."""
     return sample_to_text(sample, decision, mark, schema=_SCHEMA, accepted=accepted)
 
 
 def request_from_wire(text: str, redactor: Redactor) -> Request:
-    """Return the request of a sample, decided as the application has decided."""
+    """Return the request of a sample, with the application's decision."""
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
         raise ValueError(f"Schema {data['schema']!r} is newer than this worker.")
@@ -36,7 +36,7 @@ def request_from_wire(text: str, redactor: Redactor) -> Request:
 
 
 def result_to_text(ending: Ending) -> str:
-    """Return the end of a sample in a worker as a message."""
+    """Return the message for the outcome of a sample in a worker."""
     plain: dict[str, Any] = {"schema": _SCHEMA, "column": ending.column, "reason": ending.reason}
     if (evaluation := ending.evaluation) is not None:
         outcomes = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
@@ -45,7 +45,7 @@ def result_to_text(ending: Ending) -> str:
 
 
 def result_from_text(text: str) -> dict[str, Any] | Ending:
-    """Return the fields of an evaluation that a message fills, or the end of a sample without."""
+    """Return the fields of an evaluation in a message, or the ending of the sample."""
     data = json.loads(text)
     if "outcomes" not in data:
         return Ending(Column(data["column"]), str(data["reason"]))

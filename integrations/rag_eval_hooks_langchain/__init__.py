@@ -1,10 +1,9 @@
 """rag_eval_hooks for LangChain: `RagEvalCallbackHandler(evals)` as a callback.
 
-`enable(evals)` gives every run of the process one, `disable()` ends that.
-`record_contexts(documents)` says from inside a run what no event shows.
-`RagEvalMiddleware(evals)` captures the agents that have it as a middleware; it needs `langchain`.
-`LangChainJudge(model)` lets a chat model of LangChain be the judge, `LangChainDecisionJudge(model)`
-a decision model.
+`enable(evals)` captures every run of the process, `disable()` stops. `record_contexts(documents)`
+records documents inside a run. `RagEvalMiddleware(evals)` captures the agents that use it and needs
+`langchain`. `LangChainJudge(model)` uses a LangChain chat model as the judge,
+`LangChainDecisionJudge(model)` a decision model.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _LAZY: Final = {
     "LangChainDecisionJudge": ("langchain_decision_judge", "langchain-core>=1.8"),
     "RagEvalMiddleware": ("middleware", "langchain>=1"),
 }
-"""Module and requirement of names that the oldest supported version of LangChain cannot import."""
+"""Module and requirement of names that the oldest supported LangChain cannot import."""
 
 
 def __getattr__(name: str) -> Any:

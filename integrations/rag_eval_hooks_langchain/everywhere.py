@@ -1,7 +1,7 @@
-"""`enable`: capture of every run of the process, and of the searches that no callback reports.
+"""`enable`: capture every run of the process, and searches that no callback reports.
 
-While it is on, the search methods of all classes of vector stores report to the handler as a
-retriever does. A search inside a retriever tells that its `k`.
+While enabled, the search methods of all vector store classes report to the handler like a
+retriever. A search inside a retriever only reports its `k`.
 """
 
 from __future__ import annotations
@@ -38,23 +38,22 @@ _KINDS = (
 )
 _RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
 _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
-"""Methods of LangChain that search for other things than contexts: examples, cached replies."""
+"""LangChain methods that search for examples or cached replies, not contexts."""
 _inside: ContextVar[bool] = ContextVar("rag_eval_search", default=False)
 _replaced: list[tuple[type, str, Any]] = []
-"""By class and name, the search methods that report while capture is enabled."""
+"""Replaced search methods, by class and name."""
 
 
 def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbackHandler:
-    """Give every run of the process a handler, without passing it anywhere.
+    """Capture every run of the process without passing a handler.
 
-    Searches that the application makes on a vector store itself are captured as well, which no
-    callback reports: until `disable`, the search methods of their classes are replaced. A run that
-    is passed a handler of the same `evals` as well is still captured once. Enabling again replaces
-    the handler of before.
+    Direct searches of a vector store are captured too. No callback reports these, so `enable`
+    replaces the search methods until `disable`. A run with its own handler of the same `evals` is
+    captured once. Enabling again replaces the earlier handler.
 
     Args:
-        evals: Where interactions go.
-        **options: As for `RagEvalCallbackHandler`.
+        evals: Receiver of the interactions.
+        **options: The options of `RagEvalCallbackHandler`.
 
     Returns:
         The handler.
@@ -79,7 +78,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
 
 
 def disable() -> None:
-    """Take `enable` back for runs that start later. Idempotent."""
+    """Stop capturing runs that start later. Idempotent."""
     handler, AMBIENT.everywhere = AMBIENT.everywhere, None
     if not isinstance(handler, RagEvalCallbackHandler):
         return
@@ -99,7 +98,7 @@ def _classes(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def _watch(kind: type, handler: RagEvalCallbackHandler) -> None:
-    """Let the search methods that a class defines itself report."""
+    """Make the search methods that a class defines report."""
     for name in (*_KINDS, *(f"a{name}" for name in _KINDS)):
         method = vars(kind).get(name)
         if inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__"):
@@ -111,7 +110,7 @@ def _reporting(method: Callable[..., Any], handler: RagEvalCallbackHandler) -> C
     signature = inspect.signature(method)
 
     def arguments(*args: Any, **kwargs: Any) -> Mapping[str, Any]:
-        """Return the arguments of a search by name; none of a call that raises for them."""
+        """Return the arguments of a search by name, or none if the call is invalid."""
         with suppress(TypeError):
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -178,7 +177,7 @@ def _note_top_k(
 
 
 def _caller() -> FrameType | None:
-    """Return the frame of a retriever, an example selector or a cache that searches, or None."""
+    """Return the frame of the searching retriever, example selector or cache, or None."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_name

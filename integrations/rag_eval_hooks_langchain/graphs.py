@@ -1,7 +1,7 @@
-"""Graphs of LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
+"""LangGraph: steps, turns of a conversation, resumed threads, documents in a state.
 
-A cached node does not run, a resumed run starts in the middle, and documents that another process
-found are only in the checkpoint. So documents of a state are looked for where a model is called.
+A cached node does not run, a resumed run starts in the middle, and another process's documents are
+only in the checkpoint. So each model call searches the state for documents.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _START = "__start__"
 
 @dataclass(slots=True)
 class ChainState:
-    """State of a chain run while it is open."""
+    """State of an open chain run."""
 
     # A copy of its input.
     given: Any = None
-    # Its output is a state, which may hold entries of earlier runs.
+    # Its output is a state, which may contain entries of earlier runs.
     is_graph: bool = False
     # Its input continues an interaction.
     is_continuing: bool = False
-    # It continues an interaction whose start was not seen.
+    # It continues an interaction with an unseen start.
     is_resuming: bool = False
-    # It is a step of an outermost graph with a thread: its input is what that goes on with.
+    # It is a step of an outermost graph with a thread, whose input continues that thread.
     shows_state: bool = False
-    # It was given the state, and not a value that another node sent it.
+    # Its input is the state, not a value that another node sent.
     is_pulled: bool = False
-    # Texts in its input are of an earlier turn; None for steps after the first ones of a graph.
+    # Texts in its input come from an earlier turn; None after the first steps of a graph.
     is_earlier: bool | None = None
-    # Documents in its input that no step was seen to retrieve are noted.
+    # Note documents in its input without a known retrieval.
     is_searched: bool = False
-    # Entries that its last step with a text put into it.
+    # Entries written by its last step with a text.
     written: Mapping[str, Any] | None = None
 
 
@@ -65,16 +65,16 @@ _NO_STATE = ChainState()
 
 
 def state_of(run: Run | None) -> ChainState:
-    """Return the state of a run; an empty one, only to be read, if it is no open chain run."""
+    """Return the state of a run, or an empty read-only state if it is no open chain run."""
     return run.state if run is not None and isinstance(run.state, ChainState) else _NO_STATE
 
 
 @functools.cache
 def with_graph_events(kind: type[Any]) -> type[Any]:
-    """Return the class of a handler as a class to which LangGraph reports interrupts.
+    """Return a handler class to which LangGraph reports interrupts.
 
-    LangGraph reports only to handlers of a class of its own, in a module that takes a quarter of a
-    second to import: it is imported when a handler is made.
+    LangGraph reports only to its own handler class, whose module takes a quarter of a second to
+    import. So it is imported when a handler is created.
     """
     try:
         from langgraph.callbacks import GraphCallbackHandler
@@ -86,22 +86,22 @@ def with_graph_events(kind: type[Any]) -> type[Any]:
 
 
 def is_step(tags: Sequence[str] | None) -> bool:
-    """Return whether a run is a step of a graph: then the run around it has a state."""
+    """Return whether a run is a step of a graph, so that the run around it has a state."""
     return any(tag.startswith("graph:step:") for tag in tags) if tags else False
 
 
 def only_steers(error: BaseException) -> bool:
-    """Return whether an exception only steers a graph: an interrupt, a command to the outer one."""
+    """Return whether an exception only steers a graph: an interrupt or a command to its parent."""
     return any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__)
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether a graph stops to wait for somebody."""
+    """Return whether a graph stops to wait for a person."""
     return any(kind.__name__ == "GraphInterrupt" for kind in type(error).__mro__)
 
 
 def resumes(inputs: Any) -> bool:
-    """Return whether an input continues an interrupted run instead of asking anew."""
+    """Return whether an input continues an interrupted run."""
     if inputs is None:
         return True
     return type(inputs).__name__ == "Command" and getattr(inputs, "resume", None) is not None
@@ -118,10 +118,10 @@ def outermost(run: Run) -> Run:
 
 
 def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
-    """Note on an inner chain run that starts, and on its graph, what LangGraph tells of it.
+    """Note LangGraph's information about a starting inner chain run and its graph.
 
-    An interaction that stopped is recognized by the checkpoint of its step, which LangGraph names
-    again when it goes on there.
+    A stopped interaction is recognized by its step's checkpoint, which LangGraph names again when
+    it resumes.
     """
     parent, state, metadata = run.parent, state_of(run), event.get("metadata") or {}
     if parent is None:
@@ -138,7 +138,7 @@ def begin_step(recorder: Recorder, run: Run, event: Mapping[str, Any]) -> None:
             run.batch = None if state.is_pulled else run.name
             _begin_turn(recorder, run, parent, first=first)
     elif parent.checkpoint not in (None, checkpoint):
-        # A task of an entrypoint is a step of its own.
+        # A task of an entrypoint is a separate step.
         run.checkpoint = checkpoint
 
 
@@ -161,7 +161,7 @@ def _begin_turn(recorder: Recorder, step: Run, graph: Run, *, first: bool) -> No
 
 
 def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
-    """Continue the interaction that stopped at the checkpoint from which a graph goes on."""
+    """Continue the interaction that stopped at the checkpoint where a graph resumes."""
     conversation = thread_of(graph.name, graph.interaction.metadata)
     if conversation is None or not graph.outermost:
         return
@@ -171,7 +171,7 @@ def resume_at(recorder: Recorder, graph: Run, checkpoint: str | None) -> None:
 
 
 def _node_of(checkpoint: str | None) -> str | None:
-    """Return the node of the outermost graph to which a checkpoint belongs."""
+    """Return the node of the outermost graph for a checkpoint."""
     node, _, rest = (checkpoint or "").partition(":")
     return node if rest else None
 
@@ -181,19 +181,19 @@ def _nodes(interaction: Interaction) -> set[str | None]:
     return set(map(_node_of, interaction.stops.union(checkpoints))) - {None}
 
 
-# Documents in a state that no step was seen to retrieve.
+# Documents in a state without a known retrieval.
 
 
 def unseen_documents(
     call: Run, messages: Sequence[Message], keys: Collection[str], longest: int
 ) -> Iterator[tuple[Run, Origin, Lists]]:
-    """Yield lists of documents that a state holds when a model is called, with its step.
+    """Yield lists of documents in the state of a model call, with its step.
 
-    Without a thread nothing is older than the run, so that all count. Otherwise they may be of an
+    Without a thread, nothing is older than the run, so all count. Otherwise they may come from an
     earlier turn, and count if the answering call shows them.
 
     Args:
-        call: A model call; outside of a graph's steps there are none.
+        call: A model call. Outside a graph's steps there are no documents.
         messages: Input of a chat model; empty for a plain model.
         keys: Names of lists of documents.
         longest: Maximum length kept per text.
@@ -208,7 +208,7 @@ def unseen_documents(
         state.is_searched = True
         given = state.given
         if (held := entries(given)) is not None:
-            # Messages hold no documents but artifacts, of earlier turns as well.
+            # Messages contain documents only as artifacts, including earlier turns.
             given = {key: value for key, value in held.items() if key != "messages"}
         found = documents_in(given, keys=keys, artifacts=False) if given else []
         origin = Origin.DOCUMENTS if is_fresh else Origin.GIVEN
@@ -219,7 +219,7 @@ def unseen_documents(
 
 
 def _artifacts(messages: Sequence[Message], keys: Collection[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the documents in this turn's messages of tools."""
+    """Yield the documents in this turn's tool messages."""
     asked = [place for place, message in enumerate(messages) if message.role == "user"]
     for message in messages[asked[-1] :] if asked else messages:
         documents = documents_in(message.artifact, keys=keys, artifacts=False)
@@ -228,7 +228,7 @@ def _artifacts(messages: Sequence[Message], keys: Collection[str]) -> Iterator[t
 
 
 def _unknown(lists: Lists, interaction: Interaction, longest: int) -> Lists:
-    """Return the documents that were not seen before, possibly cut."""
+    """Return the new documents, possibly cut."""
     seen = (found for found in interaction.lists if not found.is_guessed)
     known = {context.text for found in seen for context in found.contexts} if lists else set()
     new = (tuple(c for c in one if c.text[:longest] not in known) for one in lists)

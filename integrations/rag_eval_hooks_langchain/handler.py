@@ -1,6 +1,6 @@
-"""Callback handler that users pass to LangChain, or enable for a whole process.
+"""Callback handler to pass to LangChain, or to enable for a whole process.
 
-A method copies what its event shows and leaves the copy to be read off the request's thread.
+Each method copies the event's values; another thread reads the copy.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ from rag_eval_hooks_langchain.surroundings import (
 __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
 
 CONTEXTS_EVENT = "rag_eval.contexts"
-"""Name of a custom event whose data are documents that the model is given."""
+"""Name of a custom event whose data are documents for the model."""
 _REFINING = ("RefineDocumentsChain",)
-"""Chains whose model calls make one answer, whatever each of them said."""
+"""Chains whose model calls make one answer, regardless of their replies."""
 
 
 class RagEvalCallbackHandler(RunHandler):
     """Captures RAG interactions of LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
-    One handler serves any number of chains, threads and tasks at once. It does dictionary work
-    only, changes nothing of the application's, and raises nothing into it.
+    One handler serves any number of chains, threads and tasks concurrently. It only does dictionary
+    work, changes no object of the application, and never raises.
 
-    `question`, `contexts` and `answer` replace the automatic choice: the name of a key, or a
-    function. A function that fails is counted, and the automatic choice serves.
+    `question`, `contexts` and `answer` replace the automatic choice by a key or a function. If a
+    function raises, it is counted and the automatic choice applies.
 
     Args:
-        evals: Where interactions go.
-        question: In the outermost run's input.
-        contexts: In the output of a step; the last such output counts. The result is the contexts,
-            whatever the model saw. A function that fits no output is counted.
-        answer: In the outermost run's output.
-        root: Name of the run that is an interaction, where it is not the outermost one. All runs
-            outside runs of this name are left alone.
-        document_keys: Keys of a state under which an empty list, or one of texts or mappings, is
-            a retrieval. Lists of documents are found under any key. None for the usual ones,
-            under which a step that empties a list before any retrieval resets it.
-        retrieval_tools: Names of the tools whose text counts as context where they give no
-            documents. None for every tool, where nothing else was found.
-        as_context: From an object of the application's own to its text, a `Context`, or None.
+        evals: Receiver of the interactions.
+        question: Key or function of the outermost run's input.
+        contexts: Key or function of a step's output; the last such output wins. Its value becomes
+            the contexts, regardless of the prompt.
+        answer: Key or function of the outermost run's output.
+        root: Name of the run that is an interaction, instead of the outermost run. Runs outside are
+            ignored.
+        document_keys: State keys whose list is a retrieval even if it is empty or has texts or
+            mappings. Lists of documents count under any key. None means the default keys, where
+            emptying a list before any retrieval is only a reset.
+        retrieval_tools: Names of the tools whose text counts as context if they return no
+            documents. None means every tool, if nothing else was found.
+        as_context: Converts an application's object to its text, a `Context`, or None.
 
     Raises:
-        ConfigError: An argument cannot be used.
+        ConfigError: An argument is invalid.
     """
 
     run_inline: Any = InlineUnlessWithheld()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make a handler to which LangGraph also reports interrupts, where it can."""
+        """Create a handler to which LangGraph also reports interrupts, if available."""
         kind: Any = cls
         made: Self = super().__new__(graphs.with_graph_events(kind))
         return made
 
     def __deepcopy__(self, memo: object = None) -> Self:
-        """Return the handler itself: a copied config captures into the same evaluator."""
+        """Return the same handler, so that a copied config captures into the same evaluator."""
         return self
 
     __copy__ = __deepcopy__
@@ -79,7 +79,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @run_edge
     def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **event: Any) -> None:
-        """Start a chain run; the input of an outermost run holds the question."""
+        """Start a chain run. The input of an outermost run has the question."""
         run = self._start(RunKind.CHAIN, serialized, event)
         if run is None:
             return
@@ -103,9 +103,9 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_chain_end(self, run: Run, outputs: Any, **event: Any) -> None:
-        """End a chain run; its output may hold documents, the output of a root the answer."""
+        """Finish a chain run. Its output may have documents, a root's output the answer."""
         state = state_of(run)
-        # A stream reports its input only now.
+        # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
         if run.outermost:
             if streamed and not state.is_resuming:
@@ -119,7 +119,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @run_edge
     def on_chain_error(self, error: BaseException, *, run_id: Any, **extra: Any) -> None:
-        """End a run that raised, was cancelled or interrupted, or whose stream was closed."""
+        """Finish a run that raised, was cancelled or interrupted, or whose stream was closed."""
         only_steers = graphs.only_steers(error)
         run = self._ended(run_id, extra, None if only_steers else error)
         if run is None:
@@ -150,9 +150,9 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_retriever_end(self, run: Run, documents: Any, **_extra: Any) -> None:
-        """End a retrieval with its documents, possibly none.
+        """Finish a retrieval with its documents, if any.
 
-        An iterator belongs to the application: to read it is to take its documents.
+        An iterator belongs to the application; reading it would consume its documents.
         """
         if isinstance(documents, list | tuple):
             self._reader.defer(run, "on_retriever_end", self._reader.found, documents)
@@ -163,7 +163,7 @@ class RagEvalCallbackHandler(RunHandler):
     def on_chat_model_start(
         self, serialized: dict[str, Any] | None, messages: list[Any], **event: Any
     ) -> None:
-        """Start a call of a chat model, with batches of messages."""
+        """Start a chat model call, with batches of messages."""
         run = self._start(RunKind.MODEL, serialized, event)
         if run is not None:
             self._reader.defer(run, "on_llm_start", self._reader.prompt, messages)
@@ -171,18 +171,18 @@ class RagEvalCallbackHandler(RunHandler):
     def on_llm_start(
         self, serialized: dict[str, Any] | None, prompts: list[str], **event: Any
     ) -> None:
-        """Start a call of a plain model, with a batch of texts."""
+        """Start a plain model call, with a batch of texts."""
         self.on_chat_model_start(serialized, prompts, **event)
 
     @end_edge
     def on_llm_end(self, run: Run, response: LLMResult, **_extra: Any) -> None:
-        """End a model call; a streamed reply arrives here put together."""
+        """Finish a model call. A streamed reply arrives here as a whole."""
         replies = [one for batch in response.generations for one in batch]
         self._reader.later(run, "on_llm_end", self._reader.reply, replies)
 
     @host_edge
     def on_llm_new_token(self, *_: Any, run_id: Any, **__: Any) -> None:
-        """Note that a model streams; its first token tells."""
+        """Note at the first token that a model streams."""
         run = self._recorder.get(key_of(run_id))
         if run is not None and semconv.GEN_AI_REQUEST_STREAM not in run.facts:
             run.facts = {**run.facts, semconv.GEN_AI_REQUEST_STREAM: True}
@@ -207,22 +207,22 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
-        """End a tool call; its output or artifact may hold documents, or else its text counts."""
+        """Finish a tool call. Its output or artifact may have documents, else its text counts."""
         self._reader.choose(run, "contexts", output)
         self._reader.defer(run, "on_tool_end", self._reader.result, output)
 
-    # Graphs, and contexts that the application states.
+    # Graphs, and contexts that the application records.
 
     @host_edge
     def on_interrupt(self, event: Any) -> None:
-        """Note that a graph waits for somebody."""
+        """Note that a graph waits for a person."""
         run = self._recorder.get(key_of(event.run_id))
         if run is not None:
             self._recorder.interrupt(run, event.checkpoint_id)
 
     @host_edge
     def on_resume(self, event: Any) -> None:
-        """Continue the interaction in which a graph was interrupted."""
+        """Continue the interaction of an interrupted graph."""
         run = self._recorder.get(key_of(event.run_id))
         if run is not None:
             graphs.resume_at(self._recorder, run, event.checkpoint_id)
@@ -242,19 +242,19 @@ class RagEvalCallbackHandler(RunHandler):
 
 
 def record_contexts(documents: Any) -> bool:
-    """Record documents as what the running step gives to the model.
+    """Record documents that the running step gives to the model.
 
-    For what no event shows: a search in a middleware whose result goes into the system prompt, a
-    call of a service, text put together by hand. Call it in a node, tool, middleware or lambda;
-    whether the model really saw the documents is still found from its prompt.
+    For retrieval that no event shows: a search in a middleware, a call of a service, hand-made
+    text. Call it in a node, tool, middleware or lambda. The model's prompt still decides which
+    documents count.
 
-    In an `evals.interaction(...)` outside of any run it records what `it.contexts` records.
+    In an `evals.interaction(...)` outside any run it does the same as `it.contexts`.
 
     Args:
-        documents: Texts, documents of LangChain, pairs with a score, mappings, or one of them.
+        documents: One or several texts, LangChain documents, pairs with a score, or mappings.
 
     Returns:
-        Whether a handler of ours, or an interaction, received it.
+        Whether our handler or an interaction received them.
     """
     run_id = current_run_id()
     ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]

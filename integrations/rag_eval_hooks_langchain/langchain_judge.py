@@ -1,4 +1,4 @@
-"""A judge over any chat model of LangChain."""
+"""A judge over any LangChain chat model."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 
 
 class LangChainChat(ChatAdapter):
-    """One chat model of LangChain, copied without its callbacks and caches.
+    """A LangChain chat model, copied without its callbacks and caches.
 
-    The shape of replies is asked for by `with_structured_output`, by JSON Schema, a tool call or
-    JSON mode, else by the text alone, whichever the model takes first.
+    It requests structured output by `with_structured_output` (JSON Schema, tool call or JSON mode),
+    else by text, in this order until the model accepts one.
     """
 
     def __init__(self, model: _Model, limits: CallLimits) -> None:
@@ -47,13 +47,13 @@ class LangChainChat(ChatAdapter):
             quiet = {"callbacks": None, "verbose": False, "cache": False}
             self._model, modes = model.model_copy(update=quiet), tuple(OutputMode)
         caller = Caller(f"langchain:{_model_name(model)}")
-        # Without secrets; of a model that cannot be serialized it is the repr.
+        # Without secrets. The repr of a model that cannot be serialized.
         super().__init__(caller, modes, limits, scope=dumps(self._model))
 
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Call the model, bound to the mode, where neither callbacks nor tracing see it."""
+        """Call the model in this output mode, hidden from callbacks and tracing."""
         model = self._model
         if mode is not OutputMode.TEXT and isinstance(model, BaseChatModel):
             try:
@@ -62,7 +62,7 @@ class LangChainChat(ChatAdapter):
                 raise ModeMissingError(self.name, e) from None
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
         messages = [SystemMessage(prompt.system), HumanMessage(user)]
-        # Tracing by environment variables is off for these calls, and only for these.
+        # Tracing by environment variables is off only for these calls.
         with tracing_context(enabled=False):
             async with meter.sending(self.timeout):
                 if _blocks(self._model):
@@ -75,20 +75,19 @@ class LangChainChat(ChatAdapter):
 
 
 class LangChainJudge(LLMJudge):
-    """`LLMJudge` over a chat model of LangChain.
+    """`LLMJudge` over a LangChain chat model.
 
-    Its calls are shown to no callback: not to the model's, not to those of a running chain, not
-    to LangSmith. Global handlers that LangChain itself adds in its debug mode still see them.
+    No callback sees its calls: neither the model's callbacks, nor a running chain's, nor LangSmith.
+    Global handlers of LangChain's debug mode still see them.
 
     Args:
-        model: A chat model, or any runnable that takes messages and gives a message or a text;
-            of these only a chat model is asked for structured output. Its temperature and all
-            else stay as they are.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Tries
-            again are the model's own.
+        model: A chat model, or any runnable from messages to a message or text. Only a chat model
+            is asked for structured output. Its temperature and other settings stay unchanged.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The model
+            makes its own retries.
 
     Raises:
-        ConfigError: The model is no runnable, or a value cannot be used.
+        ConfigError: The model is not a runnable, or a value is invalid.
     """
 
     def __init__(self, model: _Model, **options: Unpack[ModelOptions]) -> None:
@@ -100,7 +99,7 @@ class LangChainJudge(LLMJudge):
 
 
 def _model_name(model: _Model) -> str:
-    """Return the provider's name of the model, else the class's."""
+    """Return the provider's name of the model, else the class name."""
     inner = model.bound if isinstance(model, RunnableBinding) else model
     names = (getattr(inner, name, None) for name in ("model_name", "model", "model_id"))
     found = next((name for name in names if isinstance(name, str) and name), None)
@@ -108,7 +107,7 @@ def _model_name(model: _Model) -> str:
 
 
 def _blocks(model: _Model) -> bool:
-    """Return whether a model is only sync: LangChain would call it in a pool of its own."""
+    """Return whether a model is only synchronous; LangChain would call it in its own pool."""
     if not isinstance(model, BaseChatModel):
         return False
     kind = type(model)
@@ -116,11 +115,11 @@ def _blocks(model: _Model) -> bool:
 
 
 def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
-    """Return the model with a request for the shape, without LangChain's lenient parser."""
+    """Return the model with a request for structured output, without LangChain's lenient parser."""
     shape = _without_numbers(prompt.schema) if mode is OutputMode.TOOL else prompt.schema
     schema = {"title": prompt.name, "description": "The reply.", **shape}
     keywords: dict[str, Any] = {"method": _METHODS[mode]}
-    # Of OpenAI's models a schema is strict only if asked; those of others warn of the keyword.
+    # OpenAI models need `strict`; other models warn about the keyword.
     ours = any(kind.__module__.startswith("langchain_openai.") for kind in type(model).__mro__)
     if mode is OutputMode.JSON_SCHEMA and ours:
         keywords["strict"] = True
@@ -129,7 +128,7 @@ def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
     except (TypeError, ValueError):
         if mode is not OutputMode.TOOL:
             raise
-        # Where a model knows no methods, it makes a tool call.
+        # A model without methods makes a tool call.
         chain = model.with_structured_output(schema)
     first = chain.first if isinstance(chain, RunnableSequence) else None
     if not isinstance(first, RunnableBinding):
@@ -138,7 +137,7 @@ def _bound(model: BaseChatModel, prompt: Prompt, mode: OutputMode) -> _Model:
 
 
 def _without_numbers(schema: Any) -> Any:
-    """Leave out enums of numbers, which tools of Gemini refuse; the prompt's text names them."""
+    """Remove enums of numbers, which Gemini's tools reject; the prompt's text names them."""
     if isinstance(schema, list):
         return [_without_numbers(part) for part in schema]
     if not isinstance(schema, Mapping):
@@ -162,7 +161,7 @@ def _text_of(message: Any) -> str:
         raise ReplyError("it was empty")
     if message.additional_kwargs.get("refusal"):
         raise ReplyError("it was a refusal")
-    # Arguments that LangChain could not parse are as they were sent.
+    # Arguments that LangChain could not parse stay as sent.
     kinds = ("tool_calls", "invalid_tool_calls")
     calls = [call["args"] for kind in kinds for call in getattr(message, kind, ())]
     reasons = map(message.response_metadata.get, REASONS)

@@ -1,4 +1,4 @@
-"""`RagEvalMiddleware`: captures the runs of an agent from among its middleware."""
+"""`RagEvalMiddleware`: captures the runs of an agent as its middleware."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class _State(AgentState[Any]):  # type: ignore[misc]
 class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc]
     """Captures all runs of an agent: `create_agent(..., middleware=[RagEvalMiddleware(evals)])`.
 
-    A run that a callback handler of the same `evals` sees as well is captured once. Where runs
-    stop for a person, use `RagEvalCallbackHandler`, whose arguments are the same.
+    A run that a callback handler of the same `evals` also sees is captured once. For runs that wait
+    for a person, use `RagEvalCallbackHandler`, which has the same arguments.
     """
 
     state_schema = _State
@@ -50,7 +50,7 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
         self._incidents, self._recorder = evals.incidents, evals.recorder
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a callback handler has: passed as a callback, it captures all the same."""
+        """Return the handler's attributes, so that it also works as a callback."""
         if name.startswith(("on_", "ignore_")) or name in ("raise_error", "run_inline"):
             return getattr(self._callbacks, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -68,7 +68,7 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
         run = self._recorder.get(key_of(run_id))
         if run is None:
             return None
-        # No hook tells that an agent failed: nothing holds the id any more when it has.
+        # No hook reports that an agent failed, but then nothing refers to the id any more.
         held = weakref.ref(run_id)
         self._recorder.follow(run, lambda: Status.CANCELLED if held() is None else None)
         self._recorder.end(run)
@@ -80,23 +80,23 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
 
     @host_edge
     def after_agent(self, state: Any, runtime: Any) -> None:
-        """End the request with the agent's last message."""
+        """Finish the request with the agent's last message."""
         run_id = state.get("rag_eval_run")
         if (run := self._recorder.get(key_of(run_id))) is not None:
             run.interaction.streams.clear()
             self._callbacks.on_chain_end(_this_turn(state), run_id=run_id)
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
-        """End the request with the agent's last message."""
+        """Finish the request with the agent's last message."""
         self.after_agent(state, runtime)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Capture a call of the model, or of a tool."""
+        """Capture a model or tool call."""
         with self._inside(request):
             return handler(request)
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Capture a call of the model, or of a tool."""
+        """Capture a model or tool call."""
         with self._inside(request):
             return await handler(request)
 
@@ -104,7 +104,7 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
 
     @contextmanager
     def _inside(self, request: Any) -> Iterator[None]:
-        """Let the handler see the call as part of the step that LangGraph runs."""
+        """Let the handler see the call as part of LangGraph's current step."""
         root = request.state.get("rag_eval_run")
         step_id = getattr(current_manager(), "parent_run_id", None)
         if root is None or step_id is None:
@@ -120,7 +120,7 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
 
 
 def _this_turn(state: Any) -> dict[str, Any]:
-    """Return a state without what earlier turns of its conversation left in the messages."""
+    """Return a state without the messages of earlier turns."""
     messages = list(state["messages"])
     asked = [place for place, one in enumerate(messages) if one.type == "human"]
     own = {key: one for key, one in state.items() if key != "rag_eval_run"}

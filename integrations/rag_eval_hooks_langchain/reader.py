@@ -1,4 +1,4 @@
-"""Reads copies of what runs were given and gave out, and notes question, answer and documents."""
+"""Read copies of runs' inputs and outputs, and note question, answer and documents."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ class Reader(BaseReader):
     # Inputs of chains.
 
     def input_of_root(self, run: Run, inputs: Any) -> None:
-        """Note the input with which an outermost run starts."""
+        """Note the input of a starting outermost run."""
         state_of(run).given = inputs
         if state_of(run).is_continuing:
             self._note_given_documents(run, state_update(inputs))
         elif not (isinstance(inputs, dict) and list(inputs.items()) == [("input", "")]):
-            # A streamed chain starts with that blank input.
+            # A streamed chain starts with a blank input.
             self.whole_input(run, inputs)
 
     def whole_input(self, run: Run, inputs: Any) -> None:
-        """Note the input of an outermost run if it is not known yet."""
+        """Note the input of an outermost run, if unknown."""
         if not run.query:
             inputs = state_update(inputs)
             self._recorder.question(run, self._question_in(run, inputs))
@@ -76,7 +76,7 @@ class Reader(BaseReader):
             self._note_given_documents(run, inputs)
 
     def input_of_chain(self, run: Run, inputs: Any) -> None:
-        """Note rows and texts that a caller gave to a run without any step that found them."""
+        """Note rows and texts that a caller passed to a run without a step that found them."""
         state, graph = state_of(run), run.parent
         state.given = inputs
         if graph is None:
@@ -87,16 +87,16 @@ class Reader(BaseReader):
             return
         values = entries(inputs) or {}
         if not graph.outermost:
-            # What the parent was given was noted then, and conversations go through all steps.
+            # The parent's input is already noted, and conversations pass all steps.
             values = fresh(values, state_of(graph).given)
             values = {k: v for k, v in values.items() if not _is_conversation(v, v)}
         texts = [value for value in values.values() if isinstance(value, str | list)]
         self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
 
     def _note_state(self, step: Run, graph: Run, given: Any) -> None:
-        """Note the question in the input of a step if the graph's input does not hold it."""
+        """Note the question in a step's input if the graph's input lacks it."""
         if not graph.query and state_of(step).is_pulled:
-            # The input of an entrypoint is the graph's own.
+            # The input of an entrypoint is the graph's input.
             read = self._question_in if isinstance(given, str) else self._question_in_state
             self._recorder.question(graph, read(graph, given))
         is_first = state_of(step).is_earlier is not None
@@ -125,7 +125,7 @@ class Reader(BaseReader):
         Args:
             run: The run.
             outputs: Its output.
-            *streamed: Its input, which the end of a stream reports.
+            *streamed: Its input, reported at the end of a stream.
         """
         state = state_of(run)
         given = streamed[0] if streamed else state.given
@@ -144,7 +144,7 @@ class Reader(BaseReader):
     def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
         interaction, choice = run.interaction, self.options_of(run).answer
         if run.parent is None and not interaction.passed and holds_documents(outputs):
-            # A run that gives a list of documents retrieves for something around it.
+            # A run that returns a list of documents retrieves for an outer run.
             run.kind = RunKind.RETRIEVER
         answer = self._chosen_text("answer", run, outputs, named_answer)
         if answer is None:
@@ -157,24 +157,24 @@ class Reader(BaseReader):
         self._recorder.alternatives(run, others, found, last)
 
     def _note_found(self, run: Run, outputs: Any, given: Any) -> None:
-        """Note documents in an output, and in that of a step its texts and rows."""
+        """Note documents in an output, and texts and rows of a step's output."""
         is_step, keys = state_of(run.parent).is_graph, self._keys(run)
-        # A step that empties a list before any retrieval may only clear the state of a turn.
+        # A step that empties a list before any retrieval may only reset the state.
         resets = is_step and self.options_of(run).document_keys is None
         resets = resets and not _has_retrieved_before(run)
-        # Outside of graphs' steps, messages of tools are of earlier turns.
+        # Outside graph steps, tool messages come from earlier turns.
         found = documents_in(outputs, given, keys=keys, artifacts=is_step, resets=resets)
         self._note_lists(run, found)
         if run.outermost:
             return
         if isinstance(given, list) and not given and isinstance(outputs, str):
-            # The text that a step makes of an empty list is a fixed one.
+            # A step turns an empty list into a fixed text.
             run.interaction.step_texts.add(hash(outputs))
         else:
             self._note_texts(run, _new_values(outputs, given, keys if found else ()), Origin.STEP)
 
     def _note_texts(self, run: Run, values: Iterable[Any], origin: Origin) -> None:
-        """Note texts of a step. A text that steps hand on is read once."""
+        """Note texts of a step. Texts passed on by steps are read once."""
         known = run.interaction.step_texts
         for value in values:
             if isinstance(value, str):
@@ -195,7 +195,7 @@ class Reader(BaseReader):
             self._recorder.documents(run, contexts, origin, named=is_named)
 
     def _note_written(self, run: Run, outputs: Any, given: Any) -> None:
-        """Keep the entries that a step with a text put into its graph: the last may report."""
+        """Keep the entries of a step with a text: the graph's last such step may report."""
         graph = run.parent
         if run.checkpoint is not None and graph is not None and graph.parent is None:
             values = fresh(entries(state_update(outputs)) or {}, given)
@@ -205,19 +205,19 @@ class Reader(BaseReader):
     # Retrievers and models.
 
     def query(self, run: Run, query: Any) -> None:
-        """Note what a retriever was asked."""
+        """Note a retriever's query."""
         asked = question_of(query)
         self._recorder.question(run, str(query) if asked is None and query is not None else asked)
 
     def found(self, run: Run, documents: Any) -> None:
-        """Note what a retriever found: documents, or pairs with a score."""
+        """Note a retriever's results: documents, or pairs with a score."""
         contexts = contexts_in(documents) if documents else ()
         if contexts is None:
             raise TypeError(type(documents[0]).__name__)
         self._recorder.documents(run, contexts)
 
     def prompt(self, run: Run, batches: Any) -> None:
-        """Note what a model was given, and the documents in it that no step was seen to find."""
+        """Note a model's prompt, and its documents without a known retrieval."""
         if isinstance(batches, Opaque):
             run.interaction.left_out.add("prompt")
             return
@@ -246,11 +246,11 @@ class Reader(BaseReader):
     # Tools.
 
     def arguments(self, run: Run, inputs: Any, written: Any) -> None:
-        """Note the arguments of a tool for its span."""
+        """Note a tool's arguments for its span."""
         self._recorder.for_span(run, arguments=as_json(inputs) or written)
 
     def result(self, run: Run, output: Any) -> None:
-        """Note the documents in a tool's output or artifact, or else its texts."""
+        """Note the documents in a tool's output or artifact, else its texts."""
         is_message = isinstance(output, Message)
         if is_message and output.call_id:
             run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}
@@ -278,7 +278,7 @@ class Reader(BaseReader):
 
 
 def _has_retrieved_before(run: Run) -> bool:
-    """Return whether a retriever had been asked, or documents were found, when a run ended."""
+    """Return whether a retrieval preceded the end of a run."""
     interaction = run.interaction
     ended = run.end or 0
     asked = any(one.kind is RunKind.RETRIEVER and one.start <= ended for one in interaction.runs)
@@ -304,7 +304,7 @@ def _is_said(interaction: Interaction, text: str) -> bool:
 
 
 def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]:
-    """Return the values of an output that were not given, without documents and conversations."""
+    """Return an output's new values, without documents and conversations."""
     outputs = state_update(outputs)
     held, before = entries(outputs), entries(given) or {}
     if held is None:
@@ -316,7 +316,7 @@ def _new_values(outputs: Any, given: Any, skipped: Collection[str]) -> list[Any]
 
 
 def _is_conversation(value: Any, before: Any) -> bool:
-    """Return whether a value is messages without a new message of a tool."""
+    """Return whether a value is messages without a new tool message."""
     if not isinstance(value, list | tuple) or not value or not isinstance(value[0], Message):
         return False
     known = set(map(id, before)) if isinstance(before, list | tuple) else set()

@@ -1,4 +1,4 @@
-"""Starts and ends of LangChain's runs: which run an event belongs to, and what is told of it."""
+"""Starts and ends of LangChain's runs: the run of an event and its metadata."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FRAMEWORKS_TAG = re.compile(
 
 
 def run_edge(method: F) -> F:
-    """Wrap an event of a run: an exception is counted, and the run's interaction is marked."""
+    """Wrap a run's event: an exception is counted, and the interaction is marked incomplete."""
 
     @functools.wraps(method)
     def guarded(self: Any, *args: Any, **event: Any) -> None:
@@ -89,7 +89,7 @@ class RunHandler(BaseCallbackHandler):
     wrap_tool_call = _NotMiddleware()
 
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
-        # A collected evaluator is closed.
+        # A garbage-collected evaluator is closed.
         self.evals = checked(evals)
         self._recorder = recorder = evals.recorder
         self._left_out = recorder.left_out
@@ -101,12 +101,12 @@ class RunHandler(BaseCallbackHandler):
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
     ) -> Run | None:
-        """Start a run, unless it is left out, outside of the named root, or its start was lost."""
+        """Start a run, unless it is sampled out, outside the named root, or its start was lost."""
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
         if self._left_out and self._left_out.starts(run_id, parent_id, kind):
             return None
         name = event.get("name") or class_name(serialized) or kind.value
-        # With `root`, only runs of that name and the runs inside of them count.
+        # With `root`, only runs of that name and their inner runs count.
         outer = self._recorder.around(parent_id)
         options = self._reader.options if outer is None else outer.interaction.options
         root = None if options is None else options.root
@@ -144,13 +144,13 @@ class RunHandler(BaseCallbackHandler):
         interaction.is_joinable = FRAMEWORK in self._recorder.by_hand.everywhere
         interaction.passed = self is not AMBIENT.everywhere
         if run.parent is None and isinstance(run_id, UUID):
-            # LangChain's run manager holds it, and is gone when a batch was cancelled.
+            # LangChain's run manager refers to it, and is gone after a cancelled batch.
             interaction.id = weakref.ref(run_id)
         if tags:
             interaction.add_tags(_users_tags(tags))
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str]) -> bool:
-        """Return whether a run that was never seen started while this handler was to be called."""
+        """Return whether an unseen run started while this handler should have been called."""
         if not self._recorder.is_unknown(parent_id) or is_suppressed():
             return False
         if is_step(tags):
@@ -163,7 +163,7 @@ class RunHandler(BaseCallbackHandler):
     def _ended(
         self, run_id: Any, event: Mapping[str, Any], error: BaseException | None = None
     ) -> Run | None:
-        """Return the run that ends, or None for a run whose start was lost or is left out."""
+        """Return the finished run, or None if its start was lost or it is sampled out."""
         key = key_of(run_id)
         if self._left_out and self._recorder.leave(key, error):
             return None
@@ -175,10 +175,10 @@ class RunHandler(BaseCallbackHandler):
 
 
 def _note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
-    """Note session, user, reference and the like from a step, if the root did not have them.
+    """Note session, user, reference and so on from a step, if the root lacked them.
 
-    Of a call inside an interaction that was opened by hand all metadata count. LangChain from 1.0
-    on keeps `configurable` out of the metadata; inside a run its config is at hand.
+    Inside a manual interaction, all metadata of a call count. LangChain 1.0 and later keep
+    `configurable` out of the metadata, but a run's config has it.
     """
     interaction = run.interaction
     if metadata and (run.outermost or not _OWN_KEYS.isdisjoint(metadata)):
@@ -192,5 +192,5 @@ def _note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
 
 
 def _users_tags(tags: Sequence[str]) -> list[str]:
-    """Return the tags that the application gave."""
+    """Return the application's tags."""
     return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]

@@ -1,4 +1,4 @@
-"""Run, handlers and config around the caller, and how LangChain finds and calls a handler."""
+"""The caller's run, handlers and config, and how LangChain finds and calls a handler."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 
 
 def key_of(run_id: Any) -> Hashable | None:
-    """Return the key of a run, equal for a UUID and its text; None for no run.
+    """Return the key of a run, equal for a UUID and its text; None without a run.
 
-    Hosts give ids of their own, often as text, to know a request again.
+    Hosts pass their own ids, often as text, to recognize a request.
     """
-    # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
+    # A UUID hashes and compares in Python, its integer in C, in a quarter of the time.
     if isinstance(run_id, UUID):
         return run_id.int
     if isinstance(run_id, str):
@@ -46,7 +46,7 @@ def key_of(run_id: Any) -> Hashable | None:
 
 
 def current_manager() -> Any:
-    """Return the callback manager of LangChain's run around the caller, or None."""
+    """Return the callback manager of LangChain's current run, or None."""
     config = var_child_runnable_config.get()
     return None if config is None else config.get("callbacks")
 
@@ -62,16 +62,15 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
 
 
 class InlineUnlessWithheld:
-    """Value of a handler's `run_inline`: true except for the one function that true misleads.
+    """`run_inline` of a handler: true, except for one function that it would mislead.
 
-    Inline handlers spare async runs a worker thread for each event. But `on_llm_start` of
-    langchain-core's asynchronous manager calls inline handlers *instead of* all others for plain
-    models. If this one says that it is not inline, all are called, and each event is then handled
-    inline after all. Where another handler is inline anyway, this one must be, too.
+    Inline handlers save async runs a worker thread per event. But for plain models, `on_llm_start`
+    of langchain-core's async manager calls inline handlers *instead of* all others. There the value
+    is false, so that all handlers are called, unless another handler is inline.
     """
 
     def __get__(self, handler: Any, owner: type | None = None) -> bool:
-        """Return whether events are handled inline, as far as the caller is concerned."""
+        """Return whether this caller should see the handler as inline."""
         asking = sys._getframe(1)
         if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
             # Before Python 3.12 a comprehension has a frame of its own.
@@ -89,8 +88,8 @@ class _Ambient:
     """Stand-in for the context variable that LangChain reads at the start of every run.
 
     Attributes:
-        everywhere: The handler that every run of the process gets, or None.
-        here: The handler that runs in the current context get.
+        everywhere: The handler for every run of the process, or None.
+        here: The handler for runs in the current context.
     """
 
     def __init__(self) -> None:
@@ -98,7 +97,7 @@ class _Ambient:
         self.here: ContextVar[BaseCallbackHandler | None] = ContextVar("rag_eval", default=None)
 
     def get(self) -> BaseCallbackHandler | None:
-        """Return the handler that a run which starts now gets, or None."""
+        """Return the handler for a run that starts now, or None."""
         return self.here.get() or self.everywhere
 
 
@@ -107,7 +106,7 @@ AMBIENT = _Ambient()
 
 @functools.cache
 def ask_ambient() -> None:
-    """Let LangChain ask for the ambient handler from now on: a hook cannot be taken back."""
+    """Make LangChain ask for the ambient handler permanently: a hook cannot be removed."""
     register_configure_hook(cast("ContextVar[Any]", AMBIENT), inheritable=True)
 
 
@@ -128,10 +127,10 @@ _LOOK_UPS: Mapping[tuple[str, str], _LookUp] = {
         lambda handler, run_id: handler._runs[run_id]._otel_span
     ),
 }
-"""By package and class of another instrumentor's handler: from a run's id to its span.
+"""Lookup of another instrumentor's span by run id, by package and class of its handler.
 
-Only OpenInference's is public, so every look-up may find nothing; then the scores are on the
-evaluation span."""
+Only OpenInference's is public, so a lookup may find nothing; then the scores are on the evaluation
+span."""
 
 
 def vendor_span(root: Run) -> tuple[bool, Span | None]:
@@ -148,16 +147,16 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
 
 
 def _vendor_spans(run_id: UUID) -> Iterator[Span | None]:
-    # Instrumentors add theirs to every manager.
+    # Instrumentors add their handler to every manager.
     for handler in (*BaseCallbackManager([]).inheritable_handlers, *current_handlers()):
-        # Of a proxy, the class that it stands for.
+        # For a proxy, the class of its target.
         for base in handler.__class__.__mro__:
             look_up = _LOOK_UPS.get((base.__module__.rpartition(".")[0], base.__name__))
             if look_up is not None:
                 try:
                     span = look_up(handler, run_id)
                 except (AttributeError, LookupError, TypeError):
-                    # Another version keeps its spans elsewhere.
+                    # Another version stores its spans elsewhere.
                     span = None
                 yield span if isinstance(span, Span) else None
 
@@ -165,7 +164,7 @@ def _vendor_spans(run_id: UUID) -> Iterator[Span | None]:
 def _is_langfuse_current(root: Run) -> bool:
     """Return whether Langfuse's handler, hidden by a classic chain, made its span current.
 
-    A span of Langfuse that was current before the root run began is the application's own.
+    A Langfuse span that was current before the root run belongs to the application.
     """
     current = trace.get_current_span()
     scope = getattr(current, "instrumentation_scope", None)

@@ -1,4 +1,4 @@
-"""Copies and facts of LangChain's and LangGraph's own objects."""
+"""Copies and attributes of LangChain's and LangGraph's objects."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from rag_eval_hooks.sample import Context
 __all__ = ["class_name", "form_of", "reply_facts", "reply_text", "start_facts", "tool_calls"]
 
 _MAX_METADATA = 200
-"""Entries of a document's metadata that are copied."""
+"""Maximum number of copied metadata entries per document."""
 _ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
-"""Roles of the GenAI conventions that LangChain calls otherwise."""
+"""GenAI roles for LangChain's different names."""
 _LANGCHAIN_IDS = ("run-", "lc_")
-"""Beginnings of ids that LangChain gives to messages without an id of their provider."""
+"""Prefixes of ids that LangChain gives to messages without a provider's id."""
 
 
 # Copies, made on the request's thread.
 
 
 def form_of(kind: type) -> Form | None:
-    """Return how an object of a class is copied; None for classes that are not LangChain's."""
+    """Return how to copy an object of a class; None for other frameworks' classes."""
     for base, form in _FORMS:
         if issubclass(kind, base):
             return form
@@ -57,7 +57,7 @@ def _document(copier: Copier, document: Any, depth: int) -> Any:
 
 
 def _message(copier: Copier, message: Any, depth: int) -> Any:
-    # Pydantic is slow to say that it has no such field.
+    # Pydantic is slow for missing fields.
     held = message.__dict__
     content, last = copier.of(held.get("content", ""), depth - 1), copier.known(message)
     if last is not None and last.content is content:
@@ -109,7 +109,7 @@ _FORMS: tuple[tuple[type, Form], ...] = (
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:
-    """Return the name of a tool, or the class behind a run that has no name of its own."""
+    """Return the name of a tool, or the class behind an unnamed run."""
     described = serialized or {}
     path = described.get("id")
     name = path[-1] if path else described.get("name")
@@ -117,7 +117,7 @@ def class_name(serialized: Mapping[str, Any] | None) -> str | None:
 
 
 def reply_text(reply: Generation | None) -> str | None:
-    """Return the text of a reply, or None if it has none, as when it only picks a tool."""
+    """Return the text of a reply, or None, for example if it only calls a tool."""
     if isinstance(reply, ChatGeneration):
         return content_text(reply.message.content) or None
     return None if reply is None else reply.text or None
@@ -129,7 +129,7 @@ def tool_calls(reply: Generation | None) -> Sequence[Mapping[str, Any]]:
 
 
 def reply_facts(replies: Sequence[Generation]) -> Facts:
-    """Return model, tokens and id of the first reply, and why each ended."""
+    """Return model, tokens and id of the first reply, and all finish reasons."""
     reasons = {semconv.GEN_AI_FINISH_REASONS: finish_reasons(map(_endings, replies))}
     reply = next(iter(replies), None)
     if not isinstance(reply, ChatGeneration):
@@ -154,7 +154,7 @@ def _endings(reply: Generation) -> Sequence[Any]:
 
 
 def _provider_id(message_id: str | None) -> str | None:
-    """Return the id of a message unless LangChain made it up."""
+    """Return the id of a message unless LangChain invented it."""
     return None if str(message_id).startswith(_LANGCHAIN_IDS) else message_id
 
 

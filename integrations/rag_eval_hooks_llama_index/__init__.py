@@ -1,8 +1,6 @@
 """rag_eval_hooks for LlamaIndex: `enable(evals)` captures every RAG interaction.
 
-`disable()` ends that.
-
-`LlamaIndexJudge(llm)` lets an LLM of LlamaIndex be the judge.
+`disable()` stops. `LlamaIndexJudge(llm)` uses a LlamaIndex LLM as the judge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluators of LlamaIndex as metrics of ours, and metrics of ours as its evaluators."""
+"""LlamaIndex evaluators as our metrics, and our metrics as LlamaIndex evaluators."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def llama_index_metric(
     scale: Scale | None = None,
     timeout: float = 60.0,
 ) -> AskedMetric:
-    """Return a metric that asks an evaluator of LlamaIndex.
+    """Return a metric that calls a LlamaIndex evaluator.
 
     Args:
-        evaluator: Its `aevaluate` is called with query, response, contexts and, where the sample
-            has one, `reference`.
+        evaluator: Its `aevaluate` gets query, response, contexts and, if the sample has one,
+            `reference`.
         id: `<suite>.<metric>`; by default `llama_index.` and the class's name.
-        needs: Fields without which it is not asked.
-        scale: Of its scores; by default 1 to 5 for `CorrectnessEvaluator`, 0 to 1 for others. A
-            result with `passing` and without a score is at its high or low end.
-        timeout: Seconds that it may take.
+        needs: Fields without which the evaluator is not called.
+        scale: Scale of the scores. Default: 1 to 5 for `CorrectnessEvaluator`, 0 to 1 for others. A
+            result with only `passing` gets the high or low end.
+        timeout: Timeout in seconds.
 
     Raises:
-        ConfigError: It is no evaluator.
+        ConfigError: The object is not an evaluator.
     """
     if not isinstance(evaluator, BaseEvaluator):
-        wants = "an evaluator object of LlamaIndex, such as FaithfulnessEvaluator(llm=...)"
+        wants = "a LlamaIndex evaluator, such as FaithfulnessEvaluator(llm=...)"
         raise ConfigError("evaluator", kind_of(evaluator), wants)
     by_default = Scale(1, 5) if isinstance(evaluator, CorrectnessEvaluator) else UNIT
     range_ = by_default if scale is None else scale
@@ -71,7 +71,7 @@ def llama_index_metric(
 
 def _outcome(result: EvaluationResult, scale: Scale) -> Outcome:
     if result.invalid_result:
-        return NotScored(Cause.JUDGE_FAILED, "the evaluator calls its result invalid")
+        return NotScored(Cause.JUDGE_FAILED, "the evaluator marked its result as invalid")
     value = result.score
     if value is None and result.passing is not None:
         value = scale.high if result.passing else scale.low
@@ -86,12 +86,12 @@ def _outcome(result: EvaluationResult, scale: Scale) -> Outcome:
 
 
 class SuiteEvaluator(BaseEvaluator):
-    """One of our metrics as an evaluator of LlamaIndex, as in `BatchEvalRunner`.
+    """One of our metrics as a LlamaIndex evaluator, for example for `BatchEvalRunner`.
 
     Args:
-        evals: Made with that metric; evaluations made here are not counted in its `stats`.
+        evals: A `RagEval` with this metric. Its `stats` do not count these evaluations.
         metric: The id, such as `ragas.faithfulness`.
-        threshold: Normalized score, 0 to 1, from which on a result passes.
+        threshold: Normalized score, 0 to 1, from which a result passes.
 
     Raises:
         ConfigError: `evals` has no such metric.
@@ -107,7 +107,7 @@ class SuiteEvaluator(BaseEvaluator):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """Do nothing: there are no prompts to change."""
+        """Do nothing: there are no prompts."""
 
     async def aevaluate(
         self,
@@ -116,13 +116,13 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Return the result; without a score it is invalid, with the reason.
+        """Return the result. Without a score it is invalid, with the reason.
 
         Args:
             query: The question.
             response: The answer.
             contexts: Texts of the contexts.
-            **kwargs: `reference`, where there is one; others are ignored.
+            **kwargs: `reference`, if any; other keywords are ignored.
         """
         sample = Sample(
             question=query or "",

@@ -42,7 +42,7 @@ __all__ = ["Instrumentation"]
 
 _FRAMEWORK = "llama_index"
 _OF_WORKFLOWS = ("tags", "init_state")
-"""Arguments of a workflow's run that are its own bookkeeping."""
+"""Internal arguments of a workflow's run."""
 
 
 class Instrumentation(ModelEvents):
@@ -85,7 +85,7 @@ class Instrumentation(ModelEvents):
         """
         return paused()
 
-    # A call begins.
+    # A call starts.
 
     def span_enter(
         self,
@@ -96,7 +96,7 @@ class Instrumentation(ModelEvents):
         tags: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Begin the run of a span."""
+        """Start the run of a span."""
         try:
             self._enter(id_, bound_args.arguments, instance, parent_id, tags)
         except Exception as error:  # noqa: BLE001 - the host's edge
@@ -140,7 +140,7 @@ class Instrumentation(ModelEvents):
         instance: Any,
         parent_id: str | None,
     ) -> bool:
-        """Return whether a call without a parent may be a request, or part of one by hand."""
+        """Return whether a call without a parent may be a request or part of a manual one."""
         if self._parents.ignores(span_id, parent_id, arguments, instance):
             return False
         root = self._reader.options_of(self._recorder.around(None)).root
@@ -166,7 +166,7 @@ class Instrumentation(ModelEvents):
     def _copy_arguments(
         self, run: Run, role: Role, arguments: Mapping[str, Any], instance: Any
     ) -> None:
-        """Copy what a call was given, where it may hold a question, to be read later."""
+        """Copy a call's arguments, if they may contain a question, to be read later."""
         reader, defer = self._reader, self._reader.defer
         if role is Role.TOOL and self._recorder.span_content:
             defer(run, "arguments", reader.tool_arguments, dict(arguments))
@@ -183,7 +183,7 @@ class Instrumentation(ModelEvents):
             reader.choose(run.parent, "question", {**live_fields(event), **state})
             defer(run, "step", reader.step, event, state)
 
-    # A call ends.
+    # A call finishes.
 
     def span_exit(
         self,
@@ -193,7 +193,7 @@ class Instrumentation(ModelEvents):
         result: Any | None = None,
         **kwargs: Any,
     ) -> None:
-        """End the run of a span, or follow the generator that it gave out."""
+        """Finish the run of a span, or follow the generator that it returned."""
         try:
             self._exit(id_, bound_args.arguments, instance, result)
         except Exception as error:  # noqa: BLE001 - the host's edge
@@ -216,7 +216,7 @@ class Instrumentation(ModelEvents):
                 if isinstance(outer.state, FlowState):
                     outer.state.has_stopped = True
         elif role is Role.WORKFLOW and result is None and not run.state.has_stopped:
-            # The span of a cancelled workflow ends as if all was well, though no step stopped it.
+            # The span of a cancelled workflow ends like a success, though no step stopped it.
             self._recorder.fail(run, asyncio.CancelledError())
             return
         streams = False
@@ -230,7 +230,7 @@ class Instrumentation(ModelEvents):
             self._end(run, role, instance, result, streams=streams)
 
     def _copy_result(self, run: Run, call: Call, arguments: Mapping[str, Any], result: Any) -> None:
-        """Copy what a call gave out, to be read later."""
+        """Copy a call's result, to be read later."""
         self._reader.choose(run, "contexts", result)
         if run.outermost and not call.streams:
             self._reader.choose(run, "answer", result)
@@ -249,7 +249,7 @@ class Instrumentation(ModelEvents):
         if run.kind is not RunKind.MODEL:
             self._recorder.end(run)
         elif not streams:
-            # Only where the event of its reply did not come is it open still.
+            # Still open only if its reply event was lost.
             self._replied(str(run.id), result)
         if role is Role.WRITER:
             self._recorder.settle(run)
@@ -263,7 +263,7 @@ class Instrumentation(ModelEvents):
         err: BaseException | None = None,
         **kwargs: Any,
     ) -> None:
-        """End the run of a span that raised."""
+        """Finish the run of a span that raised."""
         error = err or RuntimeError()
         run = None if self._recorder.leave(id_, error) else self._recorder.get(id_)
         if run is not None:
@@ -271,7 +271,7 @@ class Instrumentation(ModelEvents):
             self._recorder.settle(run)
 
     def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Do nothing: runs are kept elsewhere."""
+        """Do nothing: the recorder keeps the runs."""
         return None
 
     def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
@@ -284,11 +284,11 @@ class Instrumentation(ModelEvents):
 
 
 def _may_resume(flow: Run) -> bool:
-    """Return whether a run is that of an outermost workflow that was given no input."""
+    """Return whether a run belongs to an outermost workflow without input."""
     return flow.outermost and isinstance(flow.state, FlowState) and not flow.state.is_given
 
 
 def _without_stream(given: Any) -> Any:
-    """Return a response that keeps no generator alive, as its reader may drop it."""
+    """Return a response without its generator, which its reader may drop."""
     sources = getattr(given, "source_nodes", None)
     return Response(None, sources) if isinstance(sources, list) else None

@@ -1,4 +1,4 @@
-"""A judge over any LLM of LlamaIndex."""
+"""A judge over any LlamaIndex LLM."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 
 
 class LlamaIndexChat(ChatAdapter):
-    """One LLM of LlamaIndex, copied without its callbacks.
+    """A LlamaIndex LLM, copied without its callbacks.
 
-    The shape of replies is asked for by a tool call where the LLM says that it calls functions,
-    else by the text alone. LlamaIndex's structured LLMs are not used: they give parsed objects,
-    and neither the reply as it was nor its tokens.
+    It requests structured output by a tool call if the LLM supports functions, else by text.
+    LlamaIndex's structured LLMs return parsed objects without the original reply and its tokens, so
+    they are not used.
     """
 
     def __init__(self, llm: LLM, limits: CallLimits) -> None:
         self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
-        # It would block the event loop. LlamaIndex wraps methods anew at each access.
+        # A synchronous LLM would block the event loop. LlamaIndex wraps methods at each access.
         self._blocks = inspect.unwrap(type(llm).achat) is inspect.unwrap(CustomLLM.achat)
         modes = [OutputMode.TEXT]
         if isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model:
@@ -55,7 +55,7 @@ class LlamaIndexChat(ChatAdapter):
         ]
         calls: list[object] = []
         if mode is OutputMode.TOOL and isinstance(llm, FunctionCallingLLM):
-            # Older versions cannot say that the model has to call the tool.
+            # Older versions cannot require the tool call.
             can_require = "tool_required" in inspect.signature(llm.achat_with_tools).parameters
             options: dict[str, Any] = {"tool_required": True} if can_require else {}
             async with meter.sending(self.timeout):
@@ -79,31 +79,30 @@ class LlamaIndexChat(ChatAdapter):
 
 
 class LlamaIndexJudge(LLMJudge):
-    """`LLMJudge` over an LLM of LlamaIndex.
+    """`LLMJudge` over a LlamaIndex LLM.
 
-    Its calls are shown to no callback manager of the application. Handlers of LlamaIndex's
-    instrumentation, which are global, still see them, in a context in which OpenTelemetry's
-    instrumentations are suppressed.
+    The application's callback managers do not see its calls. LlamaIndex's global instrumentation
+    handlers do, in a context that suppresses OpenTelemetry's instrumentations.
 
     Args:
-        llm: Its temperature and all else stay as they are.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. Tries
-            again are the model's own.
+        llm: The LLM. Its temperature and other settings stay unchanged.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The LLM
+            makes its own retries.
 
     Raises:
-        ConfigError: It is no LLM of LlamaIndex, or a value cannot be used.
+        ConfigError: The object is not a LlamaIndex LLM, or a value is invalid.
     """
 
     def __init__(self, llm: LLM, **options: Unpack[ModelOptions]) -> None:
         if not isinstance(llm, LLM):
-            raise ConfigError("judge", type(llm).__name__, "an LLM of LlamaIndex")
+            raise ConfigError("judge", type(llm).__name__, "a LlamaIndex LLM")
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(LlamaIndexChat(llm, limits), **keywords)
 
 
 class _Shape(BaseTool):
-    """Tool that describes the shape of a reply and is never run."""
+    """Tool that describes the shape of a reply and never runs."""
 
     def __init__(self, prompt: Prompt) -> None:
         self._metadata = ToolMetadata(
@@ -119,8 +118,8 @@ class _Shape(BaseTool):
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
-    """Return the arguments of each tool call, as sent if the response keeps that, else parsed."""
-    # Old versions keep no blocks.
+    """Return the arguments of each tool call, as sent if available, else parsed."""
+    # Old versions have no blocks.
     parts = getattr(response.message, "blocks", ())
     blocks = [getattr(part, "tool_kwargs", None) for part in parts]
     sent = [block for block in blocks if block is not None]

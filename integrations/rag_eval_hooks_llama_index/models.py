@@ -1,4 +1,4 @@
-"""Span attributes of runs, and the replies of models, from LlamaIndex's objects."""
+"""Span attributes of runs, and model replies, from LlamaIndex's objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 
 
 def object_facts(role: Role, instance: Any) -> Facts:
-    """Return the attributes that an object has for the span of its run."""
+    """Return an object's attributes for the span of its run."""
     if role is Role.MODEL:
         return request_facts([instance])
     facts: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def object_facts(role: Role, instance: Any) -> Facts:
 
 
 def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
-    """Return the id of a tool's call: an agent's step has it, and the tool is called in that."""
+    """Return the id of a tool call, from the agent's step that contains it."""
     if run.kind is not RunKind.TOOL:
         ids = iter([getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None])
     else:
@@ -67,7 +67,7 @@ def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
     """Return provider and model of a call, as the model describes itself, and whether it streams.
 
     Args:
-        described: The model's own settings.
+        described: The model's settings.
         span_id: Class and method of the call, and an id.
     """
     method = str(span_id).partition("-")[0].rpartition(".")[2]
@@ -83,7 +83,7 @@ def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
 
 
 def reply_facts(response: Any) -> Facts:
-    """Return model, tokens and id of a reply, and why it ended."""
+    """Return model, tokens, id and finish reason of a reply."""
     raw = field(response, "raw")
     holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
     return facts_of(
@@ -110,7 +110,7 @@ def tool_calls_of(response: Any) -> list[dict[str, Any]]:
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str | None:
-    """Return a copy of the arguments of a tool's call as JSON, without unread parts."""
+    """Return a copy of a tool call's arguments as JSON, without unread parts."""
     flat = {**arguments, **(arguments.get("kwargs") or {})}
     flat.pop("kwargs", None)
     return as_json({key: one for key, one in flat.items() if not isinstance(one, Opaque)})

@@ -1,4 +1,4 @@
-"""Reads the copies of what LlamaIndex's spans and events showed, off the request's thread."""
+"""Read copies of LlamaIndex's spans and events, off the request's thread."""
 
 from __future__ import annotations
 
@@ -42,50 +42,50 @@ __all__ = ["Call", "Reader"]
 _DOCUMENT_KEYS = (*DOCUMENT_KEYS, "nodes", "chunks", "passages")
 _QUERIES = ("query", "aquery")
 _MAX_ALONE = 10_000
-"""Nodes that retrievers outside of any call gave out, as far as they are remembered."""
+"""Remembered nodes of retrievers outside any call."""
 _MAX_WORKFLOWS = 1_000
-"""Workflows whose names of questions are remembered."""
+"""Workflows with remembered question fields."""
 
 
 class Call(NamedTuple):
-    """A call that returned."""
+    """A finished call."""
 
     role: Role
     method: str
     streams: bool
-    # A tool of the framework, such as a handover to another agent.
+    # The framework's own tool, such as a handover to another agent.
     is_own_tool: bool
 
 
 class Reader(BaseReader):
-    """Notes on runs what copies hold, and remembers what later requests need of earlier ones."""
+    """Notes the content of copies on runs, and remembers what later requests need."""
 
     def __init__(self, recorder: Recorder, incidents: Incidents, options: CaptureOptions) -> None:
         super().__init__(recorder, incidents, options, form_of)
-        # Ids of nodes that retrievers outside of any call gave out.
+        # Ids of nodes from retrievers outside any call.
         self._alone: dict[str | None, None] = {}
-        # Names of the fields that hold the question of a workflow.
+        # Names of a workflow's question fields.
         self._asked_as: dict[str, tuple[str, ...]] = {}
 
     # Inputs.
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
-        """Note the arguments of a tool's call for its span."""
+        """Note a tool call's arguments for its span."""
         self._recorder.for_span(run, arguments=models.arguments_text(given))
 
     def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
-        """Note what a retriever or an inner engine was asked."""
+        """Note the query of a retriever or an inner engine."""
         if role is Role.RETRIEVAL:
             self._recorder.question(run, question_of(given) or only(texts_in(given)))
         elif not run.interaction.root.query:
             self._recorder.question(run, question_of(given))
 
     def input(self, run: Run, given: Mapping[str, Any], declared: tuple[str, ...] | None) -> None:
-        """Note the input of an outermost call, which holds the question.
+        """Note the input of an outermost call, which contains the question.
 
-        `declared` are the names of the fields in the event that a workflow declares for its start.
+        `declared` are the field names of a workflow's start event.
         """
-        # Such as of the event that starts a workflow, or of keywords.
+        # For example of a workflow's start event, or of keywords.
         held = {key: one for inner in given.values() for key, one in (entries(inner) or {}).items()}
         texts = texts_in(given)
         asked = self._chosen_text("question", run, {**held, **given}, question_of)
@@ -97,16 +97,16 @@ class Reader(BaseReader):
             remember(self._asked_as, run.name, tuple(names), _MAX_WORKFLOWS)
 
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
-        """Note what the step of a workflow that was given no question goes on with.
+        """Note the state with which a workflow without a question continues.
 
-        What an earlier run left for it, maybe in another process, stands in the store of its
-        context, and in the events that its steps are given again.
+        An earlier run, maybe in another process, left it in the store of its context and in the
+        events of its steps.
         """
         root = run.interaction.root
         if root.query or run.interaction.asked:
             return
         left = {**(entries(event) or {}), **state}
-        # The name under which the first run was asked comes first.
+        # The first run's question field comes first.
         names = (left.get(name) for name in self._asked_as.get(root.name, ()))
         texts = (self._chosen_text("question", root, left, question_of), *names)
         asked = next((text for text in texts if isinstance(text, str)), None)
@@ -130,10 +130,10 @@ class Reader(BaseReader):
         """Note the documents and the answer in the result of a call.
 
         Args:
-            run: Of the call.
+            run: The run of the call.
             result: A copy of its output.
             given: Arguments of a postprocessor, by name.
-            state: What the store of a step's workflow holds, by name.
+            state: The store of a step's workflow, by name.
             call: The call.
         """
         if run.parent is None and is_no_question(run):
@@ -180,7 +180,7 @@ class Reader(BaseReader):
     def _note(
         self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: Any
     ) -> None:
-        """Note contexts, and the form in which a model is shown each node."""
+        """Note contexts, and each node's form in a prompt."""
         shown = {
             place: context.shown
             for place, context in enumerate(contexts)
@@ -200,7 +200,7 @@ class Reader(BaseReader):
 
     def _note_retrieved(self, run: Run, nodes: list[NodeContext] | None) -> None:
         if nodes is None:
-            # Which documents it gave out is not known.
+            # Its documents are unknown.
             run.interaction.misses_event()
             return
         self._note(run, nodes)
@@ -208,9 +208,9 @@ class Reader(BaseReader):
             remember(self._alone, node.id, None, _MAX_ALONE)
 
     def _note_sources(self, run: Run, reply: Reply, call: Call) -> None:
-        """Note the sources of a response; those of a synthesizer alone only if retrieved before.
+        """Note the sources of a response; a lone synthesizer's only if retrieved before.
 
-        Whoever builds an index has nodes summarized that nobody retrieved.
+        Index building summarizes nodes without a retrieval.
         """
         sources = reply.sources
         alone = call.role is Role.SYNTHESIS and run.parent is None
@@ -221,7 +221,7 @@ class Reader(BaseReader):
         question = interaction.root.query or run.query or ""
         kept = list(filter(None, (retrieved(one, known, question) for one in sources)))
         if sources and not kept:
-            # Made on the way, as rows of a table. A retrieved text, such as a schema, only
+            # Created on the way, such as table rows. A retrieved text, such as a schema, only
             # helped to find them.
             kept = list(sources)
             interaction.lists = [
@@ -243,15 +243,15 @@ class Reader(BaseReader):
             self._note(run, contexts)
         question = run.interaction.root.query
         is_event = isinstance(result, Record) and issubclass(result.kind, Event)
-        # Fields of an event have as little to do with each other as what a store keeps.
+        # Fields of an event are unrelated, like entries of a store.
         values = result.held.values() if is_event else (result,)
         for contexts in (rows for value in values for rows in rows_in(value)):
-            # A text with the question in it is a prompt.
+            # A text that contains the question is a prompt.
             if texts := [one for one in contexts if not (question and question in one.text)]:
                 self._note(run, texts, Origin.STEP)
 
     def _note_state(self, run: Run, state: Mapping[str, Any]) -> None:
-        """Note texts that a step left in the store of its workflow, each once."""
+        """Note texts that a step left in its workflow's store, each once."""
         known = run.interaction.step_texts
         values = (value for value in state.values() if not is_of_framework(value))
         for contexts in (one for value in values for one in self._distinctive(run, value)):
@@ -260,14 +260,14 @@ class Reader(BaseReader):
                 self._note(run, new, Origin.STEP)
 
     def _note_tool(self, run: Run, output: Any) -> None:
-        """Note the text of a tool, which may have searched by means that no event shows."""
+        """Note the text of a tool, which may have searched without an event."""
         names = self.options_of(run).retrieval_tools
         if not isinstance(output, Message) or output.failed:
             return
         reply = mapping_in(output.artifact)
         if found_nothing(reply) or (names is not None and run.name not in names):
             return
-        # The text is how the model is shown a record.
+        # The text is the record's form in the prompt.
         rest = output.artifact if reply is None else reply
         is_whole = is_of_framework(rest) or is_record(output.artifact)
         found = [] if is_whole else self._distinctive(run, rest)
@@ -277,7 +277,7 @@ class Reader(BaseReader):
     # Models.
 
     def prompt(self, run: Run, given: Any) -> None:
-        """Note what a model was given."""
+        """Note a model's prompt."""
         if isinstance(given, Opaque):
             run.interaction.left_out.add("prompt")
         elif isinstance(given, str):

@@ -1,4 +1,4 @@
-"""Spans of LlamaIndex: their roles, the runs around them, and spans that are no request."""
+"""LlamaIndex's spans: roles, enclosing runs, and spans that are not requests."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ __all__ = [
 _ID_CHARS = 37
 """A dash and a UUID, at the end of every span id."""
 _MAX_IGNORED = 10_000
-"""Spans that are no request and are remembered; one more, and the oldest is forgotten."""
+"""Remembered spans that are not requests; the oldest is forgotten."""
 _CORE = "llama_index.core."
 
 
 class Role(Enum):
-    """Role of a span, as far as capture cares."""
+    """Role of a span for capture."""
 
     CHAIN = auto()
     ENGINE = auto()
@@ -59,15 +59,15 @@ class Role(Enum):
     TOOL = auto()
     MODEL = auto()
     WRITER = auto()
-    """Reads a chat's stream for its user, in a thread or task of its own."""
+    """Reads a chat's stream for its user, in a separate thread or task."""
     WORKFLOW = auto()
     SYNTHESIS = auto()
     PART = auto()
-    """A part of an embedding, a query or the preparing of documents, which shows nothing itself."""
+    """Part of an embedding, a query or document preparation, without content of its own."""
 
     @property
     def kind(self) -> RunKind:
-        """Kind of its run; a model's run is one once it was really called."""
+        """Kind of its run. A model's run becomes one only when the model is called."""
         return _RUN_KINDS.get(self, RunKind.CHAIN)
 
 
@@ -100,7 +100,7 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseEmbedding, Role.PART, ()),
     (TransformComponent, Role.PART, ()),
 )
-"""Base classes with the methods that count, none named for all; the first that fits tells."""
+"""Base classes with their relevant methods (none: all methods). The first match decides."""
 
 _STEPS_OF_REQUESTS = frozenset(
     {
@@ -111,12 +111,12 @@ _STEPS_OF_REQUESTS = frozenset(
         *("complete", "acomplete", "structured_predict", "astructured_predict"),
     }
 )
-"""Methods that LlamaIndex itself wraps in spans. Not `run`: old versions leave the span of a
-workflow's run current in the code that started it."""
+"""Methods that LlamaIndex wraps in spans. Not `run`: in old versions a workflow's run span stays
+current in the code that started it."""
 
 
 class Described(NamedTuple):
-    """Traits of a span that its name and its object's class decide."""
+    """Traits of a span, from its name and its object's class."""
 
     role: Role
     owner: str
@@ -142,7 +142,7 @@ def _role_of(owner: type, method: str) -> Role:
 
 
 def name_of(role: Role, instance: Any) -> str | None:
-    """Return a tool's own name, else the class's; None for a function."""
+    """Return a tool's name, else the class name; None for a function."""
     if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
         return name
     return None if instance is None else type(instance).__name__
@@ -151,7 +151,7 @@ def name_of(role: Role, instance: Any) -> str | None:
 def is_written_by_framework(tool: Any) -> bool:
     """Return whether the framework wrote a tool, such as a handover to another agent.
 
-    Of an application's function, sync or async, the other form is a wrapper of the framework.
+    The framework wraps an application's function, sync or async, in the other form.
     """
     functions = [getattr(tool, name, None) for name in ("fn", "async_fn")]
     modules = [str(function.__module__) for function in functions if function is not None]
@@ -159,17 +159,17 @@ def is_written_by_framework(tool: Any) -> bool:
 
 
 class SpanParents:
-    """Finds the runs that spans belong to, by spans and by streams that are read."""
+    """Finds the runs of spans, by spans and by streams being read."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        # Of offline tools, of steps that outlive their workflow, and whose beginning was lost.
+        # Of offline tools, of steps that outlive their workflow, and with a lost start.
         self._ignored: dict[str, None] = {}
 
     def current(self) -> str | None:
-        """Return the id of LlamaIndex's run around the caller, or None."""
+        """Return the id of LlamaIndex's current run, or None."""
         known = active_span_id.get()
-        # Steps have spans of their own: old versions leave that of a run to whoever started it.
+        # Steps have separate spans: old versions leave a run's span to its starter.
         if self._is_workflow(known):
             known = None
         streaming = current_stream()
@@ -179,12 +179,12 @@ class SpanParents:
         return next((str(run.id) for run in runs if run.end is None), known)
 
     def of(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
-        """Return the run to which a span that begins belongs, or None for a root.
+        """Return the run of a starting span, or None for a root.
 
         Args:
-            parent_id: The parent that LlamaIndex names.
-            role: Of the span.
-            instance: Its object.
+            parent_id: LlamaIndex's parent id.
+            role: Role of the span.
+            instance: Object of the span.
         """
         known = parent_id if self._recorder.knows(parent_id) else None
         if self._is_workflow(known) and _stands_alone(role, instance):
@@ -193,7 +193,7 @@ class SpanParents:
         if streaming is None or not self._recorder.knows(streaming.id):
             return known
         if known is not None and self._recorder.shared(known, streaming):
-            # A span around the stream is farther from the call than the stream itself.
+            # A span around the stream is farther from the call than the stream.
             around = any(outer.id == known for outer in streaming.ancestors())
             return str(streaming.id) if around else known
         return str(streaming.id)
@@ -205,8 +205,8 @@ class SpanParents:
     def ignores(
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any], instance: Any
     ) -> bool:
-        """Return whether a call without a parent is, or is inside, one of an offline tool's."""
-        # What the application opened by hand around it is the user's, whoever asks.
+        """Return whether a call without a parent is part of an offline tool's call."""
+        # A manual interaction around it belongs to the user in any case.
         if parent_id not in self._ignored and (
             self._recorder.around(None) is not None or not _is_offline(arguments, instance)
         ):
@@ -217,16 +217,16 @@ class SpanParents:
     def began_unseen(
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]
     ) -> bool:
-        """Return whether a call is a part of a request whose beginning did not come, or that ended.
+        """Return whether a call belongs to a request that ended or whose start was lost.
 
-        Other calls may begin anywhere: in a span of the application that began before capture did.
+        Other calls may start anywhere, for example in a span from before capture was enabled.
         """
         if parent_id is None or parent_id in self._ignored or is_suppressed():
             return False
         is_unknown = self._recorder.is_unknown(parent_id)
         is_step = isinstance(arguments.get("ev"), Event)
         if is_step and not is_unknown and not self._recorder.knows(parent_id):
-            # Old versions go on with the steps of a workflow that was cancelled.
+            # Old versions continue the steps of a cancelled workflow.
             self._ignore(span_id)
             return True
         if not is_unknown or not (is_step or _is_step_of_request(parent_id)):
@@ -235,7 +235,7 @@ class SpanParents:
         return True
 
     def lose(self, span_id: str, parent_id: str | None) -> None:
-        """Note a call whose beginning was not seen; nothing in it becomes a request."""
+        """Note a call with a lost start; nothing inside becomes a request."""
         self._recorder.lost(span_id, parent_id)
         for lost in (span_id, parent_id):
             if lost is not None and not self._recorder.knows(lost):
@@ -246,37 +246,37 @@ class SpanParents:
 
 
 def _stands_alone(role: Role, instance: Any) -> bool:
-    """Return whether a call directly under a workflow's run is no step.
+    """Return whether a call directly under a workflow's run is not a step.
 
-    Old versions leave a running workflow's span current in the code that started it.
+    In old versions, a running workflow's span stays current in the code that started it.
     """
     own_step = instance is None or _role_of(instance.__class__, "run") is Role.WORKFLOW
     return role is Role.WORKFLOW or not own_step
 
 
 def _is_step_of_request(span_id: str) -> bool:
-    """Return whether a span is one of a request that LlamaIndex answers, by the name in its id."""
+    """Return whether a span belongs to a LlamaIndex request, by the name in its id."""
     return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
 
 
-# LlamaIndex's own offline tools, whose queries are no user's questions.
+# LlamaIndex's offline tools, whose queries are not users' questions.
 
 _TOOLS = (
     f"{_CORE}evaluation.",
     f"{_CORE}llama_dataset.",
     f"{_CORE}indices.document_summary.base",
 )
-"""Beginnings of the names of modules: evaluators, dataset generators, building of summaries."""
+"""Module prefixes of evaluators, dataset generators, and summary building."""
 _NEAR = 25
-"""Frames between a tool and a call that nothing encloses: few, as it is the outermost one."""
+"""Frames between a tool and its call: few, because the call is outermost."""
 _GENERATING = "generate only questions based on the below query"
-"""A part of the template that dataset generators use to ask for questions."""
+"""Part of the dataset generators' prompt template."""
 
 
 def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
-    """Return whether a call that nothing encloses was made by one of these tools.
+    """Return whether an offline tool made a call without a parent.
 
-    A tool that runs its calls in tasks is not on their stack; its query or template is known.
+    A tool that runs calls in tasks is not on their stack, so its query or template decides.
     """
     query = arguments.get("query")
     if (query.query_str if isinstance(query, QueryBundle) else query) == DEFAULT_SUMMARY_QUERY:

@@ -1,4 +1,4 @@
-"""Streamed answers: the stream that a call gave out, and how its reading ended.
+"""Streamed answers: the stream of a call, the end of its reading, and the text read.
 
 The application reads it whenever it likes, in whatever thread or task. The stream of a response is
 watched; a bare generator cannot be replaced, so that its text is not known.
@@ -31,7 +31,7 @@ class StreamedAnswers:
     """Keeps interactions open until their streamed answers are read.
 
     Args:
-        recorder: Of the interactions.
+        recorder: Recorder of the interactions.
         watch_streams: Whether streams of responses are read through a generator of ours; otherwise
             their answers are not known.
     """
@@ -44,9 +44,9 @@ class StreamedAnswers:
         self._makers = weakref.WeakKeyDictionary()
 
     def note(self, run: Run, given: Any) -> bool:
-        """Note what a run gave out; return whether it is a stream that may still be read.
+        """Note a run's result; return whether it is a stream.
 
-        The interaction of an outermost run waits for the end of its stream.
+        The interaction of an outermost run stays open until its stream finishes.
         """
         if not _is_subclass(given.__class__, _STREAMED):
             return False
@@ -63,7 +63,7 @@ class StreamedAnswers:
         if is_bare:
             maker = self._makers.setdefault(generator, maker)
         if is_response and self._watches and run.outermost:
-            # One more character than is kept, so that a cut can be noticed.
+            # One more character than the limit, so that a cut is visible.
             reading = watch(given, maker, self._recorder.longest + 1)
             if reading is not None:
                 self._follow(run, functools.partial(self._reading_ending, run, reading))
@@ -77,7 +77,7 @@ class StreamedAnswers:
         root = run.interaction.root
 
         def over() -> Status | None:
-            # Where the application states the answer, it need not be read.
+            # If the application records the answer, the stream need not be read.
             is_stated = run is not root and root.text is not None
             return Status.OK if is_stated else ending()
 
@@ -115,15 +115,15 @@ def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status 
 
 
 def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    """Follow a model's stream that the application reads itself, after the outer run ended.
+    """Follow a model's stream that the application reads after the outer run ended.
 
-    What was over by then is the application's own affair: it may have tried another model.
+    A stream that had already finished does not count: the application may have retried.
     """
     waited = False
 
     def ending() -> Status | None:
         nonlocal waited
-        # A model called by hand is the root, which is open until its stream is over.
+        # A directly called model is the root, which stays open until its stream finishes.
         replied = run.end is not None or (run.parent is None and run.interaction.returned)
         if not waited and replied:
             return Status.OK
@@ -136,9 +136,9 @@ def _model_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status
 
 
 def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
-    """Return how a chat engine's stream ended: LlamaIndex reads it in a run of its own.
+    """Return how a chat engine's stream ended: LlamaIndex reads it in a separate run.
 
-    Old versions let the user read it, or read it in a thread that knows of no run.
+    Old versions let the user read it, or read it in a thread without a run.
     """
     writer = _last_inside(run, lambda inner: inner.name == _WRITER)
     model = _last_inside(run, lambda inner: inner.kind is RunKind.MODEL)
@@ -157,7 +157,7 @@ def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
 
 
 def _taken_over(run: Run, last: Run) -> Status:
-    """Take over text and failure of the last run inside; return its status."""
+    """Copy text and failure of the last inner run; return its status."""
     run.text = None if run.text_unknown else last.text
     if last.error_type is None:
         return Status.OK
@@ -173,6 +173,6 @@ def _blame(run: Run, error_type: str | None) -> None:
 
 
 def _last_inside(run: Run, is_meant: Callable[[Run], bool]) -> Run | None:
-    """Return the last run inside another that is meant, or None."""
+    """Return the last matching run inside another run, or None."""
     runs = reversed(run.interaction.runs)
     return next((one for one in runs if is_meant(one) and run in one.ancestors()), None)

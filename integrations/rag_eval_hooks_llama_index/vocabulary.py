@@ -41,7 +41,7 @@ __all__ = ["STREAMING", "NodeContext", "Reply", "form_of", "is_of_framework", "p
 STREAMING = (StreamingResponse, AsyncStreamingResponse)
 _RESPONSES = (*STREAMING, Response, PydanticResponse, AgentChatResponse, StreamingAgentChatResponse)
 _MAX_METADATA = 200
-"""Entries of a node's metadata that are copied."""
+"""Maximum number of copied metadata entries per node."""
 _OPAQUE = Opaque()
 
 
@@ -49,12 +49,12 @@ _OPAQUE = Opaque()
 class NodeContext(Context):
     """Copy of a node."""
 
-    # A copy with the metadata of that time, if a model is shown any of them.
+    # A copy with its metadata, if the prompt shows metadata.
     node: BaseNode | None = field(default=None, compare=False, repr=False)
 
     @property
     def shown(self) -> str:
-        """The text in the form in which a model is shown it."""
+        """The node's text as a prompt shows it."""
         mode = MetadataMode.LLM
         return self.text if self.node is None else str(self.node.get_content(metadata_mode=mode))
 
@@ -69,14 +69,14 @@ def plain(contexts: Iterable[Context]) -> list[Context]:
 
 @dataclass(slots=True, eq=False)
 class Reply(Message):
-    """Copy of a response of an engine or a synthesizer."""
+    """Copy of an engine's or synthesizer's response."""
 
     sources: Sequence[Any] = ()
     streams: bool = False
 
 
 def form_of(kind: type) -> Form | None:
-    """Return how an object of a class is copied; None for classes that are not LlamaIndex's."""
+    """Return how to copy an object of a class; None for other frameworks' classes."""
     for bases, form in _FORMS:
         if issubclass(kind, bases):
             return form
@@ -84,7 +84,7 @@ def form_of(kind: type) -> Form | None:
 
 
 def is_of_framework(value: Any) -> bool:
-    """Return whether a copy was made of LlamaIndex's own events or messages, or a list of them."""
+    """Return whether a copy came from LlamaIndex's events or messages, or a list of them."""
     if isinstance(value, list):
         return bool(value) and all(map(is_of_framework, value))
     is_event = isinstance(value, Record) and _is_framework_class(value.kind)
@@ -121,7 +121,7 @@ def _node(copier: Copier, node: Any, depth: int, score: Any = None) -> Any:
 
 
 def _response(copier: Copier, response: Any, depth: int) -> Any:
-    """Copy text and sources; a stream stays with the application."""
+    """Copy text and sources. A stream stays with the application."""
     held, streams = response.__dict__, isinstance(response, STREAMING)
     text = held.get("response_txt" if streams else "response")
     sources = copier.of(held.get("source_nodes"), depth - 1)

@@ -1,4 +1,4 @@
-"""Live workflows: their input, and the content of their stores."""
+"""Live workflows: their input and the content of their stores."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ __all__ = ["FlowState", "is_given_input", "live_fields", "start_fields", "state_
 
 @dataclass(slots=True)
 class FlowState:
-    """State of a workflow's run. One without input may go on from an earlier run."""
+    """State of a workflow's run. A run without input may continue an earlier run."""
 
     is_given: bool
-    # A step gave out the event that stops it.
+    # A step returned the stop event.
     has_stopped: bool = False
 
 
 def start_fields(workflow: Any) -> tuple[str, ...]:
-    """Return the names of the fields in the event that a workflow declares for its start."""
+    """Return the field names of a workflow's declared start event."""
     names = ("start_event_class", "_start_event_class")
     declared = next(filter(None, (getattr(workflow, name, None) for name in names)), None)
     return tuple(getattr(declared, "model_fields", ()))
 
 
 def is_given_input(arguments: Mapping[str, Any]) -> bool:
-    """Return whether the arguments of a workflow's run may hold a question."""
+    """Return whether the arguments of a workflow's run may contain a question."""
     kwargs, event = arguments.get("kwargs") or {}, live_fields(arguments.get("start_event"))
     given = {**arguments, **kwargs, **event}
     return any(isinstance(one, str | ChatMessage | list) and one for one in given.values())
 
 
 def live_fields(event: Any) -> dict[str, Any]:
-    """Return the declared and the free fields of an event; none of anything else."""
+    """Return the declared and free fields of an event, or none for other objects."""
     return {**vars(event), **dict(event.items())} if isinstance(event, Event) else {}
 
 
 class _Kept:
-    """A live value, in place of its serialised form."""
+    """A live value, in place of its serialized form."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -54,7 +54,7 @@ class _Kept:
 def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the store of a step's context by name.
 
-    Empty for a step without a context, and where the store is not in this process's memory.
+    Empty for a step without a context, or if the store is outside this process.
     """
     context = next((one for one in arguments.values() if isinstance(one, Context)), None)
     store = getattr(context, "store", None)
@@ -64,7 +64,7 @@ def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         state = store.to_dict(_Kept).get("state_data")
     except NotImplementedError:
-        # A store in another place.
+        # A store outside this process.
         return {}
     if isinstance(state, _Kept):
         return state.value if type(state.value) is dict else getattr(state.value, "__dict__", {})

@@ -1,4 +1,4 @@
-"""pytest plugin: the fixture `rag_eval`, and a report of what the tests have evaluated.
+"""pytest plugin: the fixture `rag_eval`, and a report of the evaluated samples.
 
 ```python
 def test_opening_hours(rag_eval):
@@ -45,7 +45,7 @@ def _results(config: pytest.Config) -> Path | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker, and begin with an empty results file; workers of xdist share it."""
+    """Register the marker, and start an empty results file, which xdist workers share."""
     config.addinivalue_line("markers", f"{_MARKER}: evaluates samples; all users of the fixture")
     results = _results(config)
     if results is not None and not hasattr(config, "workerinput"):
@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the fixture, so that `-m "not rag_eval"` leaves them out."""
+    """Mark the tests that use the fixture, so that `-m "not rag_eval"` excludes them."""
     for item in items:
         if _MARKER in getattr(item, "fixturenames", ()):
             item.add_marker(_MARKER)
@@ -73,7 +73,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def rag_eval(request: pytest.FixtureRequest) -> Iterator[ScoresInTests]:
-    """Evaluator of this session; its settings are those of the environment and the file."""
+    """Evaluator of this session, configured by environment and file."""
     from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
 
     scores = ScoresInTests(_results(request.config))

@@ -26,8 +26,8 @@ class ScoresInTests:
     """Evaluates samples in a test session and asserts their scores.
 
     Args:
-        results: File to which every evaluation is appended, or None.
-        evals: The evaluator; by default one with the settings of environment and file.
+        results: File to append every evaluation to, or None.
+        evals: The evaluator. Default: configured by environment and file.
     """
 
     def __init__(self, results: Path | None = None, evals: RagEval | None = None) -> None:
@@ -45,22 +45,22 @@ class ScoresInTests:
         return outcomes
 
     def assert_scores(self, sample: Sample | Mapping[str, Any], **limits: float) -> Outcomes:
-        """Assert that scores are at their limits or on the good side of them.
+        """Assert that scores reach their limits.
 
         Args:
             sample: The sample, or a mapping as for `RagEval.evaluate`.
-            **limits: Limit by metric in its own scale, by its whole id or the part after the dot:
-                `faithfulness=0.8`, or `**{"graphrag.score": 70}`. A metric for which lower is
-                better has its limit at most.
+            **limits: Limit by metric, in its own scale. The name is an id or its part after the
+                dot: `faithfulness=0.8`, or `**{"graphrag.score": 70}`. If lower is better, the
+                limit is a maximum.
 
         Returns:
             The outcomes by metric id.
 
         Raises:
-            AssertionError: A score is worse or missing; names each claim, verdict and quote.
-            ConfigError: A name is no metric that is measured, or that of several, or a limit is
-                outside the metric's scale.
-            InputError: There is no limit, or one is no number.
+            AssertionError: A score is worse or missing. The text has each claim, verdict and quote.
+            ConfigError: A name matches no or several measured metrics, or a limit is outside the
+                scale.
+            InputError: A limit is missing or not a number.
         """
         # The failure is about the sample, not about this function.
         __tracebackhide__ = True
@@ -86,7 +86,7 @@ def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
     if name in outcomes:
         return name
     found = [metric for metric in outcomes if metric.partition(".")[2] == name]
-    # The suites share names; a bare one is that of RAGAS.
+    # Suites share names; a bare name belongs to RAGAS.
     found = [metric for metric in found if metric.startswith("ragas.")] or found
     if len(found) != 1:
         for one in ALL_METRICS:

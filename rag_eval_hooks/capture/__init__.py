@@ -1,4 +1,4 @@
-"""Framework-free capture of RAG interactions; what integrations build on."""
+"""Capture of RAG interactions, independent of frameworks. Integrations build on it."""
 
 from rag_eval_hooks.capture.interaction import ManualInteraction
 from rag_eval_hooks.capture.options import CaptureKeywords, CaptureOptions, Choice

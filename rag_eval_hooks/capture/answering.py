@@ -1,4 +1,4 @@
-"""Selection of the model calls that made the answer."""
+"""Select the model calls that made the answer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctiv
 __all__ = ["answering_calls"]
 
 _PREFIX = 160
-"""Characters of an output that must stand in a prompt: a quotation may be cut."""
+"""Characters of an output that a prompt must contain; quotations may be cut."""
 _MAX_CALLS = 200
-"""Last calls among which quoted ones are looked for."""
+"""Number of last calls to search for quoted calls."""
 _MIN_OUTPUT = 3
-"""Width of the shortest output that can be quoted."""
+"""Width of the shortest quotable output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class AnsweringCalls:
     # The answering calls, then those whose outputs they quote.
     calls: Sequence[Run]
     prompts: Sequence[str]
-    # The same without what a model said in earlier turns.
+    # The same, without model texts of earlier turns.
     fresh: Sequence[str]
-    # Prompts of all other calls that did not fail, outside retrievers and rerankers.
+    # Prompts of all other successful calls outside retrievers and rerankers.
     others: Sequence[str]
 
 
@@ -55,7 +55,7 @@ def answering_calls(
 
 
 class _Quotes:
-    """Calls whose outputs stand in the prompts of others."""
+    """Calls whose outputs appear in the prompts of others."""
 
     def __init__(self, prompts: Mapping[Run, str], retrieved: Sequence[str]) -> None:
         self._prompts = prompts
@@ -66,7 +66,7 @@ class _Quotes:
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
         """Return the answering calls, then the calls that they quote, and so on.
 
-        Calls of one synthesizer or one batch belong together, whatever they said.
+        Calls of one synthesizer or one batch always belong together.
         """
         made = self._with_siblings(answering)
         waiting = list(made)
@@ -80,7 +80,7 @@ class _Quotes:
         return made
 
     def _with_siblings(self, calls: Sequence[Run]) -> list[Run]:
-        """Return calls, with their siblings in order of start if they have any."""
+        """Return calls, with their siblings, if any, in order of start."""
         families = {family for call in calls for family in _families(call)}
         more = {call for call in self._prompts if not families.isdisjoint(_families(call))}
         if more.issubset(calls):
@@ -99,15 +99,15 @@ class _Quotes:
     def _place(self, said: str, call: Run, reader: Run) -> int:
         """Return where a prompt quotes an output, or -1.
 
-        Words of the call's own instructions, such as a fixed refusal, quote nothing; a short
-        answer taken from a document stands in its own prompt, too.
+        Words of the call's own instructions, such as a fixed refusal, are not quotes. A short
+        answer from a document is in its own prompt, too.
         """
         prompt = self._prompts[reader]
         if is_distinctive(said):
             said = said[:_PREFIX]
             place = prompt.find(said)
         else:
-            # Cheap in most prompts, which do not hold it at all.
+            # Cheap, because most prompts do not contain it.
             place = contains_word(self._bare_prompt(reader), said) if said in prompt else -1
         is_own = place >= 0 and said in self._prompts[call] and said in self._bare_prompt(call)
         return -1 if is_own else place
@@ -120,7 +120,7 @@ class _Quotes:
 
 
 def _families(call: Run) -> Iterator[object]:
-    """Yield what calls share that belong together whatever they said."""
+    """Yield the group keys of calls that always belong together."""
     for outer in call.ancestors():
         if outer.joins:
             yield outer
@@ -129,7 +129,7 @@ def _families(call: Run) -> Iterator[object]:
 
 
 def _are_alike(one: Run, other: Run) -> bool:
-    """Return whether two calls were made by the same step, one after the other."""
+    """Return whether the same step made two calls, one after the other."""
     if one.name != other.name or one.parent is None or other.parent is None:
         return False
     outer, others = one.parent, other.parent
@@ -137,7 +137,7 @@ def _are_alike(one: Run, other: Run) -> bool:
 
 
 def _outputs(call: Run) -> list[str]:
-    """Return what a call said: its text, and the long texts in it if it is JSON."""
+    """Return a call's text, and the long texts inside if it is JSON."""
     texts = map(fold, texts_in(call.text or ""))
     return [
         text
@@ -157,10 +157,10 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the call that gave the answer, or the calls that made its parts; else the last.
+    """Return the call that gave the answer, or the calls of its parts; else the last call.
 
-    Of calls that gave the same the last count, as many as the answer says it: the others were
-    tries.
+    Among calls with the same reply the last ones count, as many as the answer repeats it; the
+    others were tries.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
     if answer:
@@ -181,10 +181,10 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
 
 
 def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
-    """Return the outputs that an answer is made of.
+    """Return the outputs that make up an answer.
 
-    A short output such as a grader's stands in many answers by chance: it counts where such
-    outputs are most of what the long ones leave.
+    A short output, such as a grader's, is in many answers by chance. It counts if short outputs
+    cover most of the rest.
     """
     long = {output for output in outputs if is_distinctive(output) and output in answer}
     rest = _without(answer, sorted(long, key=len, reverse=True)).strip()

@@ -1,4 +1,4 @@
-"""Maps that forget their oldest entries, and interactions whose end never comes."""
+"""Maps that forget their oldest entries, and interactions that never end."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _REMEMBERED_S = 60.0
-"""Seconds for which late events of an ended run are recognized."""
+"""Seconds for which late events of a finished run are recognized."""
 _MOST_IDS = 200_000
-"""Ids of ended runs; some tens of megabytes at most."""
+"""Remembered ids of finished runs; at most tens of megabytes."""
 _MAX_CHARS = 400_000_000
-"""Characters of text that all open interactions may hold together."""
+"""Maximum characters of text in all open interactions."""
 
 
 def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
-    """Set an entry of a map of at most `most`; the oldest entries are forgotten."""
+    """Set an entry of a bounded map; the oldest entries are forgotten."""
     known[key] = value
     while len(known) > most:
         try:
             known.pop(next(iter(known)), None)
         except (StopIteration, RuntimeError):
-            # Another thread changes the map at this moment, and keeps it small.
+            # Another thread is changing the map and keeps it small.
             return
 
 
@@ -39,7 +39,7 @@ def oldest(known: Mapping[K, V]) -> V | None:
     """Return the first value in order of arrival.
 
     Returns:
-        None for a mapping without it, or while another thread changes the mapping.
+        None for an empty mapping, or while another thread changes the mapping.
     """
     try:
         return next(iter(known.values()))
@@ -48,16 +48,16 @@ def oldest(known: Mapping[K, V]) -> V | None:
 
 
 class EndedIds:
-    """Ids of ended runs, for a time: later events of these runs are late. Takes no lock."""
+    """Ids of recently finished runs, to detect late events. Takes no lock."""
 
     def __init__(self) -> None:
         self._times: dict[Hashable, tuple[float, bool]] = {}
 
     def add(self, run_id: Hashable, *, is_root: bool = False) -> None:
-        """Add an id, and forget those whose time is over."""
+        """Add an id, and forget expired ids."""
         now = time.monotonic()
         remember(self._times, run_id, (now, is_root), _MOST_IDS)
-        # Two for each new entry, so that no entry stays.
+        # Two per new entry, so that no entry stays forever.
         for _ in range(2):
             try:
                 first, (ended, _) = next(iter(self._times.items()))
@@ -68,36 +68,36 @@ class EndedIds:
             self._times.pop(first, None)
 
     def forget(self, run_id: Hashable) -> None:
-        """Remove an id: its name is used again."""
+        """Remove an id, because its name is used again."""
         self._times.pop(run_id, None)
 
     def is_root(self, run_id: Hashable) -> bool:
-        """Return whether an id is that of a root."""
+        """Return whether an id belongs to a root."""
         return self._times.get(run_id, (0.0, False))[1]
 
     def __contains__(self, run_id: object) -> bool:
-        """Return whether a run is known to have ended."""
+        """Return whether a run is known to be finished."""
         return run_id in self._times
 
 
 class OpenInteractions(dict[Hashable, Interaction]):
-    """Open interactions by the id of their root, in order of start. Takes no lock.
+    """Open interactions by root id, in order of start. Takes no lock.
 
-    Whoever takes one out reports it: a root's end and a sweep may race.
+    The thread that removes an interaction reports it: a root's end and a sweep may race.
     """
 
     def old(self, oldest_allowed: int) -> Iterator[Interaction]:
-        """Yield interactions that started too long ago, each until it is taken out."""
+        """Yield expired interactions, each until it is removed."""
         while (first := oldest(self)) is not None and first.opened <= oldest_allowed:
             yield first
 
     def beyond(self, most: int) -> Iterator[Interaction]:
-        """Yield the oldest interactions while there are too many, each until it is taken out."""
+        """Yield the oldest interactions while there are too many."""
         while len(self) >= most and (first := oldest(self)) is not None:
             yield first
 
     def large(self) -> Iterator[Interaction]:
-        """Yield the oldest interactions while all together hold too much text."""
+        """Yield the oldest interactions while their total text is too long."""
         held = [(one, one.chars) for one in list(self.values())]
         excess = sum(chars for _, chars in held) - _MAX_CHARS
         for interaction, chars in held:
@@ -107,7 +107,7 @@ class OpenInteractions(dict[Hashable, Interaction]):
             yield interaction
 
     def left(self, most: int | None = None) -> Iterator[Interaction]:
-        """Yield interactions that were cancelled without an event, among the first ones."""
+        """Yield interactions that were cancelled without an event, among the first."""
         opened: list[Interaction] = []
         with contextlib.suppress(RuntimeError):
             opened = list(islice(self.values(), most))
@@ -115,11 +115,11 @@ class OpenInteractions(dict[Hashable, Interaction]):
 
 
 def _is_left(interaction: Interaction) -> bool:
-    """Return whether the task that began an open interaction will never end it.
+    """Return whether the task that started an open interaction will never end it.
 
-    A stream may be read on by another task. A model's call by itself is never a sample, so that
-    any end of its task is its end. A batch reports its beginning in a task of its own, which shows
-    no cancellation: it goes on while somebody holds what its end is reported by.
+    Another task may continue reading a stream. A lone model call is never a sample, so the end of
+    its task is its end. A batch reports its start in a separate task, which shows no cancellation:
+    it is open while its reporting object is alive.
     """
     held = interaction.task
     if held is None:
@@ -129,6 +129,6 @@ def _is_left(interaction: Interaction) -> bool:
             return False
         if held.cancelled() or interaction.root.kind is RunKind.MODEL:
             return True
-        # What it returned may be what the end is reported by.
+        # Its result may be the reporting object.
         interaction.task = held = held.get_loop()
     return held.is_closed() or (interaction.id is not None and interaction.id() is None)

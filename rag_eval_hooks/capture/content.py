@@ -1,4 +1,4 @@
-"""The application's texts as span attributes, for those who ask for them."""
+"""The application's texts as span attributes, if enabled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rag_eval_hooks.sample import Context
 __all__ = ["Contents", "content_of", "marked", "plain", "request_content"]
 
 Contents: TypeAlias = dict[str, Content]
-"""Attributes some of which are yet to be written as JSON: their parts are redacted before."""
+"""Attributes before JSON encoding, because their parts are redacted first."""
 _Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
@@ -27,16 +27,16 @@ _FINISH_REASONS: Final = {
     "tool_calls": "tool_call",
     "tool_use": "tool_call",
 }
-"""Words of providers for which the conventions have one of their own."""
+"""Providers' words mapped to the conventions' words."""
 
 
 def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
-    """Return a text so that its redaction knows whether it was cut."""
+    """Return a text that tells redaction whether it was cut."""
     return CutText(text) if text is not None and text in cut_texts else text
 
 
 def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | float | bool]:
-    """Return attributes as a span takes them: texts and JSON of at most `longest` characters."""
+    """Return attributes as span values: texts and JSON of at most `longest` characters."""
     return {key: _written(value, longest) for key, value in values.items()}
 
 
@@ -45,7 +45,7 @@ def _written(value: Content, longest: int) -> str | int | float | bool:
         return value
     if isinstance(value, str | CutText):
         return str(_shortened(value, longest))
-    # Ever shorter texts, then without the first items, so that it is JSON at any length.
+    # Ever shorter texts, then fewer items, so that any length is valid JSON.
     each = longest
     while len(written := _json(value, each)) > longest and each:
         each //= 2
@@ -60,7 +60,7 @@ def _json(value: Any, longest: int) -> str:
 
 
 def _shortened(value: Any, longest: int) -> Any:
-    """Return a value with its texts cut; the kind of a message stays whole."""
+    """Return a value with its texts cut. A message's type stays complete."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, READABLE_MAPPING):
@@ -75,7 +75,7 @@ def _shortened(value: Any, longest: int) -> Any:
 
 
 def request_content(question: _Text | None, answer: _Text | None) -> Contents:
-    """Return question and answer of a request, as texts and as its conversation."""
+    """Return question and answer of a request, as texts and as a conversation."""
     return _present(
         {
             semconv.INPUT_VALUE: question,
@@ -87,9 +87,9 @@ def request_content(question: _Text | None, answer: _Text | None) -> Contents:
 
 
 def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
-    """Return the input and the output of a run as span attributes.
+    """Return the input and output of a run as span attributes.
 
-    `documents` are the output of a retrieval; its span takes at `most` so many attributes.
+    `documents` are the output of a retrieval; its span accepts at most `most` attributes.
     """
     if run.kind is RunKind.RETRIEVER:
         return _retrieval_content(run, documents, most)
@@ -123,7 +123,7 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
     for index, document in enumerate(documents):
         fields = _document(index, document, cut_texts)
         if most is not None and len(content) + len(fields) > most:
-            # One attribute more would push out the span's first ones.
+            # One more attribute would evict the span's first ones.
             break
         content |= fields
     return content
@@ -131,7 +131,7 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
 
 def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
     prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document"
-    # A cut text would stand inside of the JSON, where its end cannot be removed.
+    # Inside the JSON, the end of a cut text could not be removed.
     whole = {
         key: value
         for key, value in document.metadata.items()
@@ -148,12 +148,12 @@ def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
 
 
 def _model_content(run: Run) -> Contents:
-    """Return a model call as the GenAI conventions write it: messages with a role and parts.
+    """Return a model call in GenAI form: messages with a role and parts.
 
-    Texts without a role, as of a completion model, are the user's.
+    Texts without a role, as in a completion model, belong to the user.
     """
     cut_texts = run.interaction.cut_texts
-    # A prompt whose documents a later step rewrote is gone.
+    # A prompt whose documents a later step rewrote was dropped.
     roles = run.roles if len(run.roles) == len(run.prompt) else ["user"] * len(run.prompt)
     texts = [marked(text, cut_texts) or "" for text in run.prompt]
     prompt = list(zip(roles, texts, strict=True))
@@ -174,7 +174,7 @@ def _model_content(run: Run) -> Contents:
 
 
 def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
-    """Join texts by line breaks, up to and including the first that was cut."""
+    """Join texts by line breaks, up to the first cut text."""
     for index, text in enumerate(prompt):
         if text in cut_texts:
             return CutText("\n".join(prompt[: index + 1]))
@@ -182,7 +182,7 @@ def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
 
 
 def _read(text: str | None, cut_texts: Set[str]) -> Content | None:
-    """Return the object or list that a text is the JSON of, redacted value by value; else it."""
+    """Parse a JSON text and redact it value by value; return other text unchanged."""
     value = None
     if text is not None and text not in cut_texts:
         try:
@@ -207,7 +207,7 @@ def _reply(parts: Sequence[Mapping[str, Any]], reason: str = "stop") -> dict[str
 
 
 def _finish_reason(run: Run) -> str:
-    """Return why a model stopped, in the word of the conventions."""
+    """Return the finish reason in the conventions' words."""
     told = run.facts.get(semconv.GEN_AI_FINISH_REASONS)
     reason = told[0] if isinstance(told, tuple) else "stop" if run.text else "tool_call"
     return _FINISH_REASONS.get(reason.lower(), reason.lower())

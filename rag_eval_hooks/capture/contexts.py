@@ -1,9 +1,9 @@
-"""Finds the contexts of an answer: the retrieved texts that the answering model was shown.
+"""Find the contexts of an answer: the retrieved texts that the answering model saw.
 
 Texts rank by origin: documents, then texts of tools, of steps, of earlier turns. Texts that a
-model or the user wrote are dropped. The highest rank of which a prompt that led to the answer
-shows anything gives the contexts, in prompt order. Lower ranks join if the answer takes facts
-from them that no surer text has. If no prompt shows any text, the structure of the run decides.
+model or the user wrote are dropped. The contexts come from the highest rank with a text in a prompt
+that led to the answer, in prompt order. Lower ranks join if the answer uses facts that only they
+have. If no prompt shows any text, the structure of the run decides.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from rag_eval_hooks.text.folding import has_cjk
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
-"""Width of prose beside a document that makes the text around both the context."""
+"""Width of prose around a document that makes the whole text the context."""
 _MIN_SHARED = 2
-"""Words of a question that a text has to share with it."""
+"""Words that a text must share with a question."""
 
 
 class ContextSource(StrEnum):
@@ -42,17 +42,17 @@ class ContextSource(StrEnum):
     RECORDED = "recorded"
     """The application recorded them."""
     CHOSEN = "chosen"
-    """The application named where they are."""
+    """The application chose them by an option."""
     PROMPT = "prompt"
-    """Their texts stand in the answering prompts."""
+    """The answering prompts contain their texts."""
     SHINGLES = "shingles"
-    """Some stand there only in part: three runs of four words that no other text has."""
+    """Some appear only in part: three runs of four words that no other text has."""
     STRUCTURE = "structure"
     """The answer names them as its sources."""
     LAST_LIST = "last_list"
-    """No prompt shows any: the list of the last step that gave one."""
+    """No prompt shows any; they are the last step's list."""
     STEP = "step"
-    """A guess: a step or tool wrote some of them, or nothing was retrieved by a retriever."""
+    """A guess: a step or tool wrote some of them, or no retriever found anything."""
     EARLIER_TURN = "earlier_turn"
     """An earlier turn left some of them, and the prompt shows them."""
 
@@ -61,9 +61,9 @@ _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLI
 
 
 class Found(NamedTuple):
-    """Contexts in the order of the prompt, and the rule that found them.
+    """Contexts in prompt order, and the rule that found them.
 
-    None when nothing was retrieved, () when retrieval came back empty.
+    None without retrieval, () if retrieval found nothing.
     """
 
     contexts: tuple[Context, ...] | None
@@ -71,14 +71,14 @@ class Found(NamedTuple):
 
 
 def find_contexts(interaction: Interaction, answer: str | None) -> Found:
-    """Return the contexts of an ended interaction, whose user got this answer."""
+    """Return the contexts of a finished interaction with this answer."""
     if interaction.chosen is not None:
         return Found(_once(interaction.chosen), ContextSource.CHOSEN)
     return _Search(interaction, answer or "").found()
 
 
 def has_retrieved(interaction: Interaction, answer: str | None) -> bool:
-    """Return whether something was retrieved: searches prompts if no retriever ran."""
+    """Return whether a retrieval ran; searches prompts if no retriever ran."""
     known = interaction.retrieves
     return _Search(interaction, answer or "").has_retrieved() if known is None else known
 
@@ -93,7 +93,7 @@ class _Search:
         self._texts = Provenance(interaction, answer, self._question, self._documents)
         self._sure_tools, self._unsure_tools = self._texts.tool_texts()
         self._tools = [*self._sure_tools, *self._texts.used(self._unsure_tools, self._sure_tools)]
-        # A retriever came back empty.
+        # A retriever found nothing.
         found_none = any(f.origin is Origin.DOCUMENTS for f in self._lists)
         self._is_empty = found_none and not self._documents
 
@@ -130,7 +130,7 @@ class _Search:
         return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
-        """Add texts of steps that show a document within more prose: parents, stitched texts."""
+        """Add texts of steps that embed a document in more prose: parents, stitched texts."""
         wider = (
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))
@@ -142,7 +142,7 @@ class _Search:
         ]
 
     def _without_rejected(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
-        """Drop documents that the last filter removed: a quoted grader's prompt may hold them."""
+        """Drop documents that the last filter removed; a quoted grader's prompt may have them."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
         if not lists or lists[-1].run.kind is not RunKind.CHAIN:
             return placed
@@ -155,10 +155,10 @@ class _Search:
     def _with_lower_ranks(
         self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Place]
     ) -> Found:
-        """Add texts of lower ranks from which the answer takes what no surer text says."""
+        """Add texts of lower ranks if the answer uses facts that only they have."""
         tools: list[Passage] = []
         if passages is self._documents:
-            # The text of a tool that the application named needs no proof by the answer.
+            # The text of a named retrieval tool needs no evidence in the answer.
             tools = [p for p in self._sure_tools if p.found.named]
             others = [p for p in (*self._sure_tools, *self._unsure_tools) if p not in tools]
             tools += self._texts.used(others, [*passages, *tools])
@@ -178,7 +178,7 @@ class _Search:
         return Found(self._with_sources(in_prompt_order(placed)), source)
 
     def _earlier_texts(self) -> list[Passage]:
-        """Return texts that earlier turns left in the state, and the turns that a prompt shows."""
+        """Return texts that earlier turns left in the state, and turns in a prompt."""
         turns = []
         for run in self._calls.calls:
             if replies := sorted(run.earlier):
@@ -189,7 +189,7 @@ class _Search:
         return [*self._texts.step_texts(Origin.EARLIER), *conversation]
 
     def _with_sources(self, seen: tuple[Context, ...]) -> tuple[Context, ...]:
-        """Add sources that the answer names and that are short or another call was shown."""
+        """Add sources that the answer names, if they are short or another call saw them."""
         sources = distinct(f for f in self._lists if f.origin is Origin.SOURCES)
         if not sources:
             return seen
@@ -198,7 +198,7 @@ class _Search:
         missing = [p for p, text in known.items() if text is None]
         shown = Prompts(self._calls.others).place(missing)
         texts = list(merged)
-        # Behind the source before it; the first ones stand before all others.
+        # After the source before it; leading sources come first.
         at = min((texts.index(text) for text in known.values() if text), default=len(texts))
         for p, text in known.items():
             if text is not None:
@@ -210,10 +210,10 @@ class _Search:
         return tuple(merged[text] for text in texts)
 
     def _guesses(self, origin: Origin) -> list[Passage]:
-        """Return texts of steps that may have been retrieved where no surer text was shown.
+        """Return texts of steps that may have been retrieved if no surer text was shown.
 
-        A lone text, such as a persona, counts only if the answer takes something from it or if it
-        tells of what was asked. After an empty retrieval every text has to be used.
+        A lone text, such as a persona, counts only if the answer uses it or if it covers the
+        question. After an empty retrieval, the answer must use every text.
         """
         passages = self._texts.step_texts(origin)
         used = self._texts.used(passages, ())
@@ -236,16 +236,16 @@ class _Search:
         return Found(listed, None if listed is None else ContextSource.LAST_LIST)
 
     def _was_shown_none(self, prompts: Prompts) -> bool:
-        """Return whether another call was shown documents, and the answering call none."""
+        """Return whether another call saw documents and the answering call saw none."""
         passages = [*self._documents, *self._tools]
         is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
         seen = any(p.folded in other for p in passages for other in self._calls.others)
         return bool(prompts.texts) and seen and is_whole and not prompts.show_run_of(passages)
 
     def _last_list(self, prompts: Prompts) -> tuple[Context, ...] | None:
-        """Return the list of the last step outside retrievers that gave one, or of all tools."""
+        """Return the list of the last step outside retrievers, or the lists of all tools."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS]
-        # Documents in the input may be left over from an earlier turn.
+        # Documents in the input may come from an earlier turn.
         lists = lists or ([] if prompts.texts else self._lists)
         lists = lists or list({id(p.found): p.found for p in self._tools}.values())
         lists = [f for f in lists if not f.run.within(RunKind.RETRIEVER)]
@@ -258,7 +258,7 @@ class _Search:
 
 
 def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
-    """Return whether a text holds a document, and prose half as long as the shortest it holds."""
+    """Return whether a text has a document and prose half as long as its shortest document."""
     held = [d.folded for d in documents if d.is_distinctive and d.folded in p.folded]
     if not held or p.folded in held:
         return False
@@ -270,9 +270,9 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 
 def _tells_of(p: Passage, asked: set[str]) -> bool:
-    """Return whether a text holds at least half of the words of a question.
+    """Return whether a text has at least half of the words of a question.
 
-    Without spaces between words, pairs of characters count, and a tenth of them is enough.
+    Without spaces between words, character pairs count, and a tenth is enough.
     """
     shared = content_words(p.context.text) & asked
     least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)
@@ -284,7 +284,7 @@ def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
 
 
 def _once(contexts: Iterable[Context]) -> tuple[Context, ...]:
-    """Return each text once, the first time that it stands there."""
+    """Return each text once, at its first position."""
     found: dict[str, Context] = {}
     for context in contexts:
         found.setdefault(fold(context.text), context)

@@ -1,4 +1,4 @@
-"""Metadata of a request: session, user, and the thread of its checkpoints."""
+"""Metadata of a request: session, user, and checkpoint thread."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ __all__ = ["OWN_KEYS", "own_entries", "session_of", "thread_of"]
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
 OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference", "reference_ids")
-"""Keys of metadata with a field of their own on the sample."""
+"""Metadata keys with their own field on the sample."""
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the conversation that metadata names, or None."""
+    """Return the session that metadata names, or None."""
     value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
     return value if value is None or isinstance(value, str) else str(value)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
-    """Return the key of a run that may be resumed: its name and its thread; None without."""
+    """Return the key of a resumable run: its name and its thread; None without a thread."""
     if metadata.get("thread_id") is None:
         return None
     return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
 
 
 def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with a field of their own on the sample."""
+    """Return the entries with their own field on the sample."""
     return {key: values[key] for key in OWN_KEYS if values.get(key) is not None}

@@ -1,7 +1,7 @@
-"""Records that copies hold beside plain values, and their entries.
+"""Records in copies, next to plain values, and their entries.
 
-An integration makes `Context`, `Message`, `FormattedPrompt` and `Update` of its framework's
-objects. Models and dataclasses of an application are copied as `Record`.
+An integration turns its framework's objects into `Context`, `Message`, `FormattedPrompt` and
+`Update`. The application's models and dataclasses become `Record`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 PAIR: Final = 2
 _ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
-"""Types of content blocks whose data are not text."""
+"""Content block types whose data are not text."""
 _BLOCK_LEVELS: Final = 50
 _MAX_ITEMS: Final = 1000
 
@@ -49,19 +49,19 @@ class Message:
     name: str | None = None
     # Tool calls of a model's reply, each with `id`, `name` and `args`.
     calls: Sequence[Mapping[str, Any]] = ()
-    # The tool call that a tool's message answers.
+    # The tool call of a tool message.
     call_id: str | None = None
     artifact: Any = None
     failed: bool = False
 
     @property
     def text(self) -> str:
-        """The text; of content blocks, the text blocks joined."""
+        """The text. Text blocks are joined."""
         return content_text(self.content)
 
     @property
     def shown(self) -> str:
-        """The text as a model reads it, with the documents and search results in it."""
+        """The text as a model reads it, including documents and search results."""
         if not isinstance(self.content, list | tuple):
             return self.text
         texts = (content_text([one]) or f"\n{block_text(one)}\n" for one in self.content)
@@ -84,7 +84,7 @@ class Update:
 
 
 FRAMEWORK: Final = (Context, Message, FormattedPrompt, Update)
-"""Copies of a framework's own objects."""
+"""Copies of framework objects."""
 
 
 def entries(value: Any) -> Mapping[str, Any] | None:
@@ -95,14 +95,14 @@ def entries(value: Any) -> Mapping[str, Any] | None:
 
 
 def state_update(value: Any) -> Any:
-    """Return what a command puts into the state; any other value as it is."""
+    """Return a command's state update; other values unchanged."""
     if not isinstance(value, Update):
         return value
     return {"messages": value.values} if isinstance(value.values, list | tuple) else value.values
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    """Return the entries that differ from the entries that were given."""
+    """Return the entries that differ from the given entries."""
     before = entries(given)
     if not before:
         return values
@@ -119,7 +119,7 @@ def is_message(held: Mapping[str, Any]) -> bool:
 
 
 def named(value: Any, key: str, depth: int = 1) -> Any:
-    """Return the value under a key, or under that key in a mapping inside; None without one."""
+    """Return the value of a key, or of that key in an inner mapping, or None."""
     held = entries(value)
     if held is None or not depth:
         return None
@@ -130,7 +130,7 @@ def named(value: Any, key: str, depth: int = 1) -> Any:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a message's content; of blocks, the text blocks joined."""
+    """Return the text of a message's content, with text blocks joined."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list | tuple) else ()
@@ -139,7 +139,7 @@ def content_text(content: Any) -> str:
 
 
 def typed_text(content: Any) -> str:
-    """Return the text that a user typed, without the text of attached files."""
+    """Return the user's text, without the text of attached files."""
     if not isinstance(content, list | tuple):
         return content_text(content)
     typed = (not isinstance(one, dict) or one.get("type") in (None, "text") for one in content)
@@ -147,7 +147,7 @@ def typed_text(content: Any) -> str:
 
 
 def block_text(value: Any, depth: int = _BLOCK_LEVELS) -> str:
-    """Return the text of a content block, of blocks in it, or of its source; "" without one."""
+    """Return the text of a content block, of inner blocks, or of its source, or ""."""
     if isinstance(value, str):
         return value
     if depth and isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Finds the documents in copies of what runs were given and gave out."""
+"""Find the documents in copies of runs' inputs and outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DOCUMENT_KEYS: Final = (
     "retrieved_docs",
     "source_documents",
 )
-"""Names under which an empty list, or a list of texts or mappings, is a retrieval."""
+"""Keys whose empty list, or list of texts or mappings, is a retrieval."""
 _LEVELS: Final = 4
 _MAX_ITEMS: Final = 1000
 
@@ -49,20 +49,20 @@ def documents_in(
     artifacts: bool = True,
     resets: bool = False,
 ) -> Lists:
-    """Return the lists of documents in a value, in order; an empty list may count.
+    """Return the lists of documents in a value, in order. An empty list may count.
 
-    What it hands on of the input `given` does not count. Under `keys`, an empty list and one of
-    texts or mappings is a retrieval; with `resets` not the empty one. Artifacts of tools' messages
-    count if they are new.
+    Values passed on from the input `given` do not count. Under `keys`, an empty list or a list of
+    texts or mappings is a retrieval; with `resets`, the empty list is not. Artifacts of tool
+    messages count if they are new.
     """
     if isinstance(value, str):
-        # A formatter that lets no document pass gives a blank text.
+        # A formatter without documents returns a blank text.
         return [()] if not value.strip() and holds_documents(given) else []
     return list(_Search(keys, artifacts, resets).lists_in(value, given, _LEVELS))
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
-    """Return the lists of documents in a root's input; rows count under one of the keys."""
+    """Return the lists of documents in a root's input. Rows count under one of the keys."""
     if found := documents_in(value, keys=keys, artifacts=False):
         return found
     tables = ((entries(value) or {}).get(key) for key in keys)
@@ -76,7 +76,7 @@ def holds_documents(value: Any) -> bool:
 
 
 def contexts_in(value: Any) -> tuple[Context, ...] | None:
-    """Return the contexts in a value that should hold documents, texts or rows; None without."""
+    """Return the contexts in a value of documents, texts or rows, or None."""
     items = value if isinstance(value, list | tuple) and _document(value) is None else [value]
     contexts = _contexts(items[:_MAX_ITEMS])
     if contexts is None:
@@ -85,7 +85,7 @@ def contexts_in(value: Any) -> tuple[Context, ...] | None:
 
 
 class _Search(NamedTuple):
-    """Options of one search, which is bounded in depth and width."""
+    """Options of one search, bounded in depth and width."""
 
     keys: Collection[str]
     artifacts: bool
@@ -122,13 +122,13 @@ class _Search(NamedTuple):
     ) -> Iterator[tuple[Context, ...]]:
         first = next((item for item in items if item is not None), None)
         if first is None and holds_documents(given):
-            # A step that got documents hands on none of them.
+            # A step received documents and passes none on.
             yield ()
         elif _document(first) is not None:
             if not _are_same(items, given):
                 yield tuple(filter(None, map(_document, items)))
         elif not (isinstance(first, Message) and depth == _LEVELS):
-            # A bare list of messages is a prompt, with artifacts of earlier turns in it.
+            # A bare list of messages is a prompt, with artifacts of earlier turns.
             known = {id(item) for item in given} if isinstance(given, list | tuple) else ()
             for item in items:
                 if id(item) not in known:
@@ -136,7 +136,7 @@ class _Search(NamedTuple):
 
 
 def _document(item: Any) -> Context | None:
-    """Return a document, or the document of a pair with its score."""
+    """Return a document, or the document of a pair with a score."""
     if isinstance(item, Context):
         return item
     is_pair = isinstance(item, tuple) and len(item) == PAIR and isinstance(item[0], Context)
@@ -144,7 +144,7 @@ def _document(item: Any) -> Context | None:
 
 
 def _under_key(value: Any) -> tuple[Context, ...] | None:
-    """Return the contexts under a name of documents; None if something else is there."""
+    """Return the contexts under a document key, or None for other values."""
     if isinstance(value, Context):
         return (value,)
     if not isinstance(value, list | tuple):
@@ -156,7 +156,7 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
-    """Return the contexts of documents, texts and mappings; None if one of them is neither."""
+    """Return the contexts of documents, texts and mappings, or None for other items."""
     found: list[Context] = []
     for item in items:
         document = _document(item)

@@ -1,4 +1,4 @@
-"""Roots that have ended, or never will: which of them are interactions."""
+"""Decide which finished or abandoned roots are interactions."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ __all__ = ["Endings"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
-"""Traces of requests without retrieved text that can be explained."""
+"""Explainable traces of requests without retrieved text."""
 _MANY = 1000
-"""Ended roots that may wait before the threads that end roots help."""
+"""Finished roots that may wait before the threads that finish roots help."""
 _PATIENCE_S = 2.0
-"""Seconds for which one thread waits for another that sweeps."""
+"""Seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001
 _CHILDLESS = (
-    "The run %r ended without any step that capture could see: callbacks in a constructor are not "
-    "handed on. Pass them in the config of the call, or use rag_eval_hooks_langchain.enable(evals)."
+    "The run %r had no step that capture could see, because callbacks in a constructor are not "
+    "passed on. Pass them in the config of the call, or use rag_eval_hooks_langchain.enable(evals)."
 )
 _UNRETRIEVED = (
     "A request was answered without retrieved text that capture can see, so it was not evaluated. "
     "If it did retrieve: enable(evals) also sees searches of a vector store, retrieval_tools= "
-    "names search tools, and record_contexts(documents) tells of any other search. "
+    "names search tools, and record_contexts(documents) records any other search. "
     "stats().without_retrieval counts such requests; see docs/capture.md, 'I see no sample'."
 )
 
 
 class Endings:
-    """Reads and reports ended interactions, and counts answers without retrieved text."""
+    """Reads and reports finished interactions, and counts answers without retrieved text."""
 
     def __init__(
         self,
@@ -73,31 +73,31 @@ class Endings:
 
     @property
     def unretrieved(self) -> int:
-        """Requests in which a model spoke and no retrieved text was seen."""
+        """Requests in which a model replied without retrieved text."""
         return self._passed_over - self._by_hand.joined
 
     def explains(self, key: str) -> bool:
-        """Return whether a request of a trace or run id was answered without retrieved text."""
+        """Return whether the request of a trace or run id was answered without retrieved text."""
         return key in self._traces
 
     def end(self, interaction: Interaction) -> None:
-        """Queue an ended root, or keep it for whoever it waits for."""
+        """Queue a finished root, or keep it until its wait is over."""
         is_well = interaction.status is Status.OK
         if interaction.interrupted and is_well:
             interaction.status = Status.INTERRUPTED
             self._on_wait()
             self._suspensions.add(interaction)
             return
-        # Interrupts are reported only to handlers that were passed: this may have been one.
+        # Only passed handlers receive interrupts, so this may have been an interrupt.
         if interaction.resumable and not (is_well and interaction.passed):
             self._suspensions.add(interaction)
         self.add(interaction)
 
     def add(self, interaction: Interaction) -> None:
-        """Queue an ended root for `decide`; without anybody who will call it, read it now."""
+        """Queue a finished root for `decide`, or read it now if no thread will call that."""
         self._ended.append(interaction)
         is_awaited, others = self._on_wait(), interaction.others
-        # The span of another instrumentor waits for the decision.
+        # Another instrumentor's span waits for the decision.
         if not is_awaited or (others is not None and others.span is not None):
             with self._lock:
                 self.decide()
@@ -107,14 +107,14 @@ class Endings:
 
     @contextlib.contextmanager
     def sweeping(self) -> Iterator[bool]:
-        """Keep other threads from sweeping; False if one hangs in code of the application."""
+        """Keep other threads from sweeping; False if one hangs in the application's code."""
         until = time.monotonic() + _PATIENCE_S
         while self._sweeper not in (None, threading.get_ident()):
             if time.monotonic() > until:
                 yield False
                 return
             time.sleep(_POLL_S)
-        # No `acquire`: a signal handler of the application may raise right behind it.
+        # Not `acquire`: the application's signal handler may raise right after it.
         with self._lock:
             outer, self._sweeper = self._sweeper, threading.get_ident()
             try:
@@ -123,7 +123,7 @@ class Endings:
                 self._sweeper = outer
 
     def decide(self, most: int | None = None) -> None:
-        """Read ended roots, all or at most some, and report the interactions among them."""
+        """Read finished roots, all or at most some, and report the interactions among them."""
         with contextlib.suppress(IndexError):
             for _ in range(len(self._ended) if most is None else most):
                 interaction = self._ended.popleft()
@@ -150,7 +150,7 @@ class Endings:
             self._pass_over(interaction)
 
     def _note_mistakes(self, interaction: Interaction) -> None:
-        """Count what a block by hand left out, and options that matched nothing."""
+        """Count missing parts of a manual block, and options that matched nothing."""
         if interaction.status is not Status.OK:
             return
         for told, place in filter(None, interaction.unmet.values()):
@@ -176,7 +176,7 @@ class Endings:
             return interaction.retrieves
         if not has_retrieved(interaction, answer_of(interaction)):
             return False
-        # A retrieval outside of it has the texts of its steps undivided and with metadata.
+        # A retrieval outside it has the original texts with metadata.
         return not (interaction.is_joinable and self._by_hand.was_shown(interaction))
 
     def _pass_over(self, interaction: Interaction) -> None:
@@ -191,8 +191,8 @@ class Endings:
         span = trace.get_current_span(interaction.otel).get_span_context()
         if span.is_valid:
             self._traces.append(format_trace_id(span.trace_id))
-        # The calls by hand tell what to do about a model that was shown retrieved documents, and
-        # a model that is called alone may rewrite the question for a retriever.
+        # The manual calls handle a model that saw retrieved documents. A model called alone may
+        # rewrite the question for a retriever.
         is_alone = interaction.root.kind is RunKind.MODEL
         if self._warned_unretrieved or (is_alone and interaction.is_joinable):
             return
@@ -202,7 +202,7 @@ class Endings:
 
 
 def _mark_unfinished(interaction: Interaction) -> None:
-    """Close a request whose answering model did not finish; mark runs whose end was lost."""
+    """Close a request with an unfinished answering model; mark runs with a lost end."""
     if interaction.status is not Status.OK:
         return
     unfinished = [run for run in interaction.runs if run.unfinished]
@@ -218,8 +218,7 @@ def _mark_unfinished(interaction: Interaction) -> None:
 def _is_closed_early(interaction: Interaction) -> bool:
     """Return whether the model that still ran at the end may have been writing the answer.
 
-    A model in the background, for example for a title, may run on when the answer of
-    another one is out.
+    A background model, for example for a title, may still run after the answer.
     """
     root = interaction.root
     if root.kind is RunKind.MANUAL and root.text is not None:
@@ -233,14 +232,14 @@ def _is_closed_early(interaction: Interaction) -> bool:
 
 
 def _asks_nothing(interaction: Interaction) -> bool:
-    """Return whether a root has no question, no model and no retriever, as an indexing run."""
+    """Return whether a root has no question, model or retriever, like an indexing run."""
     kinds = (RunKind.RETRIEVER, RunKind.MODEL)
     root, ended_well = interaction.root, interaction.status is Status.OK
     return ended_well and not root.query and not any(r.kind in kinds for r in interaction.runs)
 
 
 def _is_childless(interaction: Interaction) -> bool:
-    """Return whether a chain that was passed a handler answered a question without any step."""
+    """Return whether a chain with a handler answered a question without any step."""
     root = interaction.root
     answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
     return answered and len(interaction.runs) == 1
@@ -250,12 +249,11 @@ def _is_childless(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Replace the earlier texts of documents by the texts that later steps gave them.
+    """Replace the earlier texts of documents by the texts of later steps.
 
-    A masked text must not come back: not as a context, not on the span of the retriever, not in
-    metadata, and not by the prompts of a postprocessor's models. A later
-    text replaces an earlier one of the same id if its step was given the earlier one: two stores
-    may number their documents alike.
+    A masked text must not reappear: as a context, on the retriever's span, in metadata, or in
+    prompts of a postprocessor's models. A later text replaces an earlier text with the same id if
+    its step received the earlier text, because two stores may use the same ids.
     """
     for number, found in enumerate(interaction.lists):
         earlier = interaction.lists[:number]
@@ -278,7 +276,7 @@ def _replace(
     names, texts = {context.id for context in known}, {context.text for context in known}
     lost: set[str] = set()
     if any(context.id not in names and context.text not in texts for context in found.contexts):
-        # A new document may hold the text of a document that the step got and did not hand on.
+        # A new document may contain the text of a document that the step dropped.
         lost = found.given.keys() - latest.keys()
     replaced = {name: text for name, text in before.items() if text}
     if not replaced and not lost:
@@ -299,7 +297,7 @@ def _replace(
 
 
 def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
-    """Return the text of each id; of a document in pieces, all of them."""
+    """Return the text of each id, or all texts of a document in pieces."""
     latest: dict[str, str] = {}
     for context in contexts:
         if context.id is not None:
@@ -312,12 +310,12 @@ def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
 def _earlier_text(
     name: str, latest: str, known: Sequence[Context], given: Mapping[str, str]
 ) -> str | None:
-    """Return the text that a step was given under an id, if its text is another; else None."""
+    """Return a step's input text for an id if it differs, else None."""
     was = given.get(name, latest)
     if was not in latest:
         return was
     texts = {context.text for context in known if context.id == name}
-    # A part of a text may be a preview, where it is not known what the step was given.
+    # A part of a text may be a preview, if the step's input is unknown.
     if latest in texts or (name not in given and any(latest in text for text in texts)):
         return None
     others = {text for text in texts if text not in latest}
@@ -325,13 +323,13 @@ def _earlier_text(
 
 
 def _most_alike(texts: Collection[str], text: str) -> str:
-    """Return the text that shares the largest fraction of its words with another one."""
+    """Return the text that shares the largest fraction of its words with another text."""
     own = {one: runs_of(one) | set(words(one)) for one in (*texts, text)}
     return max(texts, key=lambda one: len(own[one] & own[text]) / max(1, len(own[one])))
 
 
 def _without(context: Context, rewritten: Mapping[str | None, Collection[str]]) -> Context:
-    """Return a document without metadata that holds one of its earlier texts."""
+    """Return a document without metadata that contains one of its earlier texts."""
     texts = [text for text in rewritten.get(context.id, ()) if text not in context.text]
     metadata = {
         key: value

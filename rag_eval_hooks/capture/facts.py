@@ -1,4 +1,4 @@
-"""Span attributes that a framework tells about a call, by the GenAI conventions."""
+"""Span attributes that a framework reports about a call, by the GenAI conventions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ENDPOINTS: Final = (
     "anthropic_api_url",
     "endpoint_url",
 )
-"""Fields in which models of both frameworks hold the URL of their server."""
+"""Fields with the server's URL in models of both frameworks."""
 _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _PORTS: Final = {"http": 80, "https": 443}
 _SCALARS = (str, int, float, bool)
 
 
 def facts_of(values: Mapping[str, Any]) -> Facts:
-    """Return the values that a span can take: scalars, enums as their value, lists of texts."""
+    """Return the values that a span accepts: scalars, enum values, lists of texts."""
     plain = {key: one.value if isinstance(one, Enum) else one for key, one in values.items()}
     return {key: one for key, one in plain.items() if _is_attribute(one)}
 
@@ -62,10 +62,10 @@ def _server(url: Any) -> Facts:
 
 
 def finish_reasons(replies: Iterable[Sequence[Any]]) -> tuple[str, ...]:
-    """Return why a model stopped, for each of its replies that tells.
+    """Return the finish reasons of the replies that have one.
 
     Args:
-        replies: By reply the mappings or objects that may hold its reason.
+        replies: For each reply, the mappings or objects that may have its reason.
     """
     found = (first(holders, _FINISHES) for holders in replies)
     plain = (one.value if isinstance(one, Enum) else one for one in found)
@@ -73,7 +73,7 @@ def finish_reasons(replies: Iterable[Sequence[Any]]) -> tuple[str, ...]:
 
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
-    """Return the first field of these names that any of the holders has."""
+    """Return the first of these fields in any holder."""
     fields = (field(holder, name) for holder in holders for name in names)
     return next((value for value in fields if value is not None), None)
 

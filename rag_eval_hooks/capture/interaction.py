@@ -1,7 +1,7 @@
-"""Interactions that the application opens and closes itself, with or without a framework.
+"""Interactions that the application opens and closes, with or without a framework.
 
-A generator shares the context of its consumer: what it sets stays set while it is suspended. Its
-frame is on the stack only while it runs, which tells which block is being executed.
+A generator shares its consumer's context, so its values stay set while it is suspended. Its frame
+is on the stack only while it runs, which identifies the running block.
 """
 
 from __future__ import annotations
@@ -37,21 +37,20 @@ _INCIDENTS = incidents.__name__
 
 
 class ManualInteraction:
-    """One interaction, opened by `RagEval.interaction`. A context manager, sync and async.
+    """One interaction, opened by `RagEval.interaction`. A sync and async context manager.
 
-    While it is open, runs of a framework that would be outermost become part of it. Inside
-    another interaction that asks the same, and inside a framework's run, it opens none of its own
-    but joins that one: its contexts and metadata count there, its answer where the outer one gives
-    none. With a question of its own inside one opened by hand it is an interaction of its own: the
-    other may be that of a suspended generator.
+    While it is open, outermost runs of a framework become part of it. Inside a framework's run, or
+    inside an interaction with the same question, it joins: its contexts and metadata count there,
+    and its answer if the outer one has none. Inside a manual interaction with another question it
+    is separate, because the outer one may belong to a suspended generator.
 
-    Entered where no span is current, it belongs to the trace in which it was made: a server may
-    have left its span before the generator of a response runs.
+    Without a current span at its start, it belongs to the trace of its creation: a server may have
+    left its span before the response generator runs.
 
-    It is known to its own context and to tasks and threads that copy it. A task that outlives it
-    adds nothing to it, and keeps nothing of it alive.
+    Its context, and tasks and threads that copy it, know the interaction. A task that outlives it
+    neither adds to it nor keeps it alive.
 
-    `it.answer = text` does what `it.answer(text)` does, as for contexts and metadata.
+    `it.answer = text` equals `it.answer(text)`; contexts and metadata work the same way.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class ManualInteraction:
         self._run: Run | None = None
         self._state = _OUTSIDE
         self._has_answer = False
-        # The interaction around it when it was opened, and the frame in which its block stands.
+        # The enclosing interaction, and the frame of its block.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
         if question is None or (isinstance(question, str) and not question.strip()):
@@ -89,7 +88,7 @@ class ManualInteraction:
             self._incidents.report(f"capture interaction {field}", error)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; for a method that records something, call it with the value."""
+        """Set an attribute. If it is a recording method, call it with the value."""
         if name in _RECORDING:
             getattr(self, name)(value)
             return
@@ -104,19 +103,19 @@ class ManualInteraction:
             self._incidents.mistake("interaction() without a with block records nothing", advice)
 
     def _opened(self, method: str) -> Run | None:
-        """Return its run; outside its block, count the call as lost."""
+        """Return its run. Outside its block, count the call as lost."""
         if self._state:
             self._incidents.mistake(f"it.{method}() was called {self._state}")
         return self._run
 
     @host_edge
     def contexts(self, *documents: Any) -> None:
-        """Record what the model is given; the contexts of the interaction are then these.
+        """Record the documents for the model. They are the contexts of the interaction.
 
         Args:
             documents: Texts, `Context` objects, mappings with a `text`, documents of LangChain,
-                objects that `as_context` reads, or one of them. A further call appends; a text
-                that is there already counts once. An empty list says that retrieval found nothing.
+                objects that `as_context` reads, or one of them. Further calls append; duplicate
+                texts count once. An empty list means that retrieval found nothing.
         """
         if not documents:
             raise InputError("it.contexts() takes the documents, or [] if retrieval found none.")
@@ -130,10 +129,10 @@ class ManualInteraction:
 
     @host_edge
     def answer(self, text: Any) -> None:
-        """Record what the user gets. The last call counts.
+        """Record the user's answer. The last call wins.
 
         Args:
-            text: The text, a message or response of a framework, or None if there is no text.
+            text: The text, a framework's message or response, or None without text.
         """
         if (run := self._opened("answer")) is not None:
             self._has_answer = True
@@ -141,7 +140,7 @@ class ManualInteraction:
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Add metadata, such as `session_id`, `user_id`, `question_id`, `reference`, or any."""
+        """Add metadata: `session_id`, `user_id`, `question_id`, `reference`, or free keys."""
         if (run := self._opened("metadata")) is not None:
             run.interaction.add_metadata({**(_mapping(values) or {}), **more})
 
@@ -150,13 +149,13 @@ class ManualInteraction:
         try:
             self._open()
         except BaseException as interruption:
-            # A signal handler raised: the block is not entered, and nobody else would close it.
+            # A signal handler raised: the block is not entered, so close it here.
             self._close(interruption)
             raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """End the interaction; an exception passes through and sets the status."""
+        """Close the interaction. An exception passes through and sets the status."""
         try:
             self._close(error)
         except BaseException as interruption:
@@ -168,7 +167,7 @@ class ManualInteraction:
         return self.__enter__()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """End the interaction; an exception passes through and sets the status."""
+        """Close the interaction. An exception passes through and sets the status."""
         self.__exit__(kind, error, trace)
 
     @host_edge
@@ -209,7 +208,7 @@ class ManualInteraction:
     def _close(self, error: BaseException | None) -> None:
         run, frame, self._run, self._frame = self._run, self._frame, None, None
         self._state = "after its with block"
-        # A generator may be closed in another context, where the value is not ours to take back.
+        # A generator may be closed in another context, where we must not reset the value.
         if _current.get() is self:
             _current.set(_nearest_open(self._outer))
         if run is not None and error is None:
@@ -239,9 +238,8 @@ def enclosing_interactions() -> list[ManualInteraction]:
 def _enclosing(recorder: object) -> ManualInteraction | None:
     """Return the innermost open interaction around the caller.
 
-    Generators share their context with their consumer: where several are open there, the one
-    counts whose block is being executed. Where that is unknown, as in a thread or a task that
-    one of them started, none does.
+    Generators share their consumer's context. If several interactions are open there, the one with
+    the running block counts. If that is unknown, as in a new thread or task, none counts.
     """
     if _current.get() is None:
         return None
@@ -259,7 +257,7 @@ def _all_open() -> Iterator[ManualInteraction]:
 
 
 def _nearest_open(one: ManualInteraction | None) -> ManualInteraction | None:
-    """Return an interaction, or the nearest around it that is still open."""
+    """Return an interaction, or the nearest enclosing one that is still open."""
     while one is not None and (one._run is None or one._run.end is not None):
         one = one._outer
     return one
@@ -273,9 +271,9 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _caller_outside() -> FrameType | None:
-    """Return the frame in which the block stands that is being opened.
+    """Return the frame of the block that is being opened.
 
-    Of a block that a `contextmanager` of the application opens, that is the frame which uses it.
+    If the application's `contextmanager` opens the block, return the frame that uses it.
     """
     outside: FrameType | None = None
     for frame in _stack():
@@ -296,7 +294,7 @@ def _is_generator(frame: FrameType | None) -> bool:
 
 
 def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) -> Any:
-    """Read a value; if reading fails, the sample lacks that part."""
+    """Read a value. If reading fails, the sample lacks that part."""
     try:
         return read(value)
     except Exception:

@@ -1,4 +1,4 @@
-"""Requests that are sampled out when they start: little more than their ids is kept."""
+"""Requests that are sampled out at their start: little more than their ids is kept."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from rag_eval_hooks.sample import Status
 __all__ = ["LeavesOut", "LeftOut", "LeftOutRequests"]
 
 LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
-"""Whether a request will not be sampled, by its sampling key, tags and metadata."""
+"""Returns whether a request is sampled out, by its sampling key, tags and metadata."""
 
 _MOST_RUNS = 10_000
-"""Runs of one request whose ids are kept."""
+"""Run ids kept per request."""
 
 
 @dataclass(slots=True, eq=False)
 class LeftOut:
-    """A request that was sampled out when it started: all that is kept of it."""
+    """A request that was sampled out at its start."""
 
     id: Hashable
     key: str
@@ -42,10 +42,10 @@ class LeftOut:
 
 
 class LeftOutRequests:
-    """Requests that were sampled out when they started. Takes no lock.
+    """Requests that were sampled out at their start. Takes no lock.
 
-    A retriever or model called by hand may belong to a further root, and both must be sampled
-    alike: without a trace or thread that joins them, neither is decided when it starts.
+    A separately called retriever or model may belong to another root, and both need the same
+    decision. Without a shared trace or thread, neither is decided at its start.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:
@@ -56,12 +56,12 @@ class LeftOutRequests:
         self.forked()
 
     def forked(self) -> None:
-        """Forget all: the parent of a forked process counts them."""
+        """Forget all in a forked child: the parent counts them."""
         self._runs: dict[Hashable, LeftOut] = {}
         self._roots: dict[Hashable, LeftOut] = {}
 
     def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
-        """Decide about requests when they start; report requests that end after a retrieval."""
+        """Decide about requests at their start; report requests that end after a retrieval."""
         self._decide, self._on_end = decide, on_end
 
     def __bool__(self) -> bool:
@@ -69,13 +69,13 @@ class LeftOutRequests:
         return bool(self._runs)
 
     def __contains__(self, run_id: object) -> bool:
-        """Return whether a run is a part of an open run."""
+        """Return whether a run is part of an open run."""
         return run_id in self._runs
 
     def key_of(
         self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the sampling key of a root that starts; None if it is decided at its end.
+        """Return the sampling key of a starting root; None if it is decided at its end.
 
         Requests of a conversation that may be interrupted are sampled alike.
         """
@@ -95,7 +95,7 @@ class LeftOutRequests:
         tags: tuple[str, ...],
         metadata: Mapping[str, Any],
     ) -> bool:
-        """Return whether a root is sampled out; what starts below it is then left out, too."""
+        """Return whether a root is sampled out, together with everything below it."""
         if self._decide is None or key is None or not self._decide(key, tags, metadata):
             return False
         left = LeftOut(run_id, key, _trace_id(otel), tags, metadata, time.time_ns(), [run_id])
@@ -105,7 +105,7 @@ class LeftOutRequests:
         return True
 
     def starts(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
-        """Note a run that starts; return whether it is part of a request that is left out."""
+        """Note a starting run; return whether it belongs to a sampled-out request."""
         left = self._runs.get(parent_id) if parent_id is not None else self._runs.get(run_id)
         if left is None:
             return False
@@ -116,7 +116,7 @@ class LeftOutRequests:
         return True
 
     def ends(self, run_id: Hashable, status: Status) -> Sequence[Hashable] | None:
-        """Note the end of a run; return the ids that end with it, None if it is not left out."""
+        """Note a finished run; return the ids that end with it, or None if not sampled out."""
         left = self._runs.get(run_id)
         if left is None:
             return None
@@ -129,7 +129,7 @@ class LeftOutRequests:
         return left.runs
 
     def sweep(self) -> None:
-        """Forget those whose end never came."""
+        """Forget requests that never ended."""
         before = time.time_ns() - self._ttl_ns
         while (first := oldest(self._roots)) is not None and first.opened <= before:
             self._forget(first)

@@ -1,4 +1,4 @@
-"""Joins retrievers and models that the application calls one by one into requests."""
+"""Join separately called retrievers and models into requests."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rag_eval_hooks.sample import Status
 __all__ = ["ManualCalls", "answers", "is_step"]
 
 _MOST = 1000
-"""Root runs that may wait; the oldest is forgotten for one more."""
+"""Root runs that may wait; the oldest is forgotten."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Time for which a retrieval waits for the model that is shown its documents."""
+"""Seconds that a retrieval waits for a model that sees its documents."""
 _PAUSE_S = 5
-"""Seconds without a further call after which a request is over."""
+"""Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""Characters of a document that a prompt must hold where the document's end was cut."""
+"""Characters of a cut document that a prompt must contain."""
 _MOST_ADDED = 0.2
-"""Fraction of a text beside documents that a formatter adds."""
+"""Fraction of a text that a formatter adds to documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
     "A retriever and a model were called separately, so the request was not captured. Call "
@@ -35,7 +35,7 @@ _ADVICE = (
 
 
 def answers(interaction: Interaction) -> bool:
-    """Return whether a model spoke in a root that ended well."""
+    """Return whether a model replied in a root that succeeded."""
     spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
     return spoke and interaction.status is Status.OK and not is_step(interaction)
 
@@ -62,7 +62,7 @@ def _documents(interaction: Interaction) -> list[str]:
 
 
 class _Call:
-    """An ended root that is no request by itself: a retrieval, or calls of a model."""
+    """A finished root that is not a request: a retrieval, or model calls."""
 
     def __init__(self, interaction: Interaction, place: Place) -> None:
         self.interaction = interaction
@@ -91,9 +91,9 @@ class _Call:
     def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
         """Return the retrievals whose documents the prompts show, in their order.
 
-        Stricter than the search for contexts: a few equal words must not join two requests.
+        Stricter than the search for contexts, because a few equal words must not join two requests.
         """
-        # A chain may call its retriever itself, without a word of where it stands.
+        # A chain may call its retriever without saying where.
         began = max((run.start for run in self.models), default=self.root.start)
         givers: dict[str, list[_Call]] = {}
         for one in known:
@@ -104,7 +104,7 @@ class _Call:
         return [one for one in known if one in chosen]
 
     def _giver(self, givers: Sequence[_Call]) -> _Call | None:
-        """Return the retrieval that gave a document, unless two with other questions may have."""
+        """Return the retrieval that found a document, unless two different questions match."""
 
         def certainty(one: _Call) -> tuple[bool, int, int]:
             asked = bool(one.query) and one.query in self.prompt
@@ -121,7 +121,7 @@ def _shows(prompt: str, text: str) -> bool:
 
 
 class _Request:
-    """Calls of models that belong together, by the documents that they share."""
+    """Model calls that belong together, by shared documents."""
 
     def __init__(self, call: _Call) -> None:
         self.calls = [call]
@@ -136,7 +136,7 @@ class _Request:
         return [*self.retrievals, *self.calls]
 
     def takes(self, call: _Call) -> bool:
-        """Return whether a call shares documents, or sums up several replies."""
+        """Return whether a call shares documents, or summarizes several replies."""
         nearness = max(call.place.nearness(one.place) for one in self.calls)
         if not set(self.retrievals).isdisjoint(call.retrievals):
             return nearness >= 0
@@ -144,7 +144,7 @@ class _Request:
         return nearness > 0 and sum(text in call.prompt for text in said) > 1
 
     def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
-        """Return whether nothing more is expected, and no open root may be a further call."""
+        """Return whether the request is complete and no open root may be another call."""
         now, parts = time.monotonic(), self.parts
         is_due = at_once or now - self.last > _PAUSE_S or all(one.place.is_over for one in parts)
         is_old = now - self.begun > _REMEMBERED_S
@@ -154,7 +154,7 @@ class _Request:
         return is_due
 
     def joined(self) -> Interaction:
-        """Return the request that the calls make up; its root is a chain that answers, or new."""
+        """Return the request of the calls. Its root is an answering chain, or new."""
         answering = self._answering()
         parts = sorted(self.parts, key=lambda call: call.root.start)
         joined = answering.interaction.part([answering.root])
@@ -167,7 +167,7 @@ class _Request:
             root.query, joined.asked = None, () if is_asked else (typed,)
             root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, "interaction", {}
             root.text, root.prompt = answering.text or None, ()
-        # A prompt with documents is no question: the query of a retriever is.
+        # A prompt with documents is not a question; a retriever's query is.
         root.query = None if self._is_prompt(root.query or "") else root.query
         joined.asked = tuple(text for text in joined.asked if text and not self._is_prompt(text))
         root.outermost = True
@@ -180,7 +180,7 @@ class _Request:
                 own.runs.insert(0, root)
             joined.absorb(own)
         root.query, joined.asked, joined.attempted = query, asked, True
-        # A generator may run when the request's span is no longer current.
+        # A generator may run after the request's span is no longer current.
         in_trace = (part for part in (answering, *parts) if part.place.is_in_trace)
         joined.otel = next((part.interaction.otel for part in in_trace), joined.otel)
         joined.opened = min(part.interaction.opened for part in parts)
@@ -191,7 +191,7 @@ class _Request:
         return any(_shows(fold(text), document) for document in documents)
 
     def _answering(self) -> _Call:
-        """Return the last call that said something and is no check of an earlier reply."""
+        """Return the last replying call that is not a check of an earlier reply."""
         for place, call in reversed(list(enumerate(self.calls))):
             said = (fold(one.text) for one in self.calls[:place])
             is_check = not is_distinctive_text(call.text) and any(
@@ -205,13 +205,13 @@ class _Request:
 class ManualCalls:
     """Joins retrievals and model calls of one request, in the clock's thread.
 
-    A call belongs to the retrieval whose documents its prompt shows, never to one in another
-    trace. Ambiguous calls are not joined.
+    A call belongs to the retrieval whose documents its prompt shows, in the same trace. Ambiguous
+    calls are not joined.
 
     Attributes:
-        everywhere: Frameworks whose runs are all captured in this process. Calls of others are
-            not joined, because nothing is known of the calls in between.
-        joined: Calls of models that are no request by themselves, but a part of one.
+        everywhere: Frameworks whose runs are all captured in this process. Calls of other
+            frameworks are not joined, because the calls in between are unknown.
+        joined: Model calls that belong to a joined request.
     """
 
     joined = 0
@@ -223,13 +223,13 @@ class ManualCalls:
         self.forked()
 
     def forked(self) -> None:
-        """Forget everything: the parent of a forked process reports it."""
+        """Forget everything in a forked child: the parent reports it."""
         self._ended: deque[_Call] = deque(maxlen=_MOST)
         self._retrievals: list[_Call] = []
         self._requests: list[_Request] = []
 
     def add(self, interaction: Interaction) -> None:
-        """Note an ended root that is no request by itself."""
+        """Note a finished root that is not a request."""
         if interaction.place is not None:
             call = _Call(interaction, interaction.place)
             if call.retrieves or call.models:
@@ -237,20 +237,20 @@ class ManualCalls:
 
     @property
     def waits(self) -> bool:
-        """True if `sweep` has something to do."""
+        """Whether `sweep` has work."""
         return bool(self._ended or self._requests or self._retrievals)
 
     def was_shown(self, interaction: Interaction) -> bool:
-        """Return whether a root's prompts show documents of retrievals outside of it."""
+        """Return whether a root's prompts show documents of outside retrievals."""
         if interaction.place is None:
             return False
         known = [*self._retrievals, *(one for one in self._ended if one.retrieves)]
         return bool(_Call(interaction, interaction.place).find_retrievals(known))
 
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
-        """Join the calls that ended, and report requests that are over.
+        """Join the finished calls, and report complete requests.
 
-        A root that is open may yet belong to a request. `at_once` reports all others.
+        An open root may still belong to a request. `at_once` reports all other requests.
         """
         while self._ended:
             self._take(self._ended.popleft())
@@ -289,7 +289,7 @@ class ManualCalls:
 
 
 def _remembered(calls: Sequence[_Call]) -> list[_Call]:
-    """Return the last calls that are young enough, within the limits."""
+    """Return the last calls that are recent enough, within the limits."""
     oldest, left = time.time_ns() - _REMEMBERED_S * 10**9, _MOST_CHARS
     kept: list[_Call] = []
     for call in reversed(calls[-_MOST:]):

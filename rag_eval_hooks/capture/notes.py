@@ -1,4 +1,4 @@
-"""Notes of integrations about runs, within the limits on the text of one interaction."""
+"""Notes of integrations about runs, within the text limits of one interaction."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from rag_eval_hooks.sample import Context, Status
 __all__ = ["Notes"]
 
 _WAITING = 10
-"""Times as many characters may wait to be read: a text may be held by several events."""
+"""Factor on the limit for unread text, because several events may share a text."""
 _REPEATED_SHARE = 8
-"""Repeated prompts take no memory until they are joined: this part of their length is counted."""
+"""Divisor for repeated prompts, which take no memory until they are joined."""
 
 
 class Notes:
     """Writes question, answer, prompts and documents on runs."""
 
-    # Whether content of spans alone is wanted.
+    # Whether to record content that only spans need.
     span_content = False
 
     def __init__(self, max_chars: int, max_text_chars: int, incidents: Incidents) -> None:
         self._incidents = incidents
-        # Of all texts of one interaction together.
+        # Limit on all texts of one interaction.
         self._max_chars = max_chars
-        # Of its deferred events.
+        # Limit on its deferred events.
         self.most_waiting = _WAITING * max_chars
-        # One more than the sample uses, so that truncation can be detected.
+        # One more than the sample uses, so that truncation is visible.
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Leave an event of a run to be read off the request's thread.
+        """Leave a run's event to be read off the request's thread.
 
-        If `read(*values)` raises, that is counted under the event's name, and the interaction is
-        marked as incomplete. Nobody may change the values any more.
+        If `read(*values)` raises, it is counted under the event's name, and the interaction is
+        marked as incomplete. The values must not change any more.
         """
 
         def guarded() -> None:
@@ -50,7 +50,7 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Return as much of a text as may be kept; an outermost run's own is only cut."""
+        """Return as much of a text as the limit allows; an outermost run's text is only cut."""
         if text is None:
             return None
         if run.outermost:
@@ -62,29 +62,29 @@ class Notes:
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
-        """Note the texts of an outermost run's input, among them perhaps the question."""
+        """Note the texts of an outermost run's input, which may include the question."""
         interaction = run.interaction
         interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 
     def kept(self, run: Run, texts: Sequence[str]) -> None:
-        """Note the texts of the state that an outermost run without an input goes on with."""
+        """Note the state texts with which an outermost run without input continues."""
         run.interaction.kept = self._prompt_texts(run.interaction, texts)
 
     def prompt(self, run: Run, texts: Sequence[str], roles: Sequence[str] = ()) -> None:
-        """Note the texts that a model was given, with their roles if the framework names them."""
+        """Note the texts of a prompt, with roles if known."""
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Note the text that a run gave out; `unknown` if it cannot be read."""
+        """Note a run's output text; `unknown` if it cannot be read."""
         run.text = self.text(run, text)
         run.text_unknown = unknown
 
     def alternatives(
         self, run: Run, texts: Sequence[str], structured: str | None, last: Sequence[str] = ()
     ) -> None:
-        """Note further texts of a root that may be the answer, those of its last step, and JSON.
+        """Note other possible answers of a root: texts of its output, its last step, and JSON.
 
-        A run that is not the root of its interaction is ignored.
+        Ignored for a run that is not a root.
         """
         if run.parent is None:
             interaction = run.interaction
@@ -95,7 +95,7 @@ class Notes:
             interaction.structured = self.text(run, structured)
 
     def for_span(self, run: Run, **content: Any) -> None:
-        """Note content for the span of a run alone, if spans have content; texts are cut."""
+        """Note content that only a run's span needs, if enabled. Texts are cut."""
         if self.span_content:
             read = {
                 key: self.text(run, value) if isinstance(value, str) else value
@@ -105,7 +105,7 @@ class Notes:
             run.span_content = {**run.span_content, **read}
 
     def reply(self, run: Run, facts: Facts, tool_arguments: Sequence[Any] = ()) -> None:
-        """Note beside the text of a model's reply its span attributes and tool arguments."""
+        """Note a model reply's text, span attributes and tool arguments."""
         run.facts = {**run.facts, **facts}
         run.tool_arguments = tool_arguments
 
@@ -119,14 +119,14 @@ class Notes:
         named: bool = False,
         given: Mapping[str, str] | None = None,
     ) -> None:
-        """Note documents that a run gave out, or that the application states it uses.
+        """Note documents that a run returned or the application records.
 
-        The other arguments are the fields of `DocumentList`.
+        Other arguments are fields of `DocumentList`.
         """
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
         if contexts and not kept:
-            # Without memory left nobody knows which they were: that is no empty retrieval.
+            # Documents dropped by the limit are unknown; this is not an empty retrieval.
             interaction.attempted = True
             return
         forms = {
@@ -137,24 +137,24 @@ class Notes:
         interaction.lists.append(DocumentList(run, kept, origin, forms, named, given or {}))
 
     def choose(self, run: Run, contexts: Sequence[Context]) -> None:
-        """Note contexts that the application chose itself; the last choice counts."""
+        """Note contexts that the application chose. The last choice wins."""
         run.interaction.chosen = self._contexts(run.interaction, contexts)
 
     def interrupt(self, run: Run, checkpoint: str | None = None) -> None:
-        """Note that an interaction waits for somebody, at a checkpoint if it is named."""
+        """Note that an interaction waits for a person, at a checkpoint if named."""
         run.interaction.interrupted = True
         self.stop(run, checkpoint)
 
     def stop(self, run: Run, checkpoint: str | None) -> None:
-        """Note a checkpoint at which an interaction stopped, for whatever reason."""
+        """Note the checkpoint at which an interaction stopped, for any reason."""
         if checkpoint is not None:
             run.interaction.stops.add(checkpoint)
 
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep an interaction open until a stream that a run gave out is over, too.
+        """Keep an interaction open until a run's stream also finishes.
 
-        `over` returns how the stream's reading ended, or None while it may go on. It is called
-        when the root returns, on events of the stream, and a few times a second.
+        `over` returns how the reading ended, or None while it may continue. It is called when the
+        root returns, on events of the stream, and a few times per second.
         """
         run.interaction.streams.append(over)
 
@@ -162,7 +162,7 @@ class Notes:
         return tuple([self._prompt_text(interaction, text) for text in texts])
 
     def _prompt_text(self, interaction: Interaction, text: str) -> str:
-        # Each call of an agent is given all that the last one was.
+        # Each call of an agent repeats the previous prompt.
         known = interaction.prompted.get(text)
         if known is not None and interaction.kept_chars < self._max_chars:
             interaction.kept_chars += len(text) // _REPEATED_SHARE

@@ -1,4 +1,4 @@
-"""Options of the application on where question, contexts and answer are found."""
+"""The application's options on where question, contexts and answer are found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rag_eval_hooks.sample import Context
 __all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords"]
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
-"""The name of a key, or a function from what a run was given or gave."""
+"""The name of a key, or a function of a run's input or output."""
 
 
 class CaptureKeywords(TypedDict, total=False):
-    """Keywords of `RagEval.interaction`, as those of `CaptureOptions`."""
+    """Keywords of `RagEval.interaction`, like those of `CaptureOptions`."""
 
     contexts: Choice
     answer: Choice
@@ -35,22 +35,22 @@ class HandlerKeywords(CaptureKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """Options of a handler, or of one interaction; None leaves the choice to us.
+    """Options of a handler, or of one interaction. None means automatic.
 
-    A function that raises, or gives what cannot be used, is counted, and the automatic choice
-    serves.
+    If a function raises or returns an unusable value, it is counted and the automatic choice
+    applies.
 
     Attributes:
-        question: In the outermost call's input.
-        contexts: In the output of a step; the last such output counts.
-        answer: In the outermost call's output.
-        root: Name of the call that is an interaction, where it is not the outermost one.
+        question: Key or function of the outermost call's input.
+        contexts: Key or function of a step's output; the last such output wins.
+        answer: Key or function of the outermost call's output.
+        root: Name of the call that is an interaction, instead of the outermost call.
         retrieval_tools: Names of the tools whose text counts, or None for every tool.
-        document_keys: Names under which an empty list, or one of texts or mappings, is a retrieval.
-        as_context: From an object of the application's own to its text, a `Context`, or None.
+        document_keys: Keys whose list is a retrieval even if it is empty or has texts or mappings.
+        as_context: Converts an application's object to its text, a `Context`, or None.
 
     Raises:
-        ConfigError: One can never be used.
+        ConfigError: An option is invalid.
     """
 
     question: Choice = None
@@ -62,7 +62,7 @@ class CaptureOptions:
     as_context: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that can never work."""
+        """Reject values that can never work."""
         for name in ("question", "contexts", "answer"):
             value = getattr(self, name)
             if not (value is None or callable(value) or _is_name(value)):
@@ -80,25 +80,25 @@ class CaptureOptions:
 
     @classmethod
     def of(cls, owner: str, given: Mapping[str, Any]) -> Self:
-        """Return the options that the keywords of `owner` give.
+        """Return the options from the keywords of `owner`.
 
         Raises:
-            InputError: There is no such option.
-            ConfigError: One can never be used.
+            InputError: An option is unknown.
+            ConfigError: An option is invalid.
         """
         check_names(f"{owner} has no option", given, [one.name for one in fields(cls)])
         return cls(**given)
 
     def over(self, others: Options) -> Options:
-        """Return these options, with others where none is given."""
+        """Return these options, with others as defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(CaptureOptions)}
         return replace(others, **{name: one for name, one in values.items() if one is not None})
 
     def contexts_of(self, documents: Any) -> tuple[Context, ...]:
-        """Return contexts of what the application states, also of objects of its own.
+        """Return contexts of documents, including the application's own objects.
 
         Raises:
-            TypeError: Something is no document.
+            TypeError: A value is not a document.
         """
         if self.as_context is None:
             return contexts_of(documents)

@@ -1,4 +1,4 @@
-"""Look-up, once per interaction, of spans that other instrumentors write of it."""
+"""Find the spans that other instrumentors write for an interaction."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 
 
 class OtherInstrumentors:
-    """Notes on interactions which spans other instrumentors write of them.
+    """Notes on interactions which spans other instrumentors write.
 
-    Only the modes `auto`, `sampled` and `none` of the setting `spans` ask for it.
+    Only the modes `auto`, `sampled` and `none` of the setting `spans` need it.
 
     Attributes:
-        can_wait: Whether their spans can wait for scores. Where none can, ours stands beside
-            them.
+        can_wait: Whether their spans can wait for scores. If not, we write our own span as well.
     """
 
     can_wait = True
@@ -35,10 +34,10 @@ class OtherInstrumentors:
         self._incidents = incidents
 
     def note(self, run: Run, find: Find) -> None:
-        """Look for other instrumentors when a run below the framework's own root begins.
+        """Find other instrumentors when a run below the framework's root starts.
 
-        By then the root's start has reached every handler, whichever comes first. Looks again at
-        every retrieval while no span is found: frameworks do not show all handlers everywhere.
+        By then the root's start has reached every handler. It searches again at every retrieval
+        until a span is found, because frameworks do not show all handlers everywhere.
         """
         if not self._wanted:
             return
@@ -56,7 +55,7 @@ class OtherInstrumentors:
             interaction.others = others or Others()
 
     def _found(self, interaction: Interaction, active: bool, span: Span | None, top: Run) -> Others:
-        # In an interaction that was opened by hand their span covers a part of it only.
+        # In a manual interaction, their span covers only a part.
         if span is None or top is not interaction.root or not self.can_wait:
             return Others(active)
         if not span.is_recording():
@@ -65,7 +64,7 @@ class OtherInstrumentors:
 
 
 def _framework_root(run: Run) -> Run:
-    """Return the outermost run that the framework called, not the application by hand."""
+    """Return the outermost run that the framework, not the application, called."""
     while run.parent is not None and run.parent.kind is not RunKind.MANUAL:
         run = run.parent
     return run

@@ -1,4 +1,4 @@
-"""Retrieved texts, and their places in prompts."""
+"""Retrieved texts, and their positions in prompts."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ __all__ = [
 
 DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATED)
 MIN_RUNS = 3
-"""Runs of words of its own by which a text is recognized."""
+"""Unique word runs that identify a text."""
 _MIN_METADATA = 40
-"""Characters of a text in a document's metadata that may be shown in its place."""
+"""Characters of a metadata text that a prompt may show instead of the document."""
 _FEW = 16
-"""Passages for which a plain search is faster than an index of the prompts."""
+"""Passages for which a plain search beats an index of the prompts."""
 _KEY_WORDS = 3
-"""Words by which a whole text is looked up, from its second on: outer ones may be glued."""
+"""Words for the lookup of a whole text, without its outer words, which may be glued."""
 
 
 class Passage:
-    """One text that passed by, with the list that held it; a node without a text by its form."""
+    """A candidate text with its list; a node without text is known by its form."""
 
     def __init__(self, found: DocumentList, context: Context, form: str | None = None) -> None:
         self.found = found
@@ -52,19 +52,19 @@ class Passage:
 
     @cached_property
     def runs(self) -> set[str]:
-        """The runs of words in it."""
+        """The word runs of the text."""
         return runs_of(self.folded)
 
     @cached_property
     def is_distinctive(self) -> bool:
-        """True if finding it in a prompt is no coincidence."""
+        """Whether finding it in a prompt is no coincidence."""
         return is_distinctive(self.folded)
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """The texts in which a prompt may show it, folded; texts that hold it come first.
+        """Folded texts in which a prompt may show it, longest container first.
 
-        A sentence is shown by its window, a question by the passage that answers it.
+        A prompt shows a sentence by its window, a question by the passage that answers it.
         """
         own = (self.context, self.folded)
         values = self.context.metadata.values()
@@ -78,7 +78,7 @@ class Passage:
 
 
 class Place(NamedTuple):
-    """Where a prompt shows a passage, or would show the whole of it."""
+    """Where a prompt shows a passage, or would show all of it."""
 
     prompt: int
     start: int
@@ -88,7 +88,7 @@ class Place(NamedTuple):
 
 
 class Prompts:
-    """The folded prompts that led to an answer, the answering one first."""
+    """The folded prompts that led to an answer, the answering prompt first."""
 
     def __init__(
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
@@ -119,7 +119,7 @@ class Prompts:
         return next(places, None)
 
     def _find(self, number: int, text: str) -> int:
-        """Return where a text stands behind the question, else before it; never within it."""
+        """Return the position of a text after the question, else before it, never inside it."""
         first, (asked, end) = self._first(number, text), self._asked[number]
         if first < 0 or first >= end:
             return first
@@ -128,7 +128,7 @@ class Prompts:
         return -1 if behind < 0 and is_within else max(behind, first)
 
     def _first(self, number: int, text: str) -> int:
-        """Return the first place of a text; of many texts by an index of the prompt's words."""
+        """Return the first position of a text; for many texts by an index of the prompt's words."""
         prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)
         if not self._has_many or len(words) < _KEY_WORDS + 2:
             return prompt.find(text)
@@ -143,9 +143,9 @@ class Prompts:
         return self._offsets[number]
 
     def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
-        """Add texts that a prompt shows by runs of words, apart from the whole texts.
+        """Add texts that a prompt shows only by word runs.
 
-        A text that another prompt shows takes its place in the answering prompt, if it can.
+        A text from another prompt gets its position in the answering prompt, if possible.
         """
         looked_for = [
             p for p in passages if (placed[p].prompt if p in placed else p.is_distinctive)
@@ -164,7 +164,7 @@ class Prompts:
                     break
 
     def _add_short(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
-        """Add short texts beside a longer one of their list, or several that stand together."""
+        """Add short texts next to a longer text of their list, or in a group."""
         short = [p for p in passages if p.folded and not any(is_distinctive(t) for _, t in p.forms)]
         if not short:
             return
@@ -181,7 +181,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rest(self, number: int, places: Iterable[Place]) -> str:
-        """Return a prompt in which each whole text is one word: no run reaches across one."""
+        """Return a prompt in which each whole text is one word, so that no run crosses it."""
         text, last = self.texts[number], 0
         parts: list[str] = []
         for at in sorted(at for at in places if at.whole and at.prompt == number):
@@ -191,13 +191,13 @@ class Prompts:
         return "".join([*parts, text[last:]])
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
-        """Return whether a prompt shows any run of words of passages."""
+        """Return whether a prompt shows any word run of passages."""
         runs = {run for p in passages for run in p.runs} - self._query_runs
         return any(not runs.isdisjoint(self._offsets_of(n)) for n in range(len(self.texts)))
 
 
 def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
-    """Return the first place of every few words in a row."""
+    """Return the first position of each short sequence of words."""
     words = prompt.split(" ")
     keys = list(zip(*(words[n:] for n in range(_KEY_WORDS)), strict=False))
     places = list(accumulate([len(word) + 1 for word in words], initial=0))[: len(keys)]
@@ -211,7 +211,7 @@ def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Place:
 
 
 def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
-    """Return the texts that do not stand there only as a part of another one."""
+    """Return the texts that are not only part of another text."""
 
     def order(item: tuple[Passage, Place]) -> tuple[int, int, int, int]:
         return item[1].prompt, item[1].start, -item[1].end, -len(item[0].folded)
@@ -230,7 +230,7 @@ def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once: of the last list that knows more of it than the bare text."""
+    """Return each text once, from the last list that adds information to the bare text."""
     found: dict[str, Passage] = {}
     for one in lists:
         listed: dict[str, Passage] = {}
@@ -252,6 +252,6 @@ def by_list(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
 
 
 def in_prompt_order(placed: Mapping[Passage, Place]) -> tuple[Context, ...]:
-    """Return the placed contexts in the order in which the prompts show them."""
+    """Return the placed contexts in prompt order."""
     ordered = sorted(placed.values(), key=lambda at: (at.prompt, at.start, -at.end))
     return tuple(place.context for place in ordered)

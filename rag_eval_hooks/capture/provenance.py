@@ -1,4 +1,4 @@
-"""Tells texts that a tool or step found from texts that a model or the user wrote."""
+"""Distinguish retrieved texts from texts that a model or the user wrote."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _WRITTEN: Final = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 
 def content_words(text: str) -> set[str]:
-    """Return the words and numbers of a text that are no function words."""
+    """Return the words and numbers of a text without function words."""
     return set(content_tokens(text)) - _STOP
 
 
 class Provenance:
-    """Who wrote the texts of an interaction, and from which of them an answer takes facts."""
+    """Who wrote the texts of an interaction, and which facts the answer uses."""
 
     def __init__(
         self, interaction: Interaction, answer: str, question: str, documents: Sequence[Passage]
@@ -53,7 +53,7 @@ class Provenance:
         self._prompts: dict[Run, str] = {}
 
     def tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """Return the texts of tools that count, and texts that count if the answer uses them."""
+        """Return tool texts that count, and tool texts that count if the answer uses them."""
         sure: list[Passage] = []
         unsure: list[Passage] = []
         for p in self._found(Origin.TEXT):
@@ -66,15 +66,15 @@ class Provenance:
         return sure, unsure
 
     def step_texts(self, origin: Origin) -> list[Passage]:
-        """Return the texts of steps that neither a model nor the user wrote."""
+        """Return texts of steps that neither a model nor the user wrote."""
         return [p for p in self._found(origin) if not self._was_asked(p)]
 
     def is_no_prompt(self, p: Passage) -> bool:
-        """Return whether a step's text is neither a prompt, a query, nor what a model wrote."""
+        """Return whether a step's text is neither a prompt, a query, nor a model's text."""
         return not self._was_asked(p) and not self._wrote(p)
 
     def _was_asked(self, p: Passage) -> bool:
-        """Return whether a text is a query or prompt, of the user, or masked by a later step."""
+        """Return whether a text is a query or prompt, from the user, or masked by a later step."""
         is_alone = len(p.found.contexts) == 1
         question = fold(self._question)
         masked = set[str]().union(*self._interaction.rewritten.values())
@@ -89,7 +89,7 @@ class Provenance:
     @cached_property
     def _queries(self) -> set[str]:
         lists = self._interaction.lists_of(Origin.TEXT)
-        # Older graphs hand what a tool gave through steps of their own: it counts as the tool's.
+        # Older graphs pass a tool's result through their own steps; it counts as the tool's.
         texts = {fold(context.text) for found in lists for context in found.contexts}
         return texts | {fold(run.query) for run in self._interaction.runs if run.query}
 
@@ -102,7 +102,7 @@ class Provenance:
         return [fold(text) for text in self._interaction.asked]
 
     def _found(self, origin: Origin) -> list[Passage]:
-        """Return the texts that no model wrote and that are not made of other texts."""
+        """Return the texts that no model wrote and that do not combine other texts."""
         return [
             p
             for p in distinct(self._interaction.lists_of(origin))
@@ -120,7 +120,7 @@ class Provenance:
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 
     def _is_made_of_others(self, p: Passage) -> bool:
-        """Return whether a text holds a document, or joins two texts or more of other steps."""
+        """Return whether a text contains a document, or joins several texts of other steps."""
         held = [one for one in self._documents if one.folded and one.folded in p.folded]
         length = sum(len(one.folded) for one in held)
         if any(one.is_distinctive for one in held) or 2 * length > len(p.folded):
@@ -130,7 +130,7 @@ class Provenance:
         others = (one for one in self._written if one.found is not p.found)
         parts = {one.folded for one in others if one.folded in p.folded} - {p.folded}
         lengths = sorted(map(len, parts))
-        # A gap as long as the shortest part may be a text that was not seen.
+        # A gap as long as the shortest part may be an unseen text.
         return len(lengths) > 1 and len(p.folded) - sum(lengths) < lengths[0]
 
     @cached_property
@@ -139,9 +139,9 @@ class Provenance:
         return [p for p in distinct(lists) if p.is_distinctive]
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[tuple[Run, str]]:
-        """Yield what models said before a text was found, inside of its run or before.
+        """Yield model texts from before a text was found, or inside its run.
 
-        A text that a step was given is older than the models in that step, which were shown it.
+        A step's input is older than the model calls in that step, which saw it.
         """
         run = p.found.run
         for model, text in (*self._replies, *(self._arguments if with_arguments else ())):
@@ -155,9 +155,9 @@ class Provenance:
             yield model, text
 
     def used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        """Return the passages of the lists from which the answer takes what no surer text says.
+        """Return the passages of the lists whose facts the answer uses and no surer text has.
 
-        That is half of its new words and numbers, or three runs of words.
+        The answer must use half of the new words and numbers, or three word runs.
         """
         if not passages or refusal(self._answer):
             return []
@@ -178,7 +178,7 @@ class Provenance:
 
 
 def _is_empty(p: Passage) -> bool:
-    """Return whether a tool's text holds only ids and times, or says that it found nothing."""
+    """Return whether a tool's text has only ids and times, or says that it found nothing."""
     arguments = content_words(p.found.run.query or "")
     if arguments.issuperset(content_words(p.context.text)):
         return True
@@ -189,5 +189,5 @@ def _is_empty(p: Passage) -> bool:
 
 
 def _is_most(found: set[str], said: set[str]) -> bool:
-    """Return whether half of the words were found: one alone may be a turn of phrase."""
+    """Return whether half of the words were found; a single word may be a coincidence."""
     return bool(found) and 2 * len(found) >= len(said) and (len(found) > 1 or found == said)

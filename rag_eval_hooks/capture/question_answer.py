@@ -1,4 +1,4 @@
-"""Question and answer of an interaction, and the queries that were made of the question."""
+"""Question and answer of an interaction, and the queries derived from the question."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["answer_of", "condensed_question", "holds_reply", "queries", "questio
 
 _MAX_QUERIES = 8
 _LABEL_ENDS = (":", "\uff1a", ">", "\n")
-"""Ends of what stands before an answer in a reply, such as `Answer:` and `</think>`."""
+"""Ends of labels before an answer, such as `Answer:` and `</think>`."""
 
 
 def question_of(interaction: Interaction) -> tuple[str, str]:
-    """Return the question, and where it was found.
+    """Return the question and where it was found.
 
-    A text of the root's input comes before any query that was made of it. Of several texts, none
-    under a usual name, that one counts which a retriever was asked or a model was shown.
+    The root's input comes before any derived query. Among several texts without a known key, the
+    one that reached a retriever or a model counts.
 
     Returns:
         The text, "" without a question, and `recorded`, `input`, `prompt` or `query`.
@@ -31,7 +31,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     if interaction.asked:
         return _used_input(interaction, asked)
     if left := _left_in_state(interaction, asked):
-        # Among several texts nobody knows the question; a query is no question.
+        # Among several texts the question is unknown; a query is not a question.
         return left[0] if len(left) == 1 else "", "input"
     return next(iter(asked), ""), "query"
 
@@ -48,10 +48,10 @@ def _outer_retrievers(interaction: Interaction) -> list[Run]:
 
 
 def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
-    """Return the text of the input that a retriever or a model was given, else the longest.
+    """Return the input text that reached a retriever or a model, else the longest.
 
-    A short text that nothing was given, such as the name of a language, is no question where a
-    retriever was asked one.
+    A short unused text, such as the name of a language, is not a question if a retriever has a
+    query.
     """
     if used := _used(interaction, interaction.asked, asked):
         return max(used, key=len), "prompt"
@@ -62,7 +62,7 @@ def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, st
 
 
 def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) -> list[str]:
-    """Return the texts that retrievers were asked, else the long ones that prompts show."""
+    """Return the texts that retrievers received, else the long texts in prompts."""
     folded = {text: fold(text) for text in texts}
     places = list(map(fold, asked))
     long = {text: one for text, one in folded.items() if is_distinctive(one)}
@@ -75,9 +75,9 @@ def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) 
 
 
 def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
-    """Return the texts of a state that a retriever was asked, that prompts show, or all of them.
+    """Return the texts of a state that a retriever or prompt received, else all.
 
-    The user wrote no text that holds a document.
+    A text that contains a document is not from the user.
     """
     if not interaction.kept:
         return []
@@ -89,9 +89,9 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
-    """Return the only query, if it was made of the question and asked in its place.
+    """Return the only query, if it was derived from the question and replaced it.
 
-    A model that picks a tool, or divides the question into several, makes other queries of it.
+    A model that picks a tool or splits the question creates other queries.
     """
     asked = _outer_retrievers(interaction)
     query = next((run.query for run in asked if run.query), "")
@@ -102,7 +102,7 @@ def condensed_question(interaction: Interaction, question: str) -> str | None:
 
 
 def answer_of(interaction: Interaction) -> str | None:
-    """Return the root's output; inside one opened by hand, that of the last call in it."""
+    """Return the root's output or, in a manual interaction, that of its last call."""
     root = interaction.root
     if root.text is not None and not interaction.candidates:
         return root.text
@@ -116,7 +116,7 @@ def answer_of(interaction: Interaction) -> str | None:
 
 
 def _said(interaction: Interaction) -> str | None:
-    """Return the text of the root that holds the reply of a model, or the end of it.
+    """Return the root's text that contains a model's reply or its end.
 
     What it gave as its answer comes first. Of the others that of the last model counts which was
     given retrieved text: a later one may have made a title.
@@ -140,12 +140,12 @@ def _said(interaction: Interaction) -> str | None:
 
 
 def holds_reply(text: str, call: Run) -> bool:
-    """Return whether a text holds the reply of a model call."""
+    """Return whether a text contains the reply of a model call."""
     return bool(call.text and call.text in text)
 
 
 def _is_last_part(text: str, call: Run) -> bool:
-    """Return whether a text stands behind the last label of a reply."""
+    """Return whether a text follows the last label of a reply."""
     before, found, after = (call.text or "").rpartition(text)
     is_behind = bool(found and before) and not after.strip()
     return is_behind and before.rstrip(" *_").endswith(_LABEL_ENDS)

@@ -1,4 +1,4 @@
-"""Copies of what events show, and choices of the application in them, for readers of frameworks."""
+"""Copy the values of events, and apply the application's choices to them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["BaseReader"]
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A function of the application that raised."""
+    """An application's function that raised."""
 
     error: Exception
 
 
 class BaseReader:
-    """Copies what events show, and reads the copies off the request's thread.
+    """Copies the values of events, and reads the copies off the request's thread.
 
-    Options are those of all interactions that have none of their own; `form_of` returns how a
-    class of the framework is copied.
+    The options apply to interactions without their own; `form_of` returns how to copy a framework's
+    class.
     """
 
     def __init__(
@@ -49,21 +49,21 @@ class BaseReader:
         self._forms: dict[type, Form] = {}
 
     def options_of(self, run: Run | None) -> CaptureOptions:
-        """Return the options for a run: one opened by hand may have options of its own."""
+        """Return the options for a run. A manual interaction may have its own."""
         own = None if run is None else run.interaction.options
         return self.options if own is None else own.over(self.options)
 
     # Copies.
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
-        """Copy what an event shows, and call `read` with the run and the copies later.
+        """Copy an event's values, and call `read` with the run and the copies later.
 
         A failure is counted under the name of the event.
         """
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
     def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Leave copies, and values that nobody changes, to be read later; see `defer`."""
+        """Leave copies and immutable values to be read later, like `defer`."""
         self._recorder.defer(run, event, self._read, run, read, values)
 
     def copy(self, run: Run, value: Any) -> Any:
@@ -100,10 +100,10 @@ class BaseReader:
     # Choices: the name of a key in a copy, or the result of a function.
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Keep what the application's function for a name gives of a live value, if it has one.
+        """Keep the result of the application's function for a live value, if there is one.
 
-        It is called on the request's thread, because it gets the application's own objects. A text
-        that it gave for the run before stays.
+        The function runs on the request's thread, because it receives the application's objects. An
+        earlier text for the run stays.
         """
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
@@ -127,7 +127,7 @@ class BaseReader:
         return None
 
     def note_match(self, run: Run, name: str, is_met: bool, value: Any) -> None:
-        """Note whether the key that an option names was found: it counts if it never is."""
+        """Note whether an option's key was found; a key that never matches is counted."""
         if is_met:
             run.interaction.unmet[name] = None
         elif name not in run.interaction.unmet:
@@ -138,7 +138,7 @@ class BaseReader:
             run.interaction.unmet[name] = told, self.place
 
     def _note_choice(self, run: Run, value: Any) -> None:
-        """Note the contexts that the application chose in a step's output; the last one counts."""
+        """Note the contexts that the application chose in a step's output. The last wins."""
         choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = (entries(value) or {}).get(choice)
@@ -148,12 +148,12 @@ class BaseReader:
             return
         contexts = None if isinstance(result, _Failed) else contexts_in(result)
         if contexts is not None:
-            # Without what copies of a framework hold beside it.
+            # Without the extra fields of framework copies.
             plain = (
                 Context(text=c.text, id=c.id, score=c.score, metadata=c.metadata) for c in contexts
             )
             self._recorder.choose(run, tuple(plain))
         elif run.outermost and run.interaction.chosen is None:
-            # A function that reads one step's output need not fit another's.
+            # A function for one step's output need not fit another step.
             error = result.error if isinstance(result, _Failed) else TypeError()
             self._incidents.report("choice contexts", error)

@@ -1,4 +1,4 @@
-"""Reads question and answer from copies of what runs were given and gave out."""
+"""Read question and answer from copies of runs' inputs and outputs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MAX_ITEMS: Final = 1000
 
 
 def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | None:
-    """Return the first text that is not blank; a blank one if there is no other."""
+    """Return the first non-blank text, else a blank one."""
     texts = [text for key in keys if key in values and (text := read(values[key])) is not None]
     return next((text for text in texts if text.strip()), texts[0] if texts else None)
 
@@ -61,7 +61,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
     """Return the question in an input: a text, a known key, the last user message, the only text.
 
-    The surest of the keys, under which a framework passes the question, comes first.
+    Keys that frameworks use for the question come first.
     """
     if isinstance(value, str):
         return value
@@ -77,7 +77,7 @@ def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
 
 
 def _user_text(item: Any) -> str | None:
-    """Return the text of a user's message: an object, a mapping, or a role and its content."""
+    """Return the text of a user message: an object, a mapping, or a role and its content."""
     role, content = None, None
     if isinstance(item, Message):
         role, content = item.role, item.content
@@ -103,7 +103,7 @@ def question_in_state(state: Any) -> str | None:
 
 
 def texts_in_state(state: Any) -> list[str]:
-    """Return texts of a state, perhaps with the question; of lists, only messages."""
+    """Return texts of a state, which may include the question. From lists, only messages."""
     texts: list[str | None] = []
     for value in (entries(state) or {}).values():
         is_conversation = isinstance(value, list) and any(isinstance(v, Message) for v in value)
@@ -112,7 +112,7 @@ def texts_in_state(state: Any) -> list[str]:
 
 
 def texts_in_input(value: Any, depth: int = _INPUT_LEVELS) -> Iterator[str]:
-    """Yield every text in the input of a root run that is not blank, with texts of messages."""
+    """Yield every non-blank text in a root's input, including texts of messages."""
     if isinstance(value, str):
         if value:
             yield value
@@ -136,10 +136,10 @@ def texts_in_input(value: Any, depth: int = _INPUT_LEVELS) -> Iterator[str]:
 def answer_of(
     value: Any, given: Any = None, said: Callable[[str], bool] = lambda _: False
 ) -> str | None:
-    """Return the answer in an output: a text, a message, a known key, a model's last message.
+    """Return the answer in an output: a text, message, known key, or a model's last message.
 
-    An entry of the input `given` that is handed on unchanged is not an answer. A text that a model
-    `said` counts in a user's message, too.
+    An unchanged entry of the input `given` is not an answer. A text that a model `said` counts in a
+    user message, too.
     """
     if isinstance(value, str):
         return value
@@ -161,7 +161,7 @@ def answer_of(
 
 
 def named_answer(value: Any) -> str | None:
-    """Return the text in a value under the name of an answer, or else the value as JSON."""
+    """Return the text under an answer's key, or else the value as JSON."""
     text = _answer_text(value)
     return as_json(value) if text is None else text
 
@@ -177,7 +177,7 @@ def _plain_answer(value: Any) -> str | None:
 
 
 def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | None:
-    """Return the last text of a model after the last question, else the last text of a tool."""
+    """Return the last model text after the last question, else the last tool text."""
     tool: str | None = None
     for message in reversed(messages):
         if not isinstance(message, Message):
@@ -185,7 +185,7 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
         if message.role == "assistant" and message.text:
             return message.text
         if message.role == "user":
-            # A graph makes a user's message of a bare text, and an agent's report has a name.
+            # A graph turns a bare text into a user message, and an agent's report has a name.
             if (message.name or message is messages[-1]) and said(message.text):
                 return message.text
             if not message.name:
@@ -196,7 +196,7 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
 
 
 def other_answers(value: Any, given: Any) -> tuple[str, ...]:
-    """Return the texts of a root's output without a known answer: one of them may be it."""
+    """Return the texts of a root's output without a known answer."""
     return tuple(_texts_in(fresh(entries(value) or {}, given), _ANSWER_LEVELS))
 
 
@@ -209,9 +209,9 @@ def _texts_in(values: Mapping[str, Any], depth: int) -> Iterator[str]:
 
 
 def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
-    """Return the texts that a step put into a state and that are still part of it in the end.
+    """Return the texts that a step wrote into a state and that remain there.
 
-    Nothing is returned if the state names the answer.
+    Empty if the state names the answer.
     """
     held = entries(final) or {}
     if not values or _first(held, _SURE_KEYS, named_answer):
@@ -222,14 +222,14 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
 
 
 def lone_text(value: Any) -> str:
-    """Return a text, or the only text of a list; "" for anything else."""
+    """Return a text, or the only text of a list; "" for other values."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, str) else ""
 
 
 def as_json(value: Any) -> str | None:
-    """Return a value that is not a text as JSON; None for nothing, documents and messages."""
+    """Return a non-text value as JSON; None for empty values, documents and messages."""
     if isinstance(value, str | bytes) or _holds_framework(value):
         return None
     held = entries(value) if isinstance(value, Record) else value
@@ -239,7 +239,7 @@ def as_json(value: Any) -> str | None:
     try:
         return json.dumps(_plain(value), ensure_ascii=False)
     except (TypeError, ValueError):
-        # It holds an object that was not read, or a number too long to be written.
+        # It contains an unread object, or a number too long to write.
         return None
 
 
@@ -261,7 +261,7 @@ def _plain(value: Any) -> Any:
 
 
 def _holds_framework(value: Any, levels: int = 2) -> bool:
-    """Return whether a value is a document, message or prompt, or nearly directly holds one."""
+    """Return whether a value is, or nearly directly contains, a document, message or prompt."""
     parts = list(value.values()) if isinstance(value, dict) else value
     if levels and isinstance(parts, list | tuple):
         return any(_holds_framework(one, levels - 1) for one in parts)

@@ -1,4 +1,4 @@
-"""Framework-free bookkeeping: run events in, ended interactions out."""
+"""Run events in, finished interactions out, independent of frameworks."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from rag_eval_hooks.suppress import is_suppressed
 __all__ = ["Recorder"]
 
 _LOOKED_AT = 20
-"""Open interactions whose tasks are looked at when one more starts."""
+"""Open interactions to check for cancelled tasks when another starts."""
 _MOST_NAMES = 20
-"""Names of runs that are remembered for a root that no run has the name of."""
+"""Remembered run names for a root that no run matches."""
 _MAX_RUNS = 10_000
-"""Runs of one interaction; one more, and it is abandoned as one that never ends."""
+"""Runs per interaction; beyond, it is abandoned."""
 
 
 class Recorder(Notes):
-    """Follows runs by their ids and reports each interaction once, after its root has ended.
+    """Follows runs by id and reports each interaction once, after its root finished.
 
-    Methods for events are O(1), take no lock and may be called from any thread. Events of one run
-    come in order, events of different runs in any. Late and repeated events are ignored. What an
-    event means is found out later, by `sweep`: see `defer`.
+    Event methods are O(1), take no lock and may be called from any thread. Events of one run arrive
+    in order, events of different runs in any order. Late and repeated events are ignored. `sweep`
+    interprets events later, see `defer`.
 
-    `on_end` is called with every ended interaction, off the request's thread, and `on_wait` when
-    `sweep` is needed: it returns whether somebody will call it. If nobody does, the thread that
-    ends an interaction reports it. Of one text, `max_text_chars` are of use later.
+    `on_end` gets every finished interaction, off the request's thread. `on_wait` is called when
+    `sweep` is needed and returns whether a thread will call it; otherwise the finishing thread
+    reports the interaction. Texts are kept up to `max_text_chars`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Recorder(Notes):
         self.forked()
 
     def forked(self) -> None:
-        """Forget everything open: the parent of a forked process reports it."""
+        """Forget everything open in a forked child: the parent reports it."""
         # Names of runs that were seen by root; None once a run had its name.
         self._roots: dict[tuple[str, str], dict[str, None] | None] = {}
         self._runs: dict[Hashable, Run] = {}
@@ -88,7 +88,7 @@ class Recorder(Notes):
         )
 
     def is_root(self, root: str, name: str, place: str) -> bool:
-        """Return whether an outermost run has the name of the root that an option at a place gives.
+        """Return whether an outermost run has the name of the option `root`.
 
         An option whose name no run has is counted by `report_roots`.
         """
@@ -100,30 +100,30 @@ class Recorder(Notes):
         return name == root
 
     def report_roots(self) -> None:
-        """Count each root that no run has had the name of so far."""
+        """Count each named root that no run has matched so far."""
         for (root, place), seen in list(self._roots.items()):
             if seen:
                 told = unknown("No run has the name of the option root,", root, [*seen])
                 self._incidents.count(told, detail=place)
 
     def opened(self) -> tuple[int, int]:
-        """Return how many interactions are open or interrupted, and the characters they hold."""
+        """Return the number of open or interrupted interactions, and their characters."""
         held = [*self._open.values(), *self.suspensions.interrupted()]
         return len(held), sum(interaction.chars for interaction in held)
 
     def __len__(self) -> int:
-        """Return the number of open interactions; interrupted ones do not count."""
+        """Return the number of open interactions without interrupted ones."""
         return len(self._open)
 
     # Look-ups. Single operations of dictionaries are atomic.
 
     def get(self, run_id: Hashable) -> Run | None:
-        """Return an open run, or None for an unseen or ended run."""
+        """Return an open run, or None for an unseen or finished run."""
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
     def knows(self, run_id: Hashable) -> bool:
-        """Return whether a run, ended or not, belongs to an open or left out request."""
+        """Return whether a run belongs to an open or sampled-out request."""
         return run_id in self._runs or run_id in self.left_out
 
     def is_unknown(self, run_id: Hashable) -> bool:
@@ -136,16 +136,16 @@ class Recorder(Notes):
         return run is not None and run.interaction is other.interaction
 
     def around(self, parent_id: Hashable | None) -> Run | None:
-        """Return the open run that a run with this parent would be a part of, or None.
+        """Return the open run that contains a run with this parent, or None.
 
-        Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
-        its own. What their context says counts, then an interaction opened by hand.
+        Frameworks lose parents: a fallback or a call with its own callbacks names none. Then the
+        framework's context counts, then a manual interaction.
         """
         for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
                 return run
         run = enclosing_run(self)
-        # A forked child inherits the scope, but its recorder starts anew.
+        # A forked child inherits the scope, but its recorder starts empty.
         return run if run is not None and self.get(run.id) is run else None
 
     def _located(self) -> Iterator[Hashable | None]:
@@ -164,13 +164,13 @@ class Recorder(Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run; without an open run around it, it is a root.
+        """Start a run. Without an open run around it, it is a root.
 
-        Metadata and tags are those of a root. With `apart` it is one even directly inside one
-        opened by hand. Returns None if the run is known already, late, sampled out, or part of our
-        own evaluation.
+        Metadata and tags apply to roots. With `apart` it is a root even inside a manual
+        interaction. Returns None if the run is known, late, sampled out, or part of our own
+        evaluation.
         """
-        # Applications name requests, and may use a name again: only parts come late.
+        # Applications may reuse a request's name, so only parts can be late.
         is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
         if run_id in self._runs or is_late or self.left_out.starts(run_id, parent_id, kind):
             return None
@@ -178,7 +178,7 @@ class Recorder(Notes):
         # Check `_runs` before `_ended`: a concurrent end adds to `_ended` first, so the id is
         # always in one of them.
         if parent_id in self._ended:
-            # What it starts in its turn comes late too.
+            # Its children are late too.
             self._remember(run_id)
             return None
         if parent is None:
@@ -204,7 +204,7 @@ class Recorder(Notes):
         interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
         if runs[0].id not in self._open:
-            # It ended in another thread meanwhile: nothing would take the run out again.
+            # It ended in another thread meanwhile, so the run would never be removed.
             self._remember(run_id)
             return None
         return run
@@ -219,7 +219,7 @@ class Recorder(Notes):
     ) -> Run | None:
         otel = otel_context.get_current()
         key = self.left_out.key_of(run_id, kind, otel, metadata)
-        # Runs inside a block that is opened by hand name no thread: they are sampled with it.
+        # Runs inside a manual block have no thread and are sampled with it.
         decides = kind is not RunKind.MANUAL
         if decides and self.left_out.leaves_out(run_id, key, otel, tags, metadata):
             return None
@@ -238,7 +238,7 @@ class Recorder(Notes):
         return run
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        """Note the end of a run; return whether it is part of a request that is left out."""
+        """Note a finished run; return whether it belongs to a sampled-out request."""
         status = Status.OK if error is None else status_after(type(error))
         ended = self.left_out.ends(run_id, status)
         for one in ended or ():
@@ -246,7 +246,7 @@ class Recorder(Notes):
         return ended is not None
 
     def end(self, run: Run) -> None:
-        """End a run well; the end of a root ends its interaction, except where streams are open."""
+        """Finish a run. A finished root ends its interaction, unless streams are open."""
         if run.parent is None:
             run.interaction.returned = True
             self.settle(run)
@@ -254,11 +254,11 @@ class Recorder(Notes):
             run.end = time.time_ns()
 
     def settle(self, run: Run) -> None:
-        """End the run's interaction if its root has returned and its streams are over."""
+        """End the run's interaction if its root returned and its streams finished."""
         interaction = run.interaction
         root = interaction.root
         if root.end is not None:
-            # Two threads may have seen the end of the stream at once.
+            # Two threads may see the end of the stream at once.
             self._waiting.pop(root.id, None)
         elif interaction.returned:
             endings = [over() for over in interaction.streams]
@@ -270,16 +270,16 @@ class Recorder(Notes):
                 self._finish(root, next(unwell, Status.OK))
 
     def fail(self, run: Run, error: BaseException | type[BaseException]) -> None:
-        """End a run with an exception, or with one of a class."""
+        """Finish a run with an exception or an exception class."""
         kind = error if isinstance(error, type) else type(error)
         run.error_type = kind.__qualname__
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Note that an event of a run did not come, or could not be read.
+        """Note that a run's event was lost or unreadable.
 
-        Its interaction is marked as incomplete, or all open ones if nobody knows which it is.
-        Without an open parent, runs below this run are no request, and are counted once.
+        Its interaction is marked as incomplete; if it is unknown, all open interactions are.
+        Without an open parent, runs below this run are not a request, and are counted once.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -300,9 +300,9 @@ class Recorder(Notes):
         run.end = time.time_ns()
         if run.parent is None:
             if run.id in self._waiting and status is not Status.ABANDONED:
-                # Noticed later than it happened: the last that was reported tells when.
+                # Noticed late: the last reported event has the time.
                 run.end = run.interaction.last_event or run.end
-            # Whoever takes it out of the map reports it: a root's end and a sweep may race.
+            # The thread that removes it reports it: a root's end and a sweep may race.
             if self._open.pop(run.id, None) is not None:
                 self._waiting.pop(run.id, None)
                 self._report(run.interaction, status)
@@ -323,9 +323,9 @@ class Recorder(Notes):
         self._runs.pop(run_id, None)
 
     def sweep(self, *, at_once: bool = False) -> None:
-        """Report ended runs, end finished streams, give up runs past the time limit.
+        """Report finished runs, end finished streams, drop overdue runs.
 
-        With `at_once`, what a further call by hand may yet change is reported, too.
+        With `at_once`, also report requests that another manual call may still change.
         """
         with self.ended.sweeping() as is_free:
             if not is_free:
@@ -351,6 +351,6 @@ class Recorder(Notes):
 
     def _cancel(self, interactions: Iterable[Interaction]) -> None:
         for interaction in interactions:
-            # Its stream may have been read to the end, which nobody has noticed yet.
+            # Its stream may have finished unnoticed.
             self.settle(interaction.root)
             self._finish(interaction.root, Status.CANCELLED)

@@ -1,4 +1,4 @@
-"""Runs of a framework, and the interaction that they make up: data only."""
+"""Runs of a framework and their interaction: data only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool | tuple[str, ...]]
-"""Span attributes that a framework names, by their semantic-convention key."""
+"""Span attributes that a framework reports, by semantic-convention key."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -57,7 +57,7 @@ class RunKind(StrEnum):
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Run:
-    """One step as the framework reports it. Times are nanoseconds since the epoch."""
+    """One step as reported by the framework. Times are nanoseconds since the epoch."""
 
     id: Hashable
     kind: RunKind
@@ -65,14 +65,14 @@ class Run:
     parent: Run | None
     interaction: Interaction
     start: int
-    # The application called it itself, not a part of a framework's run.
+    # The application called it directly, not a framework's run.
     outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
     # Role of each text of the prompt, if the framework tells.
     roles: tuple[str, ...] = ()
     text: str | None = None
-    # The output is a text that cannot be read.
+    # The output is an unreadable text.
     text_unknown: bool = False
     query: str | None = None
     # The description of a tool.
@@ -81,13 +81,13 @@ class Run:
     # Class name of the exception that ended the run.
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
-    # For the span alone: `tool_calls`, `arguments`, `result`.
+    # Only for the span: `tool_calls`, `arguments`, `result`.
     span_content: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     # The framework's name for this step, equal when it runs again after a stop.
     checkpoint: str | None = None
-    # The model calls below belong together whatever they said, as those of one synthesizer do.
+    # The model calls below always belong together, like those of one synthesizer.
     joins: bool = False
-    # Name of the batch of concurrent steps that it is one of.
+    # Name of its batch of concurrent steps.
     batch: str | None = None
     # It was still open when its interaction ended.
     unfinished: bool = False
@@ -98,7 +98,7 @@ class Run:
 
     @property
     def earlier(self) -> Collection[int]:
-        """Indices of the prompt's texts that a model wrote in earlier turns."""
+        """Indices of prompt texts that a model wrote in earlier turns."""
         asked = self._asked_at
         return frozenset(n for n in range(asked) if self.roles[n] == "assistant")
 
@@ -114,7 +114,7 @@ class Run:
 
     @property
     def by_hand(self) -> bool:
-        """True if the application opened it and all that encloses it by hand."""
+        """Whether the application opened it and all enclosing runs manually."""
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
@@ -133,19 +133,19 @@ class Origin(StrEnum):
     """Origin of a list of candidates."""
 
     DOCUMENTS = "documents"
-    """Documents that a run gave out."""
+    """Documents that a run returned."""
     GIVEN = "given"
-    """Documents that the caller gave, which may be left over from an earlier turn."""
+    """Documents that the caller passed; they may come from an earlier turn."""
     TEXT = "text"
-    """The text of a tool, which may or may not be retrieved."""
+    """The text of a tool, which may be retrieved."""
     STEP = "step"
-    """Any text that a step put out; it counts if the model was shown it."""
+    """Any output text of a step; it counts if the model saw it."""
     EARLIER = "earlier"
-    """Text that an earlier turn left in the state; it counts if the model was shown it."""
+    """Text that an earlier turn left in the state; it counts if the model saw it."""
     SOURCES = "sources"
-    """Documents that an answer names as its grounds."""
+    """Documents that an answer names as its sources."""
     STATED = "stated"
-    """The application said so itself."""
+    """Recorded by the application."""
 
 
 _UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
@@ -153,31 +153,31 @@ _UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 @dataclass(frozen=True, slots=True)
 class DocumentList:
-    """Documents that a run gave out: candidates for what the model saw."""
+    """Documents that a run returned: candidates for the contexts."""
 
     run: Run
     contexts: tuple[Context, ...]
     origin: Origin = Origin.DOCUMENTS
-    # By index, the text in the form in which the framework shows it to a model.
+    # By index, the text as the framework shows it to a model.
     shown: Mapping[int, str] = field(default_factory=dict)
     # The application named its tool as a retrieval tool.
     named: bool = False
-    # Texts of the documents that the run was given, by id, where they are known.
+    # Texts of the run's input documents by id, if known.
     given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_guessed(self) -> bool:
-        """True for texts of steps and earlier turns, which may or may not be documents."""
+        """Whether these are texts of steps or earlier turns, which may not be documents."""
         return self.origin in (Origin.STEP, Origin.EARLIER)
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Spans that other instrumentors write of an interaction."""
+    """Spans that other instrumentors write for an interaction."""
 
     active: bool = False
     span: OtherSpan | None = None
-    # The context of the other root span, where its trace is not sampled.
+    # The context of the other root span, if its trace is not sampled.
     unrecorded: SpanContext | None = None
 
 
@@ -186,7 +186,7 @@ SAME_LINE = 2
 
 
 def current_task() -> asyncio.Task[Any] | None:
-    """Return the task of the caller, or None outside of any."""
+    """Return the current task, or None."""
     try:
         return asyncio.current_task()
     except RuntimeError:
@@ -194,7 +194,7 @@ def current_task() -> asyncio.Task[Any] | None:
 
 
 def status_after(error: type[BaseException]) -> Status:
-    """Return the status of what an exception of a class ended."""
+    """Return the status for an exception class."""
     if issubclass(error, GeneratorExit):
         return Status.CLOSED
     return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR
@@ -202,7 +202,7 @@ def status_after(error: type[BaseException]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class BlockEnd:
-    """Place at which a block by hand ended, and whether it gave an answer."""
+    """Where a manual block ended, and whether it gave an answer."""
 
     place: str
     has_answer: bool
@@ -218,20 +218,20 @@ class Place:
 
     @classmethod
     def of_caller(cls, otel: OtelContext) -> Place:
-        """Return the place of the caller, in a context of OpenTelemetry."""
+        """Return the caller's place, in an OpenTelemetry context."""
         task = current_task()
         reference = None if task is None else weakref.ref(task)
         return cls(trace.get_current_span(otel), reference, threading.get_ident())
 
     @property
     def is_in_trace(self) -> bool:
-        """True if a span was current."""
+        """Whether a span was current."""
         return self.span.get_span_context().is_valid
 
     def nearness(self, other: Place) -> int:
         """Return how surely two calls belong to one request.
 
-        -1: they are in two traces. 0: unknown. 1: below one span, or on one thread. 2: SAME_LINE.
+        -1: in two traces. 0: unknown. 1: below one span, or on one thread. 2: `SAME_LINE`.
         """
         one, two = self.span.get_span_context(), other.span.get_span_context()
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
@@ -243,7 +243,7 @@ class Place:
 
     @property
     def is_over(self) -> bool:
-        """True once the request's own span has ended, or without one its task."""
+        """Whether the request's span or, without a span, its task has ended."""
         if self.is_in_trace:
             parent = getattr(self.span, "parent", None)
             is_outermost = parent is None or parent.is_remote
@@ -254,7 +254,7 @@ class Place:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
-    """One root run and all that happened in it."""
+    """One root run and everything that happened in it."""
 
     otel: OtelContext
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -264,15 +264,15 @@ class Interaction:
     # In order of appearance.
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
-    # When its root, or the last of its roots, started; nanoseconds since the epoch.
+    # Start of its (last) root, in nanoseconds since the epoch.
     opened: int = 0
-    # Contexts that the application chose itself.
+    # Contexts that the application chose.
     chosen: tuple[Context, ...] | None = None
-    # Further texts of the root's output, among them perhaps the answer.
+    # Other texts of the root's output, which may include the answer.
     candidates: tuple[str, ...] = ()
-    # Texts that the last step of the root wrote.
+    # Texts that the root's last step wrote.
     written: tuple[str, ...] = ()
-    # The root's output as JSON, if no text in it is known as the answer.
+    # The root's output as JSON, if no text is known as the answer.
     structured: str | None = None
     # Texts of the root's input, among them perhaps the question.
     asked: tuple[str, ...] = ()

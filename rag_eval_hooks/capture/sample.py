@@ -1,4 +1,4 @@
-"""Builds the redacted sample of an ended interaction, off the request path."""
+"""Build the redacted sample of a finished interaction, off the request's thread."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _FRAMEWORK_KEYS = frozenset(
     }.items()
     for key in keys.split()
 )
-"""Keys that LangChain, LangGraph and their servers put into metadata themselves."""
+"""Metadata keys that LangChain, LangGraph and their servers set."""
 Golden: TypeAlias = Callable[[Sample], Sample]
-"""Completes a sample by the reference of an equal golden question."""
+"""Adds the reference of an equal golden question to a sample."""
 
 
 class Assembler:
-    """Makes redacted samples of ended interactions, within the content limits."""
+    """Builds redacted samples of finished interactions, within the content limits."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class Assembler:
         self._max_chars = config.max_text_chars
         self._redactor = redactor
         self._incidents = incidents
-        # A reference must be redacted with its sample; without redaction it is added later.
+        # A reference must be redacted with its sample. Without redaction it is added later.
         self._with_golden = with_golden if redactor.active else None
         self.redacts = redactor.active
-        # Read of each text: more than is kept where it is redacted, so that a value which the
-        # limit splits is recognized.
+        # With redaction, read more of each text than is kept, so that a value at the limit is
+        # recognized.
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
     def session(self) -> Session:
-        """Return a session that redacts the sample and the spans of one interaction alike."""
+        """Return a session that redacts sample and spans of one interaction consistently."""
         return self._redactor.session()
 
     def sample(
@@ -77,10 +77,10 @@ class Assembler:
         trace_id: str | None = None,
         span_id: str | None = None,
     ) -> Sample:
-        """Return the sample of an ended interaction, redacted by the session.
+        """Return the sample of a finished interaction, redacted by the session.
 
         Raises:
-            RedactionError: It could not be redacted, and must not be used.
+            RedactionError: Redaction failed; do not use the text.
         """
         texts = SampleTexts(self._max_chars, interaction.cut_texts, session, redacts=self.redacts)
         root, given = interaction.root, interaction.metadata
@@ -115,36 +115,36 @@ class Assembler:
         )
 
     def own(self, sample: Sample, session: Session | None = None) -> Sample:
-        """Return a sample of the application's own, redacted by a session or a new one.
+        """Return the application's sample, redacted by a session or a new one.
 
         Raises:
-            RedactionError: It could not be redacted, and must not be used.
+            RedactionError: Redaction failed; do not use the text.
         """
         return self._redactor.sample(self._golden(sample), session)
 
     def reference(self, text: str | None) -> str | None:
-        """Return a reference that comes after its sample was redacted, cut to the limit.
+        """Return a reference that arrives after its sample was redacted, cut to the limit.
 
         Raises:
-            RedactionError: It holds what redaction takes out. Its placeholders would not be those
-                of the sample, so it cannot be compared with the answer.
+            RedactionError: It contains text to redact. Its placeholders would differ from the
+                sample's, so it cannot be compared with the answer.
         """
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
-            raise RedactionError("the reference holds what redaction takes out")
+            raise RedactionError("the reference contains text to redact")
         return text[: self._max_chars] if isinstance(text, str) else text
 
     def label(self, text: str | None) -> str | None:
         """Return a feedback's label, redacted and cut to the limit.
 
         Raises:
-            RedactionError: It could not be redacted, and must not be used.
+            RedactionError: Redaction failed; do not use the text.
         """
         if not isinstance(text, str):
             return text
         return self.session().text("answer", text[: self.text_chars])[: self._max_chars]
 
     def attributes(self, session: Session, values: Contents) -> Contents:
-        """Return attributes with content or ids, redacted; none if that fails."""
+        """Return redacted attributes with content or ids, or none if redaction fails."""
         if not self.redacts:
             return values
         try:
@@ -158,7 +158,7 @@ class Assembler:
 
 
 def _with_reference(question: str, given: Mapping[str, Any]) -> Sample:
-    """Return a sample of a question with the reference that the application gave."""
+    """Return a sample with the application's reference for its question."""
     known, ids = (*OWN_KEYS, *_FRAMEWORK_KEYS), given.get("reference_ids")
     return Sample(
         question=question,
@@ -175,7 +175,7 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
-    """Return what retrievers were asked where it is not the question."""
+    """Return the retrievers' queries that differ from the question."""
     if (condensed := condensed_question(interaction, question)) is not None:
         return {"condensed_question": texts.text("metadata.condensed_question", condensed)}
     others = [query for query in queries(interaction) if query != question]
@@ -184,16 +184,16 @@ def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dic
 
 
 def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
-    """Return the part that is missing where a graph of a thread ended without an answer.
+    """Return the missing part if a graph with a thread ended without an answer.
 
-    It may wait for somebody: only an event tells of that, and that event may be lost.
+    It may wait for a person, but that event may be lost.
     """
     ended = interaction.status is Status.OK and answer is None and interaction.resumable
     return {"answer"} if ended and interaction.metadata.get("thread_id") is not None else set()
 
 
 def _response_id(interaction: Interaction, answer: str | None) -> str | None:
-    """Return the id of the reply that the answer holds; of an only reply in any form."""
+    """Return the id of the reply that contains the answer, or of the only reply."""
     calls = [run for run in interaction.runs if run.kind is RunKind.MODEL]
     if len(calls) > 1:
         calls = [call for call in reversed(calls) if holds_reply(answer or "", call)]
@@ -202,12 +202,12 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 
 
 def traits_of_interaction(interaction: Interaction) -> Traits:
-    """Return what sampling rules compare of an interaction."""
+    """Return the traits of an interaction for sampling rules."""
     session = session_of(interaction.metadata)
     return Traits(
-        # As in the sample: a root may show no question where its retriever was asked one.
+        # As in the sample: a root may lack a question that its retriever has.
         question=question_of(interaction)[0],
-        # Once, whatever number of rules asks: it is searched in all that models said.
+        # Once for all rules, because it searches all model texts.
         answer=functools.cache(lambda: answer_of(interaction)),
         tags=interaction.tags,
         metadata={**interaction.metadata, **({"session_id": session} if session else {})},

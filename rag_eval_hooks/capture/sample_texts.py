@@ -1,4 +1,4 @@
-"""Redacts the texts of one sample and cuts them to the content limits."""
+"""Redact the texts of one sample and cut them to the content limits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_IDS = 1000
 
 
 class SampleTexts:
-    """Makes the values of a sample's fields, and notes which of them were cut.
+    """Builds the values of a sample's fields, and notes which were cut.
 
-    Where texts are redacted, `MARGIN` characters more than the limit are read of each, so that a
-    value which the limit splits is recognised.
+    With redaction, `MARGIN` more characters than the limit are read, so that a value at the limit
+    is recognized.
     """
 
     def __init__(self, limit: int, cut_texts: Set[str], session: Session, *, redacts: bool) -> None:
@@ -45,7 +45,7 @@ class SampleTexts:
         return None if text is None else self.text(field, text)
 
     def identity(self, field: str, text: str | None) -> str | None:
-        """Return the id of a user or a session, hashed where ids are."""
+        """Return the id of a user or session, hashed if configured."""
         if text is None or not self._redacts:
             return self.optional(field, text)
         is_cut = self._is_cut(text)
@@ -55,9 +55,9 @@ class SampleTexts:
     def contexts(
         self, contexts: tuple[Context, ...] | None, answer: str, lists: Iterable[DocumentList]
     ) -> tuple[Context, ...] | None:
-        """Return contexts, redacted and cut; of too many, the likely grounds of the answer.
+        """Return contexts, redacted and cut. If too many, keep the likely sources of the answer.
 
-        `lists` are those in which they were found.
+        `lists` are the lists that contain them.
         """
         if contexts is None:
             return None
@@ -75,7 +75,7 @@ class SampleTexts:
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with its texts cut; a value that is larger in writing is left out."""
+        """Return metadata with its texts cut; values that are too large are dropped."""
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
@@ -95,11 +95,11 @@ class SampleTexts:
         return kept
 
     def ids(self, field: str, ids: Sequence[str] | None) -> tuple[str, ...] | None:
-        """Return ids of chunks, redacted as those of the contexts."""
+        """Return chunk ids, redacted like those of the contexts."""
         return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
 
     def truncated(self, more: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of cut fields, each once and redacted, and further ones."""
+        """Return the names of cut fields, deduplicated and redacted, and extra names."""
         names = dict.fromkeys((*self._cut_fields, *more))
         return tuple(self._session.text("truncated", name) for name in names)
 
@@ -117,18 +117,17 @@ def _is_small(value: Any, most: int) -> bool:
         return True
     try:
         return len(repr(value)) <= most
-    except Exception:  # noqa: BLE001 - the host's edge: an object of its own, left out and noted
+    except Exception:  # noqa: BLE001 - the host's edge: its object is dropped and noted
         return False
 
 
 def _likeliest(
     contexts: tuple[Context, ...], answer: str, most: int, lists: Iterable[DocumentList]
 ) -> tuple[Context, ...]:
-    """Return as many contexts as are wanted, in their order: the likely grounds of the answer.
+    """Return this many contexts in order: the likely sources of the answer.
 
-    A word of the answer counts more, the fewer contexts hold it. Of equal ones those count that
-    their search ranked best, and of these the last: an agent's last search is the nearest to its
-    answer.
+    A word of the answer counts more if fewer contexts contain it. Among equal contexts the
+    best-ranked wins, then the last, because an agent's last search is nearest to its answer.
     """
     said, texts = set(words(answer)), [context.text.lower() for context in contexts]
     held = [[word for word in said if word in text] for text in texts]

@@ -1,8 +1,8 @@
-"""Bounded copies of what passes by, made on the request's thread to be read later.
+"""Bounded copies of passing values, made on the request's thread to be read later.
 
-A copy runs no code of the application: dicts, lists, models and dataclasses are copied by their
-contents, texts and numbers are kept, and any other object is left alone. A value that has not
-changed since its last copy gives the same copy, so that readers see what a step hands on.
+A copy runs no application code. Dicts, lists, models and dataclasses are copied by content, texts
+and numbers are kept, and other objects are not read. An unchanged value gives the same copy, so
+that readers see which values a step passes on.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from rag_eval_hooks.sample import Context
 __all__ = ["LATE_LEVELS", "LATE_NODES", "Copier", "Cut", "Form", "Opaque", "Record", "Snapshots"]
 
 _NODES = 90
-"""Containers in one copy on the request's thread."""
+"""Containers per copy on the request's thread."""
 LATE_NODES = 20_000
-"""Containers in one copy in the background."""
+"""Containers per copy in the background."""
 _ENTRIES = 15
-"""Entries of containers for each of these."""
+"""Entries per container, as a multiple of these."""
 _DEEP = 12
-"""Levels of containers in one copy on the request's thread."""
+"""Levels of containers per copy on the request's thread."""
 LATE_LEVELS = 50
-"""Levels of containers in one copy in the background: no reader looks further."""
+"""Levels of containers per copy in the background; no reader goes deeper."""
 _LONG = 1_000
-"""Characters of a text whose memory is counted once for all copies that hold it."""
+"""Characters from which shared copies of a text count once."""
 _MOST_KINDS = 2_000
-"""Classes whose form is remembered."""
+"""Classes with a remembered form."""
 _IMMUTABLE: tuple[type, ...] = (
     *(int, float, complex, bytes, Decimal, Fraction, UUID, date, time, timedelta),
 )
@@ -47,7 +47,7 @@ _ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
-    """Stands for an object that is not read. Writing it as text raises."""
+    """Placeholder for an unread object. Converting it to text raises."""
 
     def __repr__(self) -> str:
         """Raise: nothing is known of the object."""
@@ -74,39 +74,39 @@ class Record:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A value too large to be copied on the request's thread: it is copied when it is read."""
+    """A value too large to copy on the request's thread; it is copied when read."""
 
     value: Any
 
 
 Form: TypeAlias = Callable[["Copier", Any, int], Any]
-"""Copies a value of one class. Takes the copier, the value, and the levels that are left."""
+"""Copies a value of one class. Receives the copier, the value, and the remaining levels."""
 
 
 @dataclass(slots=True)
 class Snapshots:
-    """Copies for one interaction, by the identity of the copied object."""
+    """Copies of one interaction, by identity of the copied object."""
 
     made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     chars: int = 0
-    # Identities of long texts that are counted.
+    # Identities of counted long texts.
     long: set[int] = field(default_factory=set)
 
 
 class Copier:
-    """Makes copies of the values that a framework passes around.
+    """Copies the values that a framework passes around.
 
     Args:
         snapshots: The copies of the interaction.
         form_of: Returns the form of a framework's class, or None for other classes.
-        forms: The forms of classes that were copied before.
-        own: Reads an object of the application's own; its option `as_context`.
-        most_chars: Characters that the copies of one interaction may hold.
+        forms: Forms of classes copied before.
+        own: The option `as_context`, which reads an application's object.
+        most_chars: Maximum characters in the copies of one interaction.
         nodes: Containers in one copy.
 
     Attributes:
-        is_cut: Whether something was left out of the last copy for its size.
-        is_shallow: Whether something was left out of it for its depth.
+        is_cut: Whether the last copy omits something because of size.
+        is_shallow: Whether the last copy omits something because of depth.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Copier:
         return form(self, value, depth)
 
     def remember(self, value: Any, copy: Any) -> Any:
-        """Keep a copy of a value that does not change; return the copy."""
+        """Keep and return a copy of an immutable value."""
         self.snapshots.made[id(value)] = value, copy
         return copy
 
@@ -166,16 +166,16 @@ class Copier:
         snapshots.chars += size
 
     def own(self, value: Any) -> Context | None:
-        """Return what the application's own reader makes of an object."""
+        """Return the result of the application's reader for an object."""
         if self._own is None:
             return None
         text = self._own(value)
         return text if isinstance(text, Context) else Context(text=str(text)) if text else None
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
-        """Return how many of the entries of a container may be copied; 0 for none of it.
+        """Return how many entries of a container may be copied.
 
-        Of one within itself none are: they are copied around it.
+        0 for a container inside itself.
         """
         if id(value) in self._around:
             return 0
@@ -234,7 +234,7 @@ class Copier:
 
 
 def iter_of(value: Any) -> Iterable[Any]:
-    """Return the items of a list or tuple, whatever its class makes of that."""
+    """Return the items of a list or tuple, bypassing its class."""
     return list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
 
 

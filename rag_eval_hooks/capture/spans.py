@@ -1,4 +1,4 @@
-"""Emits the spans of an ended interaction: RAG, retrieval, model, tool, embedding."""
+"""Emit the spans of a finished interaction: RAG, retrieval, model, tool, embedding."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from rag_eval_hooks.telemetry.attribute_limits import (
 __all__ = ["RequestSpan", "SpanWriter", "application_span"]
 
 Redact: TypeAlias = Callable[[Contents], Contents]
-"""Takes out of attributes that hold content or ids what must not leave."""
+"""Redacts attributes with content or ids."""
 
 _FORMS: Final = {
     RunKind.RETRIEVER: ("retrieval", "RETRIEVER", SpanKind.CLIENT),
@@ -51,17 +51,17 @@ _FORMS: Final = {
     RunKind.EMBEDDING: ("embeddings", "EMBEDDING", SpanKind.CLIENT),
     RunKind.RERANKER: ("rerank", "RERANKER", SpanKind.INTERNAL),
 }
-"""By the kind of a run the operation, OpenInference's kind, and the kind of its span."""
+"""Operation, OpenInference kind and span kind, by kind of run."""
 _MOST_WAITING: Final = 1000
 """Requests whose spans may wait for the background thread."""
 _MOST_WAITING_CHARS: Final = 2_000_000
-"""Characters of text that these may keep in memory: some seconds of redaction at most."""
+"""Characters that these spans may keep in memory: at most seconds of redaction."""
 
 
 class _DeferredSpan:
-    """Started RAG span whose content and children are still to be written.
+    """Started RAG span whose content and children are not written yet.
 
-    Scores and the end are kept until then. Thread-safe; the span is ended exactly once.
+    It keeps scores and end until then. Thread-safe; the span is ended exactly once.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class _DeferredSpan:
         self._span = span
         self._write: Callable[[bool], None] | None = write
         self._incidents = incidents
-        # Held while spans are written: the sample is built after them with the same redaction.
+        # Locked while spans are written, because the sample follows with the same redaction.
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._is_ended = False
@@ -129,14 +129,14 @@ class _DeferredSpan:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpan:
-    """Span that stands for an interaction, whoever writes it."""
+    """Span that represents an interaction, from any writer."""
 
     # Invalid without a current span.
     context: SpanContext
-    # As it is held for its scores, if it takes any.
+    # The holdable span, if it accepts scores.
     held: HeldSpan | None = None
     recorded: bool = True
-    # Its content and children are still to be written.
+    # Its content and children are not written yet.
     deferred: _DeferredSpan | None = None
 
     @property
@@ -146,33 +146,33 @@ class RequestSpan:
 
     @property
     def span_id(self) -> str | None:
-        """16 hex digits, of a span that is recorded."""
+        """16 hex digits of a recorded span."""
         known = self.context.is_valid and self.recorded
         return format_span_id(self.context.span_id) if known else None
 
     @property
     def is_foreign(self) -> bool:
-        """True if another instrumentor's span is held for its scores."""
+        """Whether another instrumentor's span is held for its scores."""
         return self.held is not None and self.deferred is None
 
     def complete(self) -> None:
-        """Write the content and the children of the span, unless that is done."""
+        """Write the content and the children of the span, once."""
         if self.deferred is not None:
             self.deferred.complete()
 
 
 def application_span(otel: OtelContext) -> RequestSpan:
-    """Return the application's own span around an interaction, in place of one of ours."""
+    """Return the application's own span around an interaction, in place of ours."""
     context = trace.get_current_span(otel).get_span_context()
     return RequestSpan(context, recorded=context.trace_flags.sampled)
 
 
 class SpanWriter:
-    """Writes spans after the fact, with the times at which things happened.
+    """Writes spans afterwards, with the original times.
 
-    A request ends with its RAG span started, so that its ids are known. Content, redaction and
-    child spans are written later by `drain` in a background thread, or when the sample is built.
-    The RAG span's parent is the span that was current when the root run began.
+    The RAG span starts when the request ends, so that its ids are known. `drain` writes content and
+    child spans later in a background thread, or the sample does. The RAG span's parent is the
+    current span at the root run's start.
     """
 
     def __init__(
@@ -192,17 +192,17 @@ class SpanWriter:
         self.forked()
 
     def forked(self) -> None:
-        """Forget waiting spans: the parent of a forked process writes them."""
+        """Forget waiting spans in a forked child: the parent writes them."""
         self._waiting: deque[_DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()
 
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
-        """Start the RAG span of an ended interaction, and queue the writing of the rest.
+        """Start the RAG span of a finished interaction, and queue the rest.
 
         Returns:
-            The RAG span, not ended, so that scores can still be set on it. Without an SDK, or
-            in a trace that is not sampled, it records nothing and has no children.
+            The open RAG span, which still accepts scores. Without an SDK, or in an unsampled trace,
+            it records nothing and has no children.
         """
         others = interaction.others or Others()
         if others.span is not None:
@@ -228,7 +228,7 @@ class SpanWriter:
         return RequestSpan(span.get_span_context(), held, deferred=deferred)
 
     def _defer(self, deferred: _DeferredSpan) -> None:
-        # Spans that the evaluator has completed need no writing.
+        # Spans that the evaluator completed need no writing.
         with contextlib.suppress(IndexError):
             while self._is_full(deferred) and self._waiting[0].is_complete:
                 self._waiting_chars -= self._waiting.popleft().chars
@@ -237,7 +237,7 @@ class SpanWriter:
                 self._incidents.count("span content left out")
             deferred.complete(content=False)
             return
-        # Not exact where threads race; `drain` starts the sum anew.
+        # Inexact if threads race; `drain` resets the sum.
         self._waiting_chars += deferred.chars
         self._waiting.append(deferred)
 
@@ -246,7 +246,7 @@ class SpanWriter:
         return len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS
 
     def drain(self) -> None:
-        """Write all that waits, and wait for what another thread is writing."""
+        """Write all waiting spans, and wait for another thread's writing."""
         with self._draining, contextlib.suppress(IndexError):
             while True:
                 self._waiting.popleft().complete()
@@ -277,7 +277,7 @@ class SpanWriter:
         if (user := interaction.metadata.get("user_id")) is not None:
             private[semconv.USER_ID] = marked(str(user), cut_texts) or ""
         if content and self._content:
-            # As in the sample: a root may show neither, and the runs below it both.
+            # As in the sample: a root may lack both, and its inner runs have them.
             question = marked(question_of(interaction)[0] or None, cut_texts)
             private |= request_content(question, marked(answer_of(interaction), cut_texts))
         self._set(span, redact(private))
@@ -294,13 +294,13 @@ class SpanWriter:
         for run in interaction.runs[1:]:
             if run.kind not in _FORMS:
                 continue
-            # What ran before an interrupt was begun by another root, which has no span.
+            # Runs before an interrupt belong to another root without a span.
             around = next((one for one in run.ancestors() if one in otel), interaction.root)
             span = self._start_child(run, otel[around])
             if content and self._content:
                 found = documents.get(run, ())
                 self._set(span, redact(content_of(run, found, attribute_room(span))))
-            # Times are explicit, so a span can be ended before its children begin.
+            # Times are explicit, so a span can end before its children start.
             span.end(run.end)
             if run.kind is not RunKind.MODEL:
                 otel[run] = trace.set_span_in_context(span, interaction.otel)

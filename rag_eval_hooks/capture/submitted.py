@@ -1,4 +1,4 @@
-"""Interactions built from submitted samples, so that their spans are those of captured requests."""
+"""Build interactions from submitted samples, so that their spans match captured requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rag_eval_hooks.sample import Sample
 __all__ = ["interaction_of"]
 
 _NAME = "sample"
-"""Workflow of a sample that names none."""
+"""Default workflow name of a submitted sample."""
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Return an ended interaction below the current span, with one retrieval for all contexts."""
+    """Return a finished interaction below the current span, with one retrieval for all contexts."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(

@@ -1,4 +1,4 @@
-"""Folded texts, in which a formatter's escapes and marks do not show, and their runs of words."""
+"""Folded texts, without a formatter's escapes and marks, and their word runs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = [
 ]
 
 _DISTINCTIVE: Final = 20
-"""Width from which a text stands in a prompt by no coincidence."""
+"""Width from which a text in a prompt is no coincidence."""
 _ENOUGH: Final = 400
-"""Characters that are folded to see that a text is long enough."""
+"""Characters to fold to check that a text is long enough."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
-"""A run weighs four words. Words of Chinese, Japanese and Korean are two or three characters."""
+"""Weight of a wide character: Chinese, Japanese and Korean words have two or three."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
-"""Rows of a database, possibly of one short value."""
+"""Rows of a database, possibly with one short value."""
 _PLAIN = re.compile(r"[ \t\n\r!$%'()+,\-./0-9:;=?@A-Z\[\]^a-z{}]*+")
 _MARKED = (*"*`~#|<>_", "](")
 _MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
@@ -45,7 +45,7 @@ _WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
 
 
 def fold(text: str) -> str:
-    """Return a text as it reads, whatever wrote it into a prompt.
+    """Return a text without the escapes and marks of its formatter.
 
     Decodes the escapes of JSON, YAML, HTML and `repr`, applies NFKC, drops the marks of Markdown,
     and collapses white space. Both kinds of quotes become one.
@@ -53,7 +53,7 @@ def fold(text: str) -> str:
     if _PLAIN.fullmatch(text) is None or "](" in text:
         text = _decoded_and_unmarked(text)
     text = text.replace("''", "'")
-    # Of white space only a blank is printable.
+    # The only printable white space is a blank.
     if text.isprintable() and "  " not in text:
         return text.strip(" ")
     return " ".join(text.split())
@@ -74,29 +74,29 @@ def _decoded_and_unmarked(text: str) -> str:
 
 
 def _decoded(match: re.Match[str]) -> str:
-    """Return what an escape stands for; however often it was escaped, the result is one."""
+    """Decode an escape, even if it was escaped repeatedly."""
     codes = match[1] or match[2] or match[3]
     if codes is not None:
         code = int(codes, 16)
         return chr(code) if code <= 0x10FFFF else " "
     if match[4]:
         return "\n"
-    # A line that ends in a backslash goes on in the next one.
+    # A line that ends in a backslash continues in the next line.
     return "" if match[5] else match[6] or ""
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case; a wide character is a word."""
+    """Return the lower-case words of a text. A wide character is a word."""
     return _WORD.findall(_lowered(text))
 
 
 def runs_of(folded: str) -> set[str]:
-    """Return each four words, or ten wide characters, in a row."""
+    """Return all runs of four words, or of ten wide characters."""
     return set(_in_a_row(words(folded)))
 
 
 def run_offsets(folded: str) -> dict[str, int]:
-    """Return each of the `runs_of` a text with the offset of its first place."""
+    """Return each of the `runs_of` a text with its first offset."""
     matches = [(match[0], match.start()) for match in _WORD.finditer(_lowered(folded))]
     found: dict[str, int] = {}
     for (_, start), run in zip(matches, _in_a_row([word for word, _ in matches]), strict=False):
@@ -105,7 +105,7 @@ def run_offsets(folded: str) -> dict[str, int]:
 
 
 def _lowered(text: str) -> str:
-    """Return a text in lower case, with its offsets: few letters have a longer lower case."""
+    """Return a text in lower case with offsets, because some letters get longer."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
@@ -113,7 +113,7 @@ def _lowered(text: str) -> str:
 
 
 def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
-    """Yield the run that begins with each word, except the last few words."""
+    """Yield the run that starts with each word, except the last few words."""
     if max(listed, default="") < _FIRST_WIDE:
         yield from map(" ".join, zip(*(listed[n:] for n in range(_RUN_WORDS)), strict=False))
         return
@@ -137,21 +137,21 @@ def is_distinctive(folded: str) -> bool:
 
 
 def is_distinctive_text(text: str) -> bool:
-    """Return whether a text is distinctive once it is folded; of a long one, its beginning is."""
+    """Return whether a text is distinctive after folding. For a long text its start decides."""
     return is_distinctive(fold(text[:_ENOUGH])) or (
         len(text) > _ENOUGH and is_distinctive(fold(text))
     )
 
 
 def width(text: str) -> int:
-    """Return the length of a text, in which a wide character counts as two."""
+    """Return the length of a text, counting wide characters as two."""
     if text.isascii():
         return len(text)
     return len(text) + sum(unicodedata.east_asian_width(c) in "WF" for c in text)
 
 
 def contains_word(text: str, word: str) -> int:
-    """Return where a short text stands in another one by itself; -1 for nowhere."""
+    """Return where a short text appears as a separate word in another, or -1."""
     if word not in text:
         return -1
     edges = (r"(?<!\w)", r"(?!\w)") if word.isascii() else ("", "")

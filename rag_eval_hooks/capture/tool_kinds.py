@@ -17,7 +17,7 @@ class ToolKind(Enum):
     """Kind of a tool."""
 
     LOOKUP = auto()
-    """It returns what it found."""
+    """It returns search results."""
     ACTION = auto()
     """It acts, calculates, tells the time, plans or hands over."""
     UNKNOWN = auto()
@@ -36,12 +36,12 @@ def _listed(group: str, name: str = "words") -> frozenset[str]:
 _NAME_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _SENTENCE: Final = re.compile(r"[.!?\n\u3002\uff01\uff1f]")
 _SIGNATURE: Final = re.compile(r"^\w+\([^\n]*\)(?:\s*->[^\n]*)?\s*\n")
-"""First line of a description that LlamaIndex makes of a function."""
+"""First line of the description that LlamaIndex generates for a function."""
 _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
 def tool_kind(name: str, description: str) -> ToolKind:
-    """Return the kind of a tool by the first telling word of its name, else of its description."""
+    """Return the kind of a tool by the first telling word of its name, else its description."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
     for words in (_NAME_PART.findall(name), _NAME_PART.findall(first)):
@@ -70,7 +70,7 @@ def _is_of(word: str, group: str) -> bool:
 
 
 def _is_time(words: list[str]) -> bool:
-    """Return whether the object of a look-up is the time: "get the current time"."""
+    """Return whether a lookup is for the time: "get the current time"."""
     objects = (word for word in words if word not in _listed("time", "before"))
     return next(objects, "") in _listed("time") and not any(word == "table" for word in words)
 
@@ -94,9 +94,9 @@ _MAX_WORDS: Final = 30
 
 
 def reports_nothing(words: Iterable[str], known: Iterable[str], text: str) -> bool:
-    """Return whether a tool's text says only that it failed, or that nothing was found.
+    """Return whether a tool's text only reports a failure or an empty result.
 
-    Known words, of the tool's arguments and of the language, state nothing.
+    Words of the tool's arguments and of the language do not count.
     """
     if _FAILURE.match(text):
         return True
