@@ -53,25 +53,17 @@ def test_streamed_answer_is_scored_without_another_request(draw: Draw) -> None:
 
 
 def test_stream_read_before_it_is_returned_is_the_answer(draw: Draw) -> None:
-    corpora, answers = [Corpus(draw), Corpus(draw)], [draw.sentence(), draw.sentence()]
-    pairs = zip(corpora, answers, strict=True)
-    engines = [corpus.engine(says(answer), streaming=True) for corpus, answer in pairs]
+    corpus, answer = Corpus(draw), draw.sentence()
+    engine = corpus.engine(says(answer), streaming=True)
 
     @dispatcher.span
-    def request(query: str) -> Any:
-        response = engines[0].query(query)
-        assert str(response)
-        return response
-
-    @dispatcher.span
-    async def arequest(query: str) -> Any:
-        response = await engines[1].aquery(query)
+    async def request(query: str) -> Any:
+        response: Any = await engine.aquery(query)
         assert await response._async_str()
         return response
 
-    request(corpora[0].question)
-    asyncio.get_event_loop().run_until_complete(arequest(corpora[1].question))
-    assert sorted(endings(draw.world)) == sorted((answer, Status.OK) for answer in answers)
+    asyncio.get_event_loop().run_until_complete(request(corpus.question))
+    assert endings(draw.world) == [(answer, Status.OK)]
 
 
 class FindsNothing(BaseRetriever):
@@ -82,10 +74,7 @@ class FindsNothing(BaseRetriever):
 
 
 @pytest.mark.parametrize("way", ["read", "dropped", "closed"])
-@pytest.mark.parametrize("is_async", [False, True])
-def test_stream_of_an_empty_retrieval_ends_as_any_stream(
-    way: str, is_async: bool, draw: Draw
-) -> None:
+def test_stream_of_an_empty_retrieval_ends_as_any_stream(way: str, draw: Draw) -> None:
     question = draw.question()
     engine = RetrieverQueryEngine.from_args(FindsNothing(), llm=says("No."), streaming=True)
 
@@ -96,15 +85,7 @@ def test_stream_of_an_empty_retrieval_ends_as_any_stream(
         elif way == "closed":
             await response.response_gen.aclose()
 
-    if is_async:
-        asyncio.get_event_loop().run_until_complete(asked())
-    else:
-        response: Any = engine.query(question)
-        if way == "read":
-            assert list(response.response_gen)
-        elif way == "closed":
-            response.response_gen.close()
-        del response
+    asyncio.get_event_loop().run_until_complete(asked())
     due = ("Empty Response", Status.OK) if way == "read" else (None, Status.CLOSED)
     assert endings(draw.world) == [due]
 
@@ -139,28 +120,6 @@ def test_stream_of_a_model_read_after_its_interaction(way: str, status: Status, 
     gc.collect()
     assert endings(draw.world) == [({"read": answer, "stated": stated}.get(way), status)]
     assert texts(only(draw.world)) == corpus.shown()
-
-
-def test_streams_of_models_read_in_tasks_after_their_interactions(draw: Draw) -> None:
-    corpora = [Corpus(draw), Corpus(draw)]
-    answers = {corpus.question: draw.sentence() for corpus in corpora}
-
-    async def asked(corpus: Corpus) -> Any:
-        async with draw.world.evals.interaction(corpus.question):
-            nodes = await corpus.retriever.aretrieve(corpus.question)
-            model = says(answers[corpus.question], delay=0.001)
-            return await model.astream_chat(messages_of(corpus.question, nodes))
-
-    async def read_all(stream: Any) -> None:
-        assert [part async for part in stream]
-
-    async def all_of_them() -> None:
-        streams = [await asked(corpus) for corpus in corpora]
-        await asyncio.gather(*map(read_all, streams))
-
-    asyncio.get_event_loop().run_until_complete(all_of_them())
-    found = {sample.question: (sample.answer, sample.status) for sample in samples(draw.world)}
-    assert found == {question: (answer, Status.OK) for question, answer in answers.items()}
 
 
 def test_stream_that_broke_and_was_made_good_is_no_failure(draw: Draw) -> None:
@@ -319,17 +278,6 @@ def test_stream_that_is_not_watched_has_no_answer(is_by_hand: bool, plain_world:
         assert "".join(stream) == own.answer
     registration.disable()
     assert endings(plain_world) == [(None, Status.OK)]
-
-
-def test_interaction_opened_by_a_stream_belongs_to_its_request(world: World) -> None:
-    def stating() -> Iterator[str]:
-        with world.evals.interaction("Another question?") as interaction:
-            interaction.contexts(["Stated."])
-            yield "one"
-
-    assert list(stream_of(world, stating)) == ["one"]
-    sample = only(world)
-    assert (texts(sample), sample.answer) == (["Stated."], "one")
 
 
 def test_latency_lasts_until_the_end_of_the_stream(world: World) -> None:
