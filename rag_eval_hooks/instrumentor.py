@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Collection
 from importlib import import_module
-from types import FrameType
-from typing import Any, Protocol, cast
+from types import FrameType, ModuleType
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
@@ -26,14 +26,6 @@ _logger = logging.getLogger("rag_eval_hooks")
 _FRAMEWORKS = ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index")
 """Packages whose `enable` captures every run of the process."""
 _PROVIDERS = ("tracer_provider", "meter_provider", "logger_provider")
-
-
-class _Framework(Protocol):
-    """What a package that captures a framework offers."""
-
-    def enable(self, evals: RagEval) -> object: ...
-
-    def disable(self) -> None: ...
 
 
 class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
@@ -58,7 +50,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     """
 
     evals: RagEval | None = None
-    _enabled: tuple[_Framework, ...] = ()
+    _enabled: tuple[ModuleType, ...] = ()
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return none: each framework is detected separately."""
@@ -98,10 +90,10 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self.evals = None
 
 
-def _enable(package: str, evals: RagEval) -> _Framework | None:
+def _enable(package: str, evals: RagEval) -> ModuleType | None:
     """Capture a framework's runs; return None if it is not installed."""
     try:
-        module = cast("_Framework", import_module(package))
+        module = import_module(package)
     except ImportError:
         return None
     try:

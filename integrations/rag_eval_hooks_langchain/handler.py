@@ -29,8 +29,6 @@ __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
 
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents for the model."""
-_REFINING = ("RefineDocumentsChain",)
-"""Chains whose model calls make one answer, regardless of their replies."""
 
 
 class RagEvalCallbackHandler(RunHandler):
@@ -84,7 +82,6 @@ class RagEvalCallbackHandler(RunHandler):
         if run is None:
             return
         run.state = state = ChainState()
-        run.joins = run.name in _REFINING
         read = self._reader.input_of_chain
         if run.outermost or run.parent is None:
             read = self._reader.input_of_root
