@@ -292,7 +292,7 @@ class RagEval:
             self.incidents.mistake("evaluate() blocks the running event loop", advice)
         chosen = self.known_metrics(metrics)
         own = self._pipeline.assembler.own(_sample_of("evaluate", sample, fields))
-        return self._pipeline.evaluate(own, chosen).result()
+        return self._pipeline.evaluate(own, chosen)
 
     async def aevaluate(
         self,
@@ -305,7 +305,7 @@ class RagEval:
         chosen, own = self.known_metrics(metrics), _sample_of("aevaluate", sample, fields)
         if self._pipeline.assembler.redacts:
             own = await asyncio.to_thread(self._pipeline.assembler.own, own)
-        return await asyncio.wrap_future(self._pipeline.evaluate(own, chosen))
+        return await self._pipeline.aevaluate(own, chosen)
 
     def known_metrics(self, metrics: str | Collection[str] | None) -> frozenset[str] | None:
         """Return ids of metrics, or one id, as a set; None for None.

@@ -17,6 +17,7 @@ from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SendError, SpanUnknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import suppressed
+from rag_eval_hooks.threads import Wakeup
 
 __all__ = ["SinkQueue"]
 
@@ -32,6 +33,8 @@ _GRACE: Final = 0.1
 """Seconds beyond the timeout in which a cancelled awaitable may still return."""
 _RECOVERED: Final = 64
 """Results of the spool to claim at once."""
+_LONGEST_SLEEP: Final = 3600.0
+"""Longest wait of the thread for a wakeup, in seconds; a lock takes no infinite timeout."""
 _POLL: Final = 0.05
 """Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")
@@ -61,8 +64,10 @@ class SinkQueue:
         self._keep_for = limits.SINK_KEEP_SECONDS
         self._most_chars = limits.SINK_QUEUE_CHARS
         self._origin = f"sink {sink.name}"
-        # Notified when any attribute below changes.
-        self._changed = threading.Condition()
+        # Not a condition: it is Python code, so a signal handler of the application that raises in
+        # `flush` could leave it locked.
+        self._lock = threading.Lock()
+        self._wakeup = Wakeup()
         # Due time, number and job, without the jobs of the call in flight.
         self._waiting: list[tuple[float, int, Job]] = []
         self._numbers = itertools.count()
@@ -85,7 +90,7 @@ class SinkQueue:
         if job.is_stored:
             kept_until = now + self._keep_for - (time.time() - job.accepted)
             job.give_up_at = max(job.give_up_at, kept_until)
-        with self._changed:
+        with self._lock:
             self.sink.counts["taken"] += 1
             self._chars += chars
             if (reason := self._refusal()) is None:
@@ -95,7 +100,7 @@ class SinkQueue:
 
     def capacity(self) -> int:
         """Return how many spooled results the sink can take over."""
-        with self._changed:
+        with self._lock:
             if self._closing is not None:
                 return 0
             is_empty = not self._waiting and not self._flying
@@ -109,7 +114,7 @@ class SinkQueue:
         Results without a row on disk, in the call or queued behind it, are lost.
         """
         now, longest = time.monotonic(), self._timeout + _GRACE
-        with self._changed:
+        with self._lock:
             if self._flying and self.sink.is_watched and now - self._called_at > longest:
                 late = [] if self._is_overdue else self._flying
                 self._is_overdue = True
@@ -130,26 +135,25 @@ class SinkQueue:
         """
         now = time.monotonic()
         deadline = now + timeout
-        with self._changed:
+        with self._lock:
             self._waiting = [(min(due, now), number, job) for due, number, job in self._waiting]
             heapq.heapify(self._waiting)
-            self._changed.notify_all()
             jobs = [*self._flying, *(entry[2] for entry in self._waiting)]
-            while self._is_awaited(jobs):
-                if (left := deadline - time.monotonic()) <= 0:
-                    return False
-                # A hanging call never notifies.
-                self._changed.wait(min(_POLL, left))
-                self.check()
-            return True
+        while self._is_awaited(jobs):
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            # A hanging call never answers.
+            self._wakeup.ask(min(_POLL, left))
+            self.check()
+        return True
 
     def begin_close(self, timeout: float) -> None:
         """Accept no more results; retry waiting results once more, for `timeout` seconds."""
-        with self._changed:
+        with self._lock:
             if self._closing is not None:
                 return
             self._closing = time.monotonic() + timeout
-            self._changed.notify_all()
+            self._wakeup.set()
             is_idle = self._thread is None and self._start() is not None
         if is_idle:
             self._close_sink()
@@ -159,7 +163,7 @@ class SinkQueue:
         thread = self._thread
         if thread is not None:
             thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
-        with self._changed:
+        with self._lock:
             if thread is not None and thread.is_alive() and self.sink.is_watched:
                 self._incidents.report(f"{self._origin} close", TimeoutError())
             self._leave_all("shutdown")
@@ -180,8 +184,9 @@ class SinkQueue:
         with suppressed():
             while self._next():
                 failures = self._send()
-                with self._changed:
+                with self._lock:
                     self._settle(failures, time.monotonic())
+                self._wakeup.answer(self._wakeup.asking)
             self._close_sink()
 
     def _close_sink(self) -> None:
@@ -191,16 +196,20 @@ class SinkQueue:
             self._incidents.report(f"{self._origin} close", error)
 
     def _next(self) -> bool:
-        with self._changed:
-            while not self._is_at_end(now := time.monotonic()):
+        """Wait for the next batch; return False at the end."""
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                if self._is_at_end(now):
+                    return False
                 due = math.inf
-                if self._waiting and self._closing is None:
-                    due = max(self._waiting[0][0], self._paused_until)
-                if due <= now or (self._waiting and self._closing is not None):
+                if self._waiting:
+                    is_closing = self._closing is not None
+                    due = now if is_closing else max(self._waiting[0][0], self._paused_until)
+                if due <= now:
                     self._flying, self._called_at = self._batch(now), now
                     return True
-                self._changed.wait(None if due == math.inf else due - now)
-            return False
+            self._wakeup.wait(min(due - now, _LONGEST_SLEEP))
 
     def _is_at_end(self, now: float) -> bool:
         if self._closing is None:
@@ -222,6 +231,8 @@ class SinkQueue:
     def _send(self) -> Mapping[int, BaseException]:
         jobs = self._flying
         last = self._closing is not None or jobs[0].is_last
+        for job in jobs:
+            job.is_last = last
         try:
             self._open()
             return self.sink.send([job.payload for job in jobs], last=last)
@@ -257,7 +268,6 @@ class SinkQueue:
         if self._is_down:
             pause = pause_after(self._failures - _DOWN + 1)
             self._paused_until = max(self._paused_until, now + pause)
-        self._changed.notify_all()
 
     def _fail(self, job: Job, error: BaseException, now: float) -> None:
         if error is _ALONE:
@@ -282,7 +292,9 @@ class SinkQueue:
         """Retry a job. A job with an unknown span gets a last try at its deadline."""
         job.sends += 1
         pause = pause_after(job.sends)
-        if self._closing is not None and (job.give_up_at or lacks_span):
+        if self._closing is not None and lacks_span and not job.is_last:
+            self._queue(job, now)
+        elif self._closing is not None and (job.give_up_at or lacks_span):
             self._leave(job, job.reason)
         elif lacks_span and job.is_last:
             self._end(job, "lost", job.reason)
@@ -311,7 +323,7 @@ class SinkQueue:
 
     def _queue(self, job: Job, due: float) -> None:
         heapq.heappush(self._waiting, (due, next(self._numbers), job))
-        self._changed.notify_all()
+        self._wakeup.set()
 
     def _take(self, is_taken: Callable[[Job], bool]) -> list[Job]:
         waiting, self._waiting, taken = self._waiting, [], []
@@ -323,17 +335,17 @@ class SinkQueue:
         return taken
 
     def _is_awaited(self, jobs: Iterable[Job]) -> bool:
-        is_down = self._is_down
-        return any(
-            job.state is State.HELD and not (job.is_stored and (is_down or job.sends))
-            for job in jobs
-        )
+        with self._lock:
+            is_down = self._is_down
+            return any(
+                job.state is State.HELD and not (job.is_stored and (is_down or job.sends))
+                for job in jobs
+            )
 
     def _leave_all(self, reason: str) -> None:
         for job in (*self._take(lambda _: True), *self._flying):
             if job.state is State.HELD:
                 self._leave(job, reason)
-        self._changed.notify_all()
 
     def _leave(self, job: Job, reason: str) -> None:
         self._end(job, "spooled" if self._outbox.release(job) else "lost", reason)

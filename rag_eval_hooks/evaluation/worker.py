@@ -38,17 +38,15 @@ class _Item(NamedTuple):
 
 
 class _Call(NamedTuple):
-    coroutine: Coroutine[Any, Any, Any]
+    function: Callable[[], Awaitable[Any]]
     future: Future[Any]
 
     def give_up(self, error: Exception) -> None:
-        self.coroutine.close()
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        self.future.set_exception(error)
 
     async def run(self) -> None:
         try:
-            result = await without_exit(self.coroutine)
+            result = await without_exit(self.function())
         except asyncio.CancelledError:
             self.future.set_exception(RuntimeError(CLOSED))
         except Exception as error:  # noqa: BLE001 - handed to the caller
@@ -144,17 +142,39 @@ class Worker:
         self._start()
         return None
 
-    def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
-        """Run a coroutine in the loop, next to the queue.
-
-        Returns:
-            Its future, which fails with RuntimeError if the worker stops first or the system cannot
-            start a thread.
+    def run(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Call a coroutine function in the loop, next to the queue, and wait for its result.
 
         Raises:
-            RuntimeError: The worker has stopped.
+            RuntimeError: The worker has stopped, or the system cannot start a thread.
         """
-        call = _Call(coroutine, Future())
+        # A plain lock: a signal handler of the application may raise while this thread holds the
+        # lock of a future, and the loop would wait for that lock for ever.
+        done = threading.Lock()
+        done.acquire()
+        future = self._call(function, done.release)
+        done.acquire()
+        return future.result()
+
+    async def run_async(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Do what `run` does without blocking the caller's event loop."""
+        done, loop = asyncio.Event(), asyncio.get_running_loop()
+        future = self._call(function, lambda: loop.call_soon_threadsafe(done.set))
+        await done.wait()
+        return future.result()
+
+    def _call(
+        self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
+    ) -> Future[R]:
+        """Queue a call. The caller must not touch the future before `on_done` is called."""
+        call = _Call(function, Future())
+
+        def tell(_: object) -> None:
+            # The caller's loop may be closed.
+            with suppress(RuntimeError):
+                on_done()
+
+        call.future.add_done_callback(tell)
         with self._lock:
             is_closed = self._closed
             if not is_closed:
@@ -162,8 +182,7 @@ class Worker:
                 self._wake()
         if is_closed:
             call.give_up(RuntimeError(CLOSED))
-            raise RuntimeError(CLOSED)
-        if not self._start():
+        elif not self._start():
             with self._lock, suppress(ValueError):
                 self._calls.remove(call)
                 call.give_up(RuntimeError("The system cannot start another thread."))
@@ -270,11 +289,8 @@ class Worker:
             waiting = list(self._calls)
             self._calls.clear()
         for call in waiting:
-            if call.future.set_running_or_notify_cancel():
-                calls.add(task := asyncio.create_task(call.run()))
-                task.add_done_callback(calls.discard)
-            else:
-                call.coroutine.close()
+            calls.add(task := asyncio.create_task(call.run()))
+            task.add_done_callback(calls.discard)
         for _ in range(missing):
             workers.add(task := asyncio.create_task(self._work_off()))
             task.add_done_callback(workers.discard)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,9 +272,13 @@ class Pipeline:
         self.drain()
         return self._desk.give(name, given, self._refusal())
 
-    def evaluate(self, sample: Sample, chosen: Container[str] | None = None) -> Future[Outcomes]:
+    def evaluate(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         self.ready()
-        return self.worker.run(evaluate_inline(self.parts, sample, chosen))
+        return self.worker.run(partial(evaluate_inline, self.parts, sample, chosen))
+
+    async def aevaluate(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
+        self.ready()
+        return await self.worker.run_async(partial(evaluate_inline, self.parts, sample, chosen))
 
     def stats(self) -> Stats:
         self.drain()

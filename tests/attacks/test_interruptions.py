@@ -75,6 +75,8 @@ CALLS: dict[str, Callable[[RagEval, str], object]] = {
     "feedback": lambda evals, name: evals.feedback(name, score=1),
     "stats": lambda evals, _: evals.stats(),
     "explain": lambda evals, name: evals.explain(name),
+    "evaluate": lambda evals, _: evals.evaluate(sample()),
+    "flush": lambda evals, _: evals.flush(PATIENCE),
     "block": _block,
     "request": lambda evals, _: record_request(evals, f"request {next(NUMBERS)}"),
 }
