@@ -53,8 +53,7 @@ class Incidents:
     def forked(self) -> None:
         """Count from zero in a forked child, which may have inherited a held lock."""
         self._counts: Counter[str] = Counter()
-        # Reentrant: a finalizer may count wherever the collector runs it.
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     def report(self, origin: str, error: BaseException) -> None:
         """Count an exception. The first of its kind is logged with its type and place.

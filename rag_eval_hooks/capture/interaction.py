@@ -96,12 +96,6 @@ class ManualInteraction:
             self._incidents.mistake(unknown("it has no field", name, _RECORDING))
         super().__setattr__(name, value)
 
-    def __del__(self) -> None:
-        """Count an interaction that was never opened."""
-        if getattr(self, "_state", None) == _OUTSIDE:
-            advice = "write: with evals.interaction(...) as it"
-            self._incidents.mistake("interaction() without a with block records nothing", advice)
-
     def _opened(self, method: str) -> Run | None:
         """Return its run. Outside its block, count the call as lost."""
         if self._state:

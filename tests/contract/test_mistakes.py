@@ -67,7 +67,6 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=SECRET, session_id=[SECRET])": "session_id must be str, not list",
     "evals.submit(question=SECRET, workflow=5)": "workflow must be str, not int",
     "evals.shutdown(); evals.submit(sample(answer=SECRET))": "request after shutdown",
-    "evals.interaction(SECRET)": "interaction() without a with block records nothing",
     "it = evals.interaction(SECRET); it.answer(SECRET)": "called outside its with block",
     "with evals.interaction(SECRET) as it: it.contexts([SECRET])\nit.answer(SECRET)": (
         "it.answer() was called after its with block"
