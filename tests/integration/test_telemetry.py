@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,35 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rag_eval_hooks import Sample
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks.usage import Usage
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.servers.judge_server import JudgeServer
+from tests.support.otel import Spans
 from tests.support.telemetry_world import HALF, SECRET, OpenWorld, World, attributes
 
 
 @pytest.fixture
 def world(open_world: OpenWorld) -> World:
     return open_world(thresholds={"ragas.faithfulness": 0.8})
+
+
+def test_a_held_span_ends_once_with_its_scores_and_its_true_end() -> None:
+    spans = Spans()
+    holder = SpanHolder(hold_timeout=60, max_held=10, incidents=Incidents())
+    true_end = time.time_ns() + 5_000_000
+    held = HeldSpan(spans.provider.get_tracer("t").start_span("rag"), true_end)
+    holder.hold(held)
+    assert not spans.all()
+    assert holder.finish(held, {"rag.eval.status": "ok"})
+    assert not holder.finish(held, {})
+    (span,) = spans.all()
+    assert span.end_time == true_end
+    assert dict(attributes(span)) == {"rag.eval.status": "ok"}
 
 
 def test_an_evaluation_span_has_every_result_and_one_link(open_world: OpenWorld) -> None:

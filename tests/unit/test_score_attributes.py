@@ -128,6 +128,25 @@ def test_a_reason_quotes_only_when_asked(content: bool, named: str) -> None:
     assert seen[f"rag.eval.{FAITHFUL}.reason"] == line
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [
+        ({"a": HALF}, "ok"),
+        ({"a": HALF, "b": NotScored(Cause.MISSING_INPUT)}, "ok"),
+        ({"a": HALF, "b": FAILED}, "partial"),
+        ({"a": ABSENT, "b": FAILED}, "error"),
+        ({"a": ABSENT}, "ok"),
+    ],
+)
+def test_status_names_failures_and_no_metric_that_cannot_be_scored(
+    outcomes: dict[str, Outcome], status: str
+) -> None:
+    seen = attributes(outcomes)
+    assert seen["rag.eval.status"] == status
+    assert seen.get("rag.eval.unscored") == (["b"] if FAILED in outcomes.values() else None)
+    assert seen.get("rag.eval.b.reason") == (FAILED.line if status != "ok" else None)
+
+
 @pytest.mark.parametrize("limit", [0.4, 0.5, 0.6])
 def test_a_score_passes_at_its_threshold_and_on_its_good_side(limit: float) -> None:
     error_rate = "ragas.noise_sensitivity"
