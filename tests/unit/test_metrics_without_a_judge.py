@@ -1,7 +1,8 @@
-"""Metrics by known ids: values of the definitions, and laws of ranks."""
+"""Laws of metrics without a judge: lexical ones, those of retrieval, shared arithmetic."""
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -14,8 +15,85 @@ from rag_eval_hooks.context import Context
 from rag_eval_hooks.datasets.data_rows import data_rows
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.metrics.formulas import average_precision, cosine, share
+from rag_eval_hooks.metrics.lexical import METRICS
 from rag_eval_hooks.metrics.retrieval import retrieval_metrics
-from rag_eval_hooks.score import Cause
+from rag_eval_hooks.score import Cause, Score
+
+VECTORS = st.lists(
+    st.floats(-1e6, 1e6) | st.sampled_from([1e-300, 1e200, math.nan, math.inf]),
+    min_size=3,
+    max_size=3,
+)
+
+
+@given(st.lists(st.booleans()))
+def test_share_and_precision_lie_between_0_and_1(flags: list[bool]) -> None:
+    for value in (share(flags), average_precision(flags)):
+        assert (value is None) == (not flags)
+        assert value is None or (0 <= value <= 1 and (value == 0) == (not any(flags)))
+
+
+@given(VECTORS, VECTORS)
+def test_cosine_is_symmetric_and_finite_or_absent(left: list[float], right: list[float]) -> None:
+    value = cosine(left, right)
+    assert value == cosine(right, left)
+    assert value is None or (-1 <= value <= 1 and all(map(math.isfinite, [*left, *right])))
+
+
+def test_cosine_of_known_vectors() -> None:
+    assert cosine([1, 2], [2, 4]) == pytest.approx(1)
+    assert cosine([1, 0], [-3, 0]) == pytest.approx(-1)
+    assert cosine([0, 0], [1, 0]) is None
+
+
+BY_NAME = {metric.id.removeprefix("lexical."): metric for metric in METRICS}
+WORDS = st.lists(
+    st.sampled_from(["Territory 118", "rate", "0.305%", "$604", "Rule C-1", "the", "premium"]),
+    max_size=8,
+)
+
+
+def outcome(name: str, answer: str, reference: str | None = None) -> Outcome:
+    sample = Sample(question="q", answer=answer, reference=reference)
+    return BY_NAME[name].score(sample, Findings())
+
+
+def score(name: str, answer: str, reference: str | None = None) -> Score:
+    found = outcome(name, answer, reference)
+    assert isinstance(found, Score)
+    return found
+
+
+def test_explanation_names_what_is_missing() -> None:
+    explanation = score("number_match", "it is 604", "$604 and 5%").explanation
+    assert explanation == {"expected": ["604", "5%"], "found": ["604"], "missing": ["5%"]}
+
+
+def test_explanation_of_a_mismatch_says_where_it_begins() -> None:
+    found = score("exact_match", "the answer.", "The answer")
+    assert found.explanation["first_difference_at"] == len("the answer")
+
+
+@given(WORDS, WORDS, WORDS)
+def test_score_is_in_range_and_more_answer_is_never_less_covered(
+    answer: list[str], reference: list[str], more: list[str]
+) -> None:
+    for name in BY_NAME:
+        found = outcome(name, " ; ".join(answer), " ; ".join(reference))
+        if isinstance(found, Score):
+            assert 0.0 <= found.value == found.normalized <= 1.0
+            json.dumps(dict(found.explanation))
+            longer = score(name, " ; ".join([*answer, *more]), " ; ".join(reference))
+            assert name == "exact_match" or longer.value >= found.value
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_text_matches_itself(text: str) -> None:
+    for name in set(BY_NAME) - {"source_citation"}:
+        found = outcome(name, text, text)
+        assert isinstance(found, NotScored) or found.value == 1.0
+
 
 IDS = st.text("abcdé字", min_size=1, max_size=2)
 
