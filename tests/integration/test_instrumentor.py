@@ -163,27 +163,6 @@ def test_the_applications_handler_of_sigterm_stays(
     assert done.stdout.splitlines()[-1] == "1"
 
 
-TRACELOOP_LIKE = """
-    import time
-    from openinference.instrumentation.langchain import LangChainInstrumentor
-    from opentelemetry import trace
-    LangChainInstrumentor().instrument(tracer_provider=trace.get_tracer_provider())
-    chain.invoke("How long do cats sleep?")
-"""
-
-
-def test_scores_reach_the_span_of_an_instrumentor_that_came_unasked(
-    collector: OtlpCollector, tmp_path: Path
-) -> None:
-    pytest.importorskip("openinference.instrumentation.langchain")
-    done = run(tmp_path, collector, TRACELOOP_LIKE, RAG_EVAL_METRICS="ragas.faithfulness")
-    assert done.returncode == 0, done.stderr
-    theirs = attributes(collector.spans["RunnableSequence"])
-    assert theirs["rag.eval.ragas.faithfulness.score"].double_value == 1.0
-    assert collector.span_names.count("RunnableSequence") == 1
-    assert collector.span_names.count("invoke_workflow RunnableSequence") == 1
-
-
 @pytest.mark.parametrize(
     "env", [{"RAG_EVAL_SAMPLE_RATE": "often"}, {"RAG_EVAL_JUDGE": "nobody:9b"}]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date
 from enum import Enum
 from typing import Any
@@ -35,7 +36,6 @@ from tests.matrix.langchain.kit import (
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.langchain_requests import Fixed, config, only, texts
-from tests.support.variation import Variation, seeds
 
 ONE, TWO = Document("one"), Document("two")
 QUERY = "what the retriever is asked"
@@ -166,15 +166,6 @@ def test_a_structured_answer_is_the_json_of_itself(
     assert json.loads(asked(world, "q", outputs).answer or "") == plain
 
 
-def test_what_was_given_is_no_answer(world: World) -> None:
-    """A value that only passes through is not the answer, whatever its name."""
-    given = {"text": "t", "question": "q"}
-    assert asked(world, given, {**given, "answer": "a"}).answer == "a"
-    other = World()
-    assert asked(other, given, given).answer != "t"
-    other.close()
-
-
 @pytest.mark.parametrize("handed_on", [False, True])
 @pytest.mark.parametrize(
     "value",
@@ -273,55 +264,38 @@ class Hit:
         self._said = said
 
 
+OPTIONS: dict[str, tuple[Any, Any, Callable[[Sample], Any]]] = {
+    "contexts": ("mine", {"mine": ["a", "b"], "theirs": ["c"]}, texts),
+    "answer": ("mine", {"mine": "a b", "theirs": "c"}, lambda sample: [sample.answer]),
+    "document_keys": (["mine"], {"mine": []}, texts),
+    "as_context": (lambda one: getattr(one, "_said", None), [Hit("a"), Hit("b")], texts),
+}
+"""Of one interaction: its value, what a chain gives out, and what follows on the sample."""
+EXPECTED = {"answer": ["a b"], "document_keys": []}
+
+
 @pytest.mark.parametrize("handlers_own", [False, True])
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
-@pytest.mark.parametrize("seed", seeds(5))
+@pytest.mark.parametrize("option", OPTIONS)
 def test_one_interaction_may_have_options_of_its_own(
-    world: World, seed: int, way: str, handlers_own: bool
+    world: World, option: str, way: str, handlers_own: bool
 ) -> None:
-    """Options of one interaction hold for the calls inside alone, in place of the handler's."""
-    drawn = Variation(seed)
-    found, others, asked, said = drawn.passages(2), drawn.passages(2), *map(drawn.sentence, (7, 9))
-    key, other, name = drawn.name(), drawn.name(), drawn.name()
-    hits = list(map(Hit, others))
-    makes: dict[str, Any] = {
-        "contexts": (other, {key: found, other: others}),
-        "answer": (other, {key: said, other: others[0]}),
-        "document_keys": ([other], {other: []}),
-        "as_context": (lambda one: one._said if isinstance(one, Hit) else None, hits),
-        "root": (name, None),
-    }
-    option, (value, gives) = list(makes.items())[seed % len(makes)]
-    base: dict[str, Any] = {"answer": key, "contexts": key, "document_keys": [key], "root": "no"}
-    base |= {"as_context": lambda one: None}
-    handler = {option: base[option]} if handlers_own else {}
+    """They hold for the calls inside alone, in place of the handler's."""
+    value, gives, shown = OPTIONS[option]
+    base: dict[str, Any] = {"answer": "theirs", "contexts": "theirs", "document_keys": ["theirs"]}
+    base["as_context"] = lambda one: None
+    inner: Any = RunnableLambda(lambda _: gives)
 
-    def give(_: Any) -> Any:
-        return {"text": said, "documents": others} if gives is None else gives
+    def ask(question: str) -> Any:
+        inner.invoke(question)
+        Chat(reply=lambda _: "a reply of four words").invoke("a b")
+        return gives if isinstance(gives, dict) else "a reply of four words"
 
-    inner: Any = RunnableLambda(give, name=name)
-
-    def ask(_: Any) -> Any:
-        shown = inner.invoke(asked)
-        texts = [one._said for one in shown] if isinstance(shown, list) else [str(shown)]
-        Chat(reply=lambda _: said).invoke("\n".join(texts))
-        return shown if isinstance(shown, dict) else said
-
-    told = config(world, **handler)
-    with world.evals.interaction(asked, **{option: value}):
-        call(way, RunnableLambda(ask, name="outer"), [asked], told)
-    sample = sample_of(world)
-    # Some of the options leave the answer to nobody.
-    assert set(world.evals.stats().incidents) <= {"interaction without an answer"}
-    assert sample.question == asked
-    if option == "answer":
-        assert sample.answer == others[0]
-    elif option == "document_keys":
-        assert texts(sample) == []
-    else:
-        assert texts(sample) == others
-    if option == "root":
-        assert [line for line in world.seen()[0].spans if "chat" in line] == []
+    told = config(world, **({option: base[option]} if handlers_own else {}))
+    with world.evals.interaction("Is it so?", **{option: value}):
+        call(way, RunnableLambda(ask), [QUESTION], told)
+    assert shown(sample_of(world)) == EXPECTED.get(option, ["a", "b"])
+    assert sample_of(world).question == "Is it so?"
 
 
 def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:

@@ -18,7 +18,6 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from pydantic import BaseModel, create_model
 
-from rag_eval_hooks import Status
 from rag_eval_hooks.capture.documents import DOCUMENT_KEYS
 from rag_eval_hooks.config import limits
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -355,44 +354,6 @@ def test_items_of_a_graphs_store_are_documents(world: World) -> None:
     assert sorted((c.text, c.id) for c in seen.sample.contexts or ()) == sorted(
         (text, f"k{number}") for number, text in enumerate(top(k=2))
     )
-
-
-def approved(secret: str) -> Any:
-    """A tenant's graph, with a memory of its own."""
-    types = import_module("langgraph.types")
-    memory = import_module("langgraph.checkpoint.memory")
-    if not hasattr(types, "interrupt"):
-        pytest.skip("this version has no interrupt()")
-
-    def answer(state: Any) -> dict[str, Any]:
-        types.interrupt("may I?")
-        prompt = joined(state[FOUND])
-        return {SAID: Chat(reply=lambda messages: REPLY).invoke(prompt).content}
-
-    made = graphs.graph()
-    found = [Document(page_content=f"The tariff of the tenant {secret} is known to nobody else.")]
-    made.add_node("retrieve", lambda state: {FOUND: found})
-    made.add_node("generate", answer)
-    return graphs.chained(made, "retrieve", "generate").compile(checkpointer=memory.MemorySaver())
-
-
-@needs_graphs
-def test_one_user_goes_on_with_nothing_of_another(world: World) -> None:
-    """Tenants have threads of one name and ask the same: what one left is not the other's."""
-    ours, theirs = approved("A"), approved("B")
-    thread = {"configurable": {"thread_id": "1"}}
-    asked = {ASKED: QUESTION}
-    resume = import_module("langgraph.types").Command(resume="yes")
-    ours.invoke(asked, thread)
-    theirs.invoke(asked, {**config(world), **thread, "metadata": {"user_id": "B"}})
-    ours.invoke(resume, {**config(world), **thread, "metadata": {"user_id": "A"}})
-    theirs.invoke(resume, {**config(world), **thread, "metadata": {"user_id": "B"}})
-    seen = [found.sample for found in world.seen()]
-    assert not [s for s in seen for other in "AB" if other != s.user_id and f"t {other} " in str(s)]
-    assert {s.user_id: (s.status, texts(s)) for s in seen} == {
-        user: (Status.OK, [f"The tariff of the tenant {user} is known to nobody else."])
-        for user in "AB"
-    }
 
 
 def looking(steps: int) -> tuple[Chat, BaseTool, list[str]]:

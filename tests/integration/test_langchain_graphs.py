@@ -15,9 +15,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from rag_eval_hooks import Sample, Status
+from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, disable, enable
-from tests.matrix.langchain import graphs, interrupts
+from tests.matrix.langchain import graphs
 from tests.matrix.langchain.agents import asks, pick, search, stepping
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
 from tests.matrix.langchain.kit import (
@@ -48,15 +48,6 @@ def in_thread(world: World) -> Any:
 
 def samples(world: World) -> list[Sample]:
     return [seen.sample for seen in world.seen()]
-
-
-@needs_graphs
-def test_a_new_question_gives_up_what_waits(world: World) -> None:
-    """An interaction that waits is counted as interrupted as soon as a new question comes."""
-    app = interrupts.approving()
-    app.invoke({ASKED: QUESTION}, in_thread(world))
-    app.invoke({ASKED: OTHER}, in_thread(world))
-    assert [(s.question, s.status) for s in samples(world)] == [(QUESTION, Status.INTERRUPTED)]
 
 
 def test_tags_and_metadata_are_the_users(world: World) -> None:

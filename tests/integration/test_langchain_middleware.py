@@ -97,13 +97,6 @@ def test_an_agent_is_captured_once_by_every_way(way: str, sees: str, world: Worl
     ]
 
 
-def test_the_result_is_as_without_it(world: World) -> None:
-    plain = agents.create_agent(Chat(reply=reply), [search]).invoke(ask())
-    seen = agent(world).invoke(ask())
-    assert seen.keys() == plain.keys()
-    assert [one.content for one in seen["messages"]] == [one.content for one in plain["messages"]]
-
-
 @pytest.mark.parametrize("seed", seeds(3))
 def test_each_turn_of_a_conversation_is_a_request(seed: int, world: World) -> None:
     """With the same question, contexts and answer as by a callback."""

@@ -30,20 +30,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 dispatcher = get_dispatcher(__name__)
 
 
-def test_enable_twice_registers_one_handler_that_disable_removes(plain_world: World) -> None:
-    root = get_dispatcher()
-    before = len(root.span_handlers), len(root.event_handlers)
-    registration = enable(plain_world.evals)
-    assert enable(plain_world.evals) is registration
-    assert (len(root.span_handlers), len(root.event_handlers)) == (before[0] + 1, before[1] + 1)
-    registration.disable()
-    registration.disable()
-    assert (len(root.span_handlers), len(root.event_handlers)) == before
-    corpus = Corpus(Draw(0, "query", plain_world))
-    corpus.engine(says("No.")).query(corpus.question)
-    assert not samples(plain_world)
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -233,26 +219,3 @@ def test_paused_block_captures_nothing_that_starts_in_it(draw: Draw, tasks: int)
 
 
 # Beside one another, and beside others.
-
-
-def test_openinference_beside_us_changes_nothing(draw: Draw) -> None:
-    """And its own trace is written."""
-    instrumentation = pytest.importorskip("openinference.instrumentation.llama_index")
-    other = World()
-    instrumentor = instrumentation.LlamaIndexInstrumentor()
-    instrumentor.instrument(tracer_provider=other.provider)
-    corpora, answers = [Corpus(draw) for _ in range(2)], [draw.sentence() for _ in range(2)]
-    engines = [
-        corpus.engine(says(answer), streaming=streaming)
-        for corpus, answer, streaming in zip(corpora, answers, (False, True), strict=True)
-    ]
-    try:
-        engines[0].query(corpora[0].question)
-        assert "".join(engines[1].query(corpora[1].question).response_gen)
-    finally:
-        instrumentor.uninstrument()
-        other.close()
-    found = {s.question: (s.answer, s.status) for s in samples(draw.world)}
-    due = zip(corpora, answers, strict=True)
-    assert found == {corpus.question: (answer, Status.OK) for corpus, answer in due}
-    assert other.exporter.get_finished_spans()
