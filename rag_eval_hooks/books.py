@@ -103,17 +103,14 @@ class Books(Observer):
         self._named: dict[str, dict[int, None]] = {}
 
     def note(self, column: str, reason: str) -> None:
-        """Count an event other than the outcome of a request: `decisions` or `feedback`."""
         with self._lock:
             self._notes[column][reason] += 1
 
     def accepted(self, request: Request) -> None:
-        """Record a request as pending."""
         with self._lock:
             self._enter(self._begin(request), request)
 
     def begun(self, request: Request) -> None:
-        """Remember the id of a request's sample, so that `explain` finds it."""
         sample_id = request.sample().sample_id
         with self._lock:
             number = self._pending[request]
@@ -183,7 +180,6 @@ class Books(Observer):
     def snapshot(
         self, incidents: Mapping[str, int], *, recovered: int = 0, undurable: int = 0
     ) -> Stats:
-        """Return the current statistics."""
         with self._lock:
             by_column: dict[str, dict[str, int]] = {column.value: {} for column in Column}
             for (column, reason), count in self._counts.items():

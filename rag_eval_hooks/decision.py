@@ -34,7 +34,6 @@ class Traits:
 
     @classmethod
     def of(cls, sample: Sample) -> Traits:
-        """Return the traits of an existing sample."""
         ids = {name: getattr(sample, name) for name in ("user_id", "session_id", "question_id")}
         return cls(
             question=sample.question,
@@ -76,11 +75,9 @@ class Rates:
         )
 
     def set(self, ids: Iterable[str], share: Share) -> Rates:
-        """Return the rates with another share for some metrics."""
         return Rates({**self.shares, **dict.fromkeys(ids, share)})
 
     def raised(self, ids: Iterable[str], share: Share) -> Rates:
-        """Return the rates with a minimum for some metrics."""
         return self.set((name for name in ids if self.shares[name].rate < share.rate), share)
 
 
@@ -97,7 +94,6 @@ class Decision:
 
     @classmethod
     def asked(cls, rates: Rates) -> Decision:
-        """Return the decision that chooses all these metrics, even at a rate of 0."""
         return cls(-1, rates)
 
     @property
@@ -108,7 +104,6 @@ class Decision:
 
     @property
     def sampled(self) -> bool:
-        """Whether any metric is evaluated."""
         return self.rates.highest.includes(self.position)
 
     @property
@@ -133,7 +128,6 @@ class Decision:
         return 1.0 if self.admission is None else self.admission
 
     def probability_of(self, metric_id: str) -> float:
-        """Return the inclusion probability of one metric."""
         return self.rates.shares[metric_id].rate * self._admitted
 
     def admitted(self, share: float) -> Decision:
@@ -141,7 +135,6 @@ class Decision:
         return replace(self, admission=share * self._admitted)
 
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
-        """Return the decision with higher rates for some metrics."""
         return replace(self, rates=self.rates.raised(ids, share))
 
     def limited_to(self, ids: Iterable[str], other: Share = _NEVER) -> Decision:
@@ -159,11 +152,7 @@ class Decision:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Decision:
-        """Return the decision of `to_dict`.
-
-        Raises:
-            Exception: The data has another shape.
-        """
+        """Return the decision of `to_dict`."""
         shares = {
             name: Share(float(rate), str(reason))
             for rate, reason, names in data["shares"]

@@ -89,17 +89,14 @@ class Ending:
 
     @classmethod
     def dropped(cls, reason: str) -> Ending:
-        """Return the outcome of a request that is not evaluated."""
         return cls(Column.DROPPED, reason)
 
     @classmethod
     def failed(cls, cause: Cause) -> Ending:
-        """Return the outcome of a request whose evaluation raised."""
         return cls(Column.FAILED, cause.value)
 
     @classmethod
     def sampled_out(cls, decision: Decision) -> Ending:
-        """Return the outcome of a sampled-out request."""
         return cls(Column.SAMPLED_OUT, decision.because, probability=decision.probability)
 
     @classmethod
@@ -133,7 +130,6 @@ class Ending:
 
     @property
     def missing(self) -> dict[str, NotScored]:
-        """Outcomes without a score, by metric."""
         outcomes = {} if self.evaluation is None else self.evaluation.outcomes
         return {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}
 
@@ -204,12 +200,7 @@ class Request:
         )
 
     def sample(self) -> Sample:
-        """Return the sample, always the same object. Thread-safe.
-
-        Raises:
-            LookupError: The sample was released.
-            Exception: Any error of `build`; every call raises it again.
-        """
+        """Return the sample, always the same object; every call raises an error of `build`."""
         with self._lock:
             if self._sample is None:
                 if self.build is None:
@@ -225,12 +216,10 @@ class Request:
         return replace(sample, answer=None) if sample.status is Status.ERROR else sample
 
     def keep(self, sample: Sample) -> None:
-        """Replace the sample, for example by one with a reference."""
         with self._lock:
             self.build, self._sample = None, sample
 
     def release(self) -> None:
-        """Drop the texts of a finished request; only the ids stay."""
         with self._lock:
             self.build, self._sample, self.traits = None, None, Traits
 

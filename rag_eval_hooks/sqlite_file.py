@@ -57,11 +57,7 @@ class SqliteFile:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Lend the open connection, in autocommit mode, to one thread at a time.
-
-        Raises:
-            Exception: One of `FILE_ERRORS`.
-        """
+        """Lend the open connection, in autocommit mode, to one thread at a time."""
         with self._lock:
             if self._connection is None:
                 self._connection = _open(self.path, self._schema, self._patience)
@@ -69,11 +65,7 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection in a transaction, which is rolled back on an exception.
-
-        Raises:
-            Exception: One of `FILE_ERRORS`.
-        """
+        """Lend the connection in a transaction, which is rolled back on an exception."""
         with self.opened() as connection:
             # Two processes that read before they write could both act on the same rows.
             _locking(connection, "BEGIN IMMEDIATE", time.monotonic() + self._patience)
@@ -86,7 +78,6 @@ class SqliteFile:
                 raise
 
     def close(self) -> None:
-        """Close the file. The next use opens it again."""
         with self._lock:
             self._close()
 
@@ -117,11 +108,7 @@ class SqliteFile:
 
 
 def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:
-    """Open an existing file in autocommit mode, read-only unless `writable`.
-
-    Raises:
-        sqlite3.Error: The file does not exist or cannot be opened.
-    """
+    """Open an existing file in autocommit mode, read-only unless `writable`."""
     # Not "rwc": SQLite would create the file with the umask's permissions.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",

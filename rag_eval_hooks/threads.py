@@ -96,11 +96,7 @@ class DaemonExecutor(Executor):
         self._calls: _Calls | None = None
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Queue a call; the future gets its result or exception.
-
-        Raises:
-            RuntimeError: After `shutdown`, or if the system cannot start a thread.
-        """
+        """Queue a call; the future gets its result or exception."""
         future: Future[R] = Future()
 
         def call() -> None:
@@ -130,7 +126,6 @@ class DaemonExecutor(Executor):
             raise
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the thread after the queued calls, without waiting."""
         with self._lock:
             self._is_shut_down = True
             if self._calls is not None:
@@ -159,11 +154,7 @@ class Threads:
         at_fork(in_child=self._forget)
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Make a call in a thread, in the caller's context.
-
-        Raises:
-            TimeoutError: Hanging calls occupy every thread.
-        """
+        """Make a call in a thread, in the caller's context."""
         worker = self._idle.pop() if self._idle else self._start()
         idle = self._idle
         future = worker.submit(copy_context().run, call)
@@ -171,7 +162,6 @@ class Threads:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Stop the threads after their current calls. A later call starts new threads."""
         for worker in self._all:
             worker.shutdown()
         self._forget()
@@ -204,12 +194,10 @@ class Wakeup:
         self._is_over = False
 
     def set(self) -> None:
-        """Wake the thread, or make its next wait return at once."""
         with contextlib.suppress(RuntimeError):
             self._sleep.release()
 
     def wait(self, timeout: float) -> bool:
-        """Sleep at most this many seconds; return whether the thread was woken."""
         return self._sleep.acquire(timeout=max(0.0, timeout))
 
     def ask(self, timeout: float | None) -> bool:
@@ -224,11 +212,9 @@ class Wakeup:
 
     @property
     def asking(self) -> int:
-        """Number of callers that wait for an answer."""
         return len(self._asking)
 
     def answer(self, count: int) -> None:
-        """Answer the first callers."""
         for _ in range(count):
             with contextlib.suppress(IndexError):
                 self._asking.popleft().release()
