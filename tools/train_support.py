@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from rag_eval_hooks.judges.heuristic.chunks import Chunks, Sentence, SplitText, terms
 from rag_eval_hooks.judges.heuristic.claims import claims
-from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Sentence, terms
-from rag_eval_hooks.judges.heuristic.support import FEATURES, Reading, read
+from rag_eval_hooks.judges.heuristic.support import FEATURES, ClaimReading, read
 from rag_eval_hooks.text.sentences import sentences
 
 TARGET = Path("rag_eval_hooks/judges/heuristic/weights/support.json")
@@ -41,9 +41,9 @@ def labeled_claims(row: dict[str, Any]) -> Iterator[tuple[str, bool]]:
                 yield claim, not marked
 
 
-def readings(row: dict[str, Any]) -> Iterator[tuple[Reading, bool]]:
+def readings(row: dict[str, Any]) -> Iterator[tuple[ClaimReading, bool]]:
     """Yield each claim of a row, read by the judge, with its label."""
-    chunks = Chunks(map(Passage, row["contexts"]))
+    chunks = Chunks(map(SplitText, row["contexts"]))
     question = frozenset(terms(row["question"]))
     for claim, right in labeled_claims(row):
         yield read(Sentence(claim), chunks, question), right

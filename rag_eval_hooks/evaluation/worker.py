@@ -31,13 +31,13 @@ class Handler(NamedTuple):
     """Called once per item when its work is finished, even if it was cancelled before its start."""
 
 
-class _Item(NamedTuple):
+class _Queued(NamedTuple):
     handler: Handler
     value: Any
     size: int
 
 
-class _Call(NamedTuple):
+class _Inline(NamedTuple):
     function: Callable[[], Awaitable[Any]]
     future: Future[Any]
 
@@ -78,7 +78,7 @@ class Worker:
         self._concurrency = concurrency
         self._incidents = incidents
         self._lock = threading.Lock()
-        self._queue: deque[_Item] = deque()
+        self._queue: deque[_Queued] = deque()
         self._reserved = 0
         self.waiting_chars = 0
         self._closed = self._stopping = False
@@ -86,7 +86,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_event: asyncio.Event | None = None
         self._woken = False
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[_Inline] = deque()
 
     def __len__(self) -> int:
         """Return the number of waiting items."""
@@ -136,7 +136,7 @@ class Worker:
                 self.waiting_chars -= size
             if self._stopping:
                 return "shutdown"
-            self._queue.append(_Item(handler, item, size))
+            self._queue.append(_Queued(handler, item, size))
             self.waiting_chars += size
             self._wake()
         self._start()
@@ -167,7 +167,7 @@ class Worker:
         self, function: Callable[[], Awaitable[R]], on_done: Callable[[], object]
     ) -> Future[R]:
         """Queue a call. The caller must not touch the future before `on_done` is called."""
-        call = _Call(function, Future())
+        call = _Inline(function, Future())
 
         def tell(_: object) -> None:
             # The caller's loop may be closed.
@@ -311,7 +311,7 @@ class Worker:
                 await asyncio.sleep(0)
                 yield_at = loop.time() + _LONGEST_TURN
 
-    def _next(self) -> _Item | None:
+    def _next(self) -> _Queued | None:
         with self._lock:
             if self._stopping or not self._queue:
                 return None

@@ -24,9 +24,9 @@ slow."""
 _FINDERS: Final = {
     "key": "keys:keys",
     "email": "addresses:emails",
-    "iban": "numbers:ibans",
-    "card": "numbers:cards",
-    "phone": "numbers:Phones",
+    "iban": "issued_numbers:ibans",
+    "card": "issued_numbers:cards",
+    "phone": "issued_numbers:Phones",
     "ip": "addresses:ip_addresses",
     "presidio": "presidio:Presidio",
 }

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from rag_eval_hooks.judges.heuristic.passages import (
+from rag_eval_hooks.judges.heuristic.chunks import (
     BREAKS,
     DENIAL,
     LEXICONS,

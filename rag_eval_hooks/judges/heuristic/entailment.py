@@ -15,7 +15,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError, missing_extra
 from rag_eval_hooks.findings import ClaimVerdict, Support
-from rag_eval_hooks.judges.heuristic.support import Reading
+from rag_eval_hooks.judges.heuristic.support import ClaimReading
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel, short_name
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Entailer(LocalModel[_TextPair, Judged]):
         return found
 
 
-async def with_entailment(entailer: Entailer, readings: Sequence[Reading]) -> list[Support]:
+async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) -> list[Support]:
     """Update the verdicts that rules did not refute with a model's probabilities.
 
     One batch holds the pairs of all claims.
@@ -85,7 +85,7 @@ async def with_entailment(entailer: Entailer, readings: Sequence[Reading]) -> li
     ]
 
 
-def _best(reading: Reading) -> Sequence[int]:
+def _best(reading: ClaimReading) -> Sequence[int]:
     """Return the best chunks to ask the model about. Empty if rules refuted a claim."""
     refuted = reading.support.verdict in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
     if refuted or reading.claim.language not in ("en", None):
@@ -94,7 +94,7 @@ def _best(reading: Reading) -> Sequence[int]:
     return [at for at in order[:_CHUNKS] if reading.closest[at].sentence]
 
 
-def _judged(reading: Reading, judged: Mapping[int, Judged]) -> Support:
+def _judged(reading: ClaimReading, judged: Mapping[int, Judged]) -> Support:
     support = reading.support
     if not judged:
         return support

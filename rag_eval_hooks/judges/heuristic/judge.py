@@ -18,9 +18,9 @@ from rag_eval_hooks.findings import (
     Verdict,
 )
 from rag_eval_hooks.judges.calibration import Calibration
+from rag_eval_hooks.judges.heuristic.chunks import Chunks, Sentence, SplitText, terms
 from rag_eval_hooks.judges.heuristic.claims import claims
 from rag_eval_hooks.judges.heuristic.entailment import Entailer, with_entailment
-from rag_eval_hooks.judges.heuristic.passages import Chunks, Passage, Sentence, terms
 from rag_eval_hooks.judges.heuristic.reference import (
     agrees,
     classification,
@@ -62,19 +62,19 @@ class _Case:
 
     @cached_property
     def chunks(self) -> Chunks:
-        return Chunks(map(Passage, self._texts))
+        return Chunks(map(SplitText, self._texts))
 
     @cached_property
     def asked(self) -> frozenset[str]:
         return frozenset(terms(self.question))
 
     @cached_property
-    def answered(self) -> Passage:
-        return Passage(self.answer)
+    def answered(self) -> SplitText:
+        return SplitText(self.answer)
 
     @cached_property
-    def referred(self) -> Passage:
-        return Passage(self.reference)
+    def referred(self) -> SplitText:
+        return SplitText(self.reference)
 
     def items(self, name: str) -> tuple[str, ...]:
         found = getattr(self._known, name)
@@ -92,12 +92,12 @@ class _Case:
         scores = self.chunks.bm25(sorted(wanted))
         return tuple(map(self._rated, scores, self.chunks, (wanted for _ in scores)))
 
-    def _rated(self, score: float, chunk: Passage, wanted: frozenset[str]) -> ChunkRelevance:
+    def _rated(self, score: float, chunk: SplitText, wanted: frozenset[str]) -> ChunkRelevance:
         held = ", ".join(sorted(wanted & chunk.index.keys()))
         reason = f"holds: {held}" if held else "contains no term of the question"
         return ChunkRelevance(score >= _USEFUL, min(100.0 * score, 100.0), reason)
 
-    def agreement(self, name: str, other: Passage) -> tuple[Verdict, ...]:
+    def agreement(self, name: str, other: SplitText) -> tuple[Verdict, ...]:
         claimed = map(Sentence, self.items(name))
         return tuple(agrees(claim, other, self.asked) for claim in claimed)
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import Verdict
-from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
-from rag_eval_hooks.judges.heuristic.passages import (
+from rag_eval_hooks.judges.heuristic.chunks import (
     BREAK,
     LEXICONS,
-    Passage,
     Sentence,
+    SplitText,
     closest,
     terms,
 )
+from rag_eval_hooks.judges.heuristic.claims import PATTERNS, claims
 from rag_eval_hooks.text.folding import (
     cache_short,
     fold,
@@ -42,7 +42,7 @@ _ASIDE: Final = re.compile(r"\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
 
-def agrees(claim: Sentence, text: Passage, question: frozenset[str]) -> Verdict:
+def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
     """Return whether a text that answers the same question states a claim.
 
     Terms of the question are neutral. A bare answer ("Cornish heath") states every claim that
@@ -66,7 +66,7 @@ def agrees(claim: Sentence, text: Passage, question: frozenset[str]) -> Verdict:
     return Verdict(False, f"not stated: {', '.join(lacking)}")
 
 
-def _contains_bare(claim: Sentence, text: Passage, question: frozenset[str]) -> bool:
+def _contains_bare(claim: Sentence, text: SplitText, question: frozenset[str]) -> bool:
     stated = text.sentences[0].terms
     bare = stated - question or stated
     return len(text.sentences) == 1 and len(stated) <= _BARE and bool(bare) and bare <= claim.terms
@@ -76,7 +76,7 @@ def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
     return claim.terms - question or claim.terms
 
 
-def _denied(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
+def _denied(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     """Return the words of a claim that negate a statement of the text, or the reverse."""
     other = closest(_novel(claim, question), text).sentence
     for one, two in ((claim, other), (other, claim)):
@@ -99,7 +99,7 @@ def _negated(text: str) -> Sequence[frozenset[str]]:
     ]
 
 
-def _differs(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
+def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
     for said in claim.measures:
         known = f"{said.number:g}" in question or any(agree(said, one) for one in text.measures)
         if not known:
@@ -113,7 +113,7 @@ def _differs(claim: Sentence, text: Passage, question: frozenset[str]) -> str:
 class _Answer(NamedTuple):
     """An answer that is compared with each alias, parsed once."""
 
-    passage: Passage
+    passage: SplitText
     claims: Sequence[Sentence]
     tokens: Sequence[str]
     searched: Searched
@@ -124,7 +124,7 @@ class _Answer(NamedTuple):
         claimed = [Sentence(claim) for claim in claims(text)]
         said = tokens(text)
         searched = Searched(said, frozenset())
-        return cls(Passage(text), claimed, said, searched, _WORD.findall(text))
+        return cls(SplitText(text), claimed, said, searched, _WORD.findall(text))
 
 
 def classification(question: str, answer: str, reference: str) -> Verdict:
@@ -162,7 +162,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
             stated = _given_otherwise(reference, answer) or stated
         if not stated.holds:
             return stated
-    other = Passage(reference)
+    other = SplitText(reference)
     for claim in answer.claims:
         if denied := _denied(claim, other, asked):
             return Verdict(False, f"the negation differs at {denied}")
@@ -205,7 +205,7 @@ def direct_relevance(question: str, answer: str) -> float:
     """
     if indistinct(answer):
         return 0.0
-    asked, said = frozenset(terms(question)), Passage(answer)
+    asked, said = frozenset(terms(question)), SplitText(answer)
     share = len(asked & said.index.keys()) / len(asked) if asked else 1.0
     if len(said.index) <= _BARE:
         share = max(share, 0.5)

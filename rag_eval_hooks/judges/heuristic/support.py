@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.heuristic.alignment import Alignment, align, anchors, is_year, resembles
-from rag_eval_hooks.judges.heuristic.passages import (
+from rag_eval_hooks.judges.heuristic.chunks import (
     PLACEHOLDER,
     Chunks,
     Closest,
-    Passage,
     Sentence,
+    SplitText,
     closest,
 )
 from rag_eval_hooks.text.folding import is_content, word_set
@@ -45,7 +45,7 @@ _PARTS: Final = word_set(
 _SCALES: Final = frozenset(("fahrenheit", "celsius", "kelvin"))
 
 
-class Reading(NamedTuple):
+class ClaimReading(NamedTuple):
     """A claim compared with all chunks."""
 
     claim: Sentence
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
     closest: Sequence[Closest]
 
 
-def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> Reading:
+def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimReading:
     """Return the verdict on a claim by all chunks, and how likely they support it."""
     near = [closest(claim.terms, passage) for passage in chunks]
     lacking = _Lacking.of(claim, chunks, question)
@@ -65,7 +65,7 @@ def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> Reading:
         support = _resembling(claim, chunks, near) or support
     elif support.verdict is ClaimVerdict.CONTRADICTED:
         probability = min(probability, _REFUTED)
-    return Reading(claim, replace(support, probability=probability), found, near)
+    return ClaimReading(claim, replace(support, probability=probability), found, near)
 
 
 class _Lacking(NamedTuple):
@@ -99,7 +99,7 @@ class _Lacking(NamedTuple):
         )
 
 
-def _has_name(chunk: Passage, phrase: str, parts: frozenset[str]) -> bool:
+def _has_name(chunk: SplitText, phrase: str, parts: frozenset[str]) -> bool:
     if PLACEHOLDER.fullmatch(phrase) or ("@" in phrase and "://" not in phrase):
         # Addresses share words such as the host, and placeholders share their kind.
         return phrase.casefold() in chunk.casefolded

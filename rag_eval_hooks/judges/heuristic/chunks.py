@@ -165,7 +165,7 @@ _TAG: Final = re.compile(r"[\[\u3010](?=[^\[\]\s]{0,80}[0-9._/#:-])[^\[\]\s]{1,8
 _K1, _B = 1.2, 0.75  # usual constants of BM25
 
 
-class Passage:
+class SplitText:
     """A text split into sentences, without source tags."""
 
     def __init__(self, text: str) -> None:
@@ -225,7 +225,7 @@ class Passage:
         return term in self.index or (len(term) > 3 and term[:4] in self._heads)
 
 
-class Chunks(tuple[Passage, ...]):
+class Chunks(tuple[SplitText, ...]):
     """All chunks of a sample, with their shared words and values."""
 
     @cached_property
@@ -247,7 +247,7 @@ class Chunks(tuple[Passage, ...]):
         mean = sum(len(p.words) for p in self) / (len(self) or 1) or 1.0
         return [self._score(passage, weight, mean) / best if best else 0.0 for passage in self]
 
-    def _score(self, passage: Passage, weight: Mapping[str, float], mean: float) -> float:
+    def _score(self, passage: SplitText, weight: Mapping[str, float], mean: float) -> float:
         norm = _K1 * (1 - _B + _B * len(passage.words) / mean)
         found = ((len(passage.index.get(term, ())), w) for term, w in weight.items())
         return sum(w * n * (_K1 + 1) / (n + norm) for n, w in found)
@@ -264,7 +264,7 @@ class Closest(NamedTuple):
         return self.sentence.text if self.sentence else ""
 
 
-def closest(wanted: Collection[str], passage: Passage) -> Closest:
+def closest(wanted: Collection[str], passage: SplitText) -> Closest:
     """Return the sentence with most of some distinct terms, and the fraction it contains."""
     held = Counter(at for term in wanted for at in passage.index.get(term, ()))
     if not held:
