@@ -6,6 +6,7 @@ import logging
 import pickle
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,9 @@ def error_of(make: Callable[[], Any]) -> ConfigError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
+def test_a_wrong_address_is_told_without_its_credentials() -> None:
+    """The error names the setting and what it wants, and neither it nor its causes the key."""
+    for make in [
         lambda: RagEvalConfig(judge_base_url=f"http://user:{KEY}@host"),
         lambda: RagEvalConfig(judge_base_url=f"http://host/v1?key={KEY}"),
         lambda: RagEvalConfig(judge_base_url=f"http://{KEY}@host"),
@@ -62,14 +63,11 @@ def error_of(make: Callable[[], Any]) -> ConfigError:
         lambda: ClientOptions(base_url="http://host", api_key=f"{KEY}\n"),
         lambda: ClientOptions(base_url="http://host", headers={"X": f"{KEY}é"}),
         lambda: LangfuseSink(f"http://user:{KEY}@host", public_key="p", secret_key=KEY),
-    ],
-)
-def test_a_wrong_address_is_told_without_its_credentials(make: Callable[[], Any]) -> None:
-    """The error names the setting and what it wants, and neither it nor its causes the key."""
-    error = error_of(make)
-    told = [str(error), repr(error), repr(error.got), repr(error.args), repr(error.__cause__)]
-    assert leaks(told, KEY) == []
-    assert error.field
+    ]:
+        error = error_of(make)
+        told = [str(error), repr(error), repr(error.got), repr(error.args), repr(error.__cause__)]
+        assert leaks(told, KEY) == []
+        assert error.field
 
 
 class Keyed:
@@ -82,12 +80,13 @@ class Keyed:
         return self.key
 
 
-@pytest.mark.parametrize("given", [{"api_key": KEY}, Keyed(KEY), [KEY]])
-def test_what_is_no_judge_is_told_by_its_type(given: Any) -> None:
+def test_what_is_no_judge_is_told_by_its_type() -> None:
     """The error for a wrong judge names its type: a client or its arguments may show a key."""
-    error = error_of(lambda: RagEval(METRIC, judge=given))
-    assert error.field == "judge"
-    assert leaks([str(error), repr(error.got)], KEY) == []
+    given: Any
+    for given in [{"api_key": KEY}, Keyed(KEY), [KEY]]:
+        error = error_of(partial(RagEval, METRIC, judge=given))
+        assert error.field == "judge"
+        assert leaks([str(error), repr(error.got)], KEY) == []
 
 
 def test_reprs_and_dumps_are_masked() -> None:

@@ -99,9 +99,9 @@ def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
     assert [one.outcome for one in ledger.explain("slow")] == ["pending"]
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
+def test_an_id_may_be_written_in_any_way() -> None:
+    written: Any
+    for written in [
         TRACE.upper(),
         f"0x{TRACE}",
         f" {TRACE}\n",
@@ -109,14 +109,12 @@ def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
         uuid.UUID(TRACE),
         uuid.UUID(TRACE).int,
         f"0X{TRACE.upper()}",
-    ],
-)
-def test_an_id_may_be_written_in_any_way(written: Any) -> None:
-    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
-        evals.submit(sample(trace_id=TRACE))
-        evals.flush(300)
-        assert [told.outcome for told in evals.explain(written)] == ["scored"]
-        assert evals.feedback(written, score=1)
+    ]:
+        with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
+            evals.submit(sample(trace_id=TRACE))
+            evals.flush(300)
+            assert [told.outcome for told in evals.explain(written)] == ["scored"]
+            assert evals.feedback(written, score=1)
 
 
 def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

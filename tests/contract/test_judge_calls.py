@@ -74,14 +74,14 @@ async def test_a_forged_quote_is_asked_for_once_more() -> None:
     assert [one.warning for one in findings.answer_support] == ["", ""]
 
 
-@pytest.mark.parametrize("attempts", [1, 2, 3, 5])
-async def test_a_quote_that_stays_forged_is_a_warning(attempts: int) -> None:
-    chat = BrainChat([forged("a1")])
-    findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat, attempts=attempts))
-    assert len(chat.prompts) == min(attempts, 2)
-    assert not isinstance(findings.answer_support, NotScored)
-    assert [one.warning for one in findings.answer_support] == [NOT_QUOTED, ""]
-    assert [one.supported for one in findings.answer_support] == [True, False]
+async def test_a_quote_that_stays_forged_is_a_warning() -> None:
+    for attempts in [1, 2, 3, 5]:
+        chat = BrainChat([forged("a1")])
+        findings = await replace(VERIFY, wanted=SUPPORT).by(LLMJudge(chat, attempts=attempts))
+        assert len(chat.prompts) == min(attempts, 2)
+        assert not isinstance(findings.answer_support, NotScored)
+        assert [one.warning for one in findings.answer_support] == [NOT_QUOTED, ""]
+        assert [one.supported for one in findings.answer_support] == [True, False]
 
 
 @pytest.mark.parametrize("stagger", [True, False])
@@ -106,15 +106,15 @@ FAR = replace(LONG_VERIFY, chunks=(LONG_VERIFY.chunks[0], *LONG_VERIFY.chunks[2:
 """The two chunks that state halves of the first claim are in different parts of 60 tokens."""
 
 
-@pytest.mark.parametrize("kind", [*VERIFY_PARTS, *AGREEMENTS])
-async def test_long_contexts_are_verified_in_parts(kind: Finding) -> None:
-    chat = BrainChat()
-    task = replace(LONG_VERIFY, wanted=frozenset({kind}))
-    whole = await task.by(LLMJudge(BrainChat()))
-    parted = await task.by(LLMJudge(chat, verify_tokens=100))
-    assert getattr(parted, kind.value) == getattr(whole, kind.value)
-    shown = [list(prompt_data(body(prompt)).get("chunks", ())) for prompt in chat.prompts]
-    assert shown == ([[]] if kind in AGREEMENTS else [["1", "2"], ["3", "4"]])
+async def test_long_contexts_are_verified_in_parts() -> None:
+    for kind in [*VERIFY_PARTS, *AGREEMENTS]:
+        chat = BrainChat()
+        task = replace(LONG_VERIFY, wanted=frozenset({kind}))
+        whole = await task.by(LLMJudge(BrainChat()))
+        parted = await task.by(LLMJudge(chat, verify_tokens=100))
+        assert getattr(parted, kind.value) == getattr(whole, kind.value)
+        shown = [list(prompt_data(body(prompt)).get("chunks", ())) for prompt in chat.prompts]
+        assert shown == ([[]] if kind in AGREEMENTS else [["1", "2"], ["3", "4"]])
 
 
 async def test_a_claim_spread_over_parts_is_unsure_and_a_half_is_not_the_claim() -> None:

@@ -37,22 +37,22 @@ async def test_every_finding_has_calls_of_its_own() -> None:
     assert findings.answer_claims == (*VERIFY.answer_claims[:1], "Its lamp burns oil")
 
 
-@pytest.mark.parametrize("kind", sorted(ALL.wanted))
-async def test_a_prompt_shows_what_its_definition_allows(kind: Finding) -> None:
-    marks = {name: f"{name}mark" for name in Field if name is not Field.REFERENCE_IDS}
-    task = replace(
-        ALL,
-        wanted=frozenset({kind}),
-        **{name.value: mark for name, mark in marks.items() if name is not Field.CONTEXTS},  # type: ignore[arg-type]
-        chunks=(marks[Field.CONTEXTS],),
-        entities=("Norway",),
-    )
-    chat = BrainChat()
-    await task.by(LLMJudge(chat, attempts=1))
-    sent = " ".join(prompt.user for prompt in chat.prompts)
-    shown = {name for name, mark in marks.items() if mark in sent}
-    allowed = {*SPECS[kind].shows}
-    assert shown == (allowed | {Field.QUESTION} if Field.CONTEXTS in allowed else allowed)
+async def test_a_prompt_shows_what_its_definition_allows() -> None:
+    for kind in sorted(ALL.wanted):
+        marks = {name: f"{name}mark" for name in Field if name is not Field.REFERENCE_IDS}
+        task = replace(
+            ALL,
+            wanted=frozenset({kind}),
+            **{name.value: mark for name, mark in marks.items() if name is not Field.CONTEXTS},  # type: ignore[arg-type]
+            chunks=(marks[Field.CONTEXTS],),
+            entities=("Norway",),
+        )
+        chat = BrainChat()
+        await task.by(LLMJudge(chat, attempts=1))
+        sent = " ".join(prompt.user for prompt in chat.prompts)
+        shown = {name for name, mark in marks.items() if mark in sent}
+        allowed = {*SPECS[kind].shows}
+        assert shown == (allowed | {Field.QUESTION} if Field.CONTEXTS in allowed else allowed)
 
 
 def only(kind: Finding) -> frozenset[Finding]:
@@ -86,17 +86,17 @@ async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
     assert len(chat.prompts) == 3
 
 
-@pytest.mark.parametrize("attempts", [1, 2, 4])
-async def test_a_finding_is_asked_for_a_limited_number_of_times(attempts: int) -> None:
-    chat = BrainChat([ReplyError("it was a refusal"), lambda _reply: "SECRET words on tulips"])
-    findings = await verify(chat, wanted=SUPPORT, attempts=attempts)
-    assert len(chat.prompts) == attempts
-    assert all("it was a refusal" in prompt.user for prompt in chat.prompts[1:2])
-    absent = findings.answer_support
-    assert isinstance(absent, NotScored)
-    assert absent.cause is Cause.JUDGE_FAILED
-    assert "SECRET" not in absent.detail
-    assert "ulips" not in absent.detail
+async def test_a_finding_is_asked_for_a_limited_number_of_times() -> None:
+    for attempts in [1, 2, 4]:
+        chat = BrainChat([ReplyError("it was a refusal"), lambda _reply: "SECRET words on tulips"])
+        findings = await verify(chat, wanted=SUPPORT, attempts=attempts)
+        assert len(chat.prompts) == attempts
+        assert all("it was a refusal" in prompt.user for prompt in chat.prompts[1:2])
+        absent = findings.answer_support
+        assert isinstance(absent, NotScored)
+        assert absent.cause is Cause.JUDGE_FAILED
+        assert "SECRET" not in absent.detail
+        assert "ulips" not in absent.detail
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ async def test_sentences_that_cannot_be_read_cost_their_claims(
         assert f"{missing} of {sentences}" in warning
 
 
-@pytest.mark.parametrize("kind", sorted(ALL.wanted))
-async def test_a_missing_text_is_missing_input(kind: Finding) -> None:
-    for name in SPECS[kind].needs - {Field.CONTEXTS}:
-        task = replace(ALL, wanted=only(kind), **{name.value: None})  # type: ignore[arg-type]
-        absent = getattr(await task.by(LLMJudge(BrainChat())), kind)
-        assert isinstance(absent, NotScored)
-        assert absent.cause is Cause.MISSING_INPUT
+async def test_a_missing_text_is_missing_input() -> None:
+    for kind in sorted(ALL.wanted):
+        for name in SPECS[kind].needs - {Field.CONTEXTS}:
+            task = replace(ALL, wanted=only(kind), **{name.value: None})  # type: ignore[arg-type]
+            absent = getattr(await task.by(LLMJudge(BrainChat())), kind)
+            assert isinstance(absent, NotScored)
+            assert absent.cause is Cause.MISSING_INPUT
 
 
 def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
@@ -170,14 +170,16 @@ async def test_stance_is_asked_about_texts_that_say_something() -> None:
     assert "reference" not in prompt_data(body(chat.prompts[1]))
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("verify_tokens", 0), ("verify_tokens", 1.5), ("attempts", 0), ("attempts", True)],
-)
-def test_a_wrong_option_is_named(option: str, value: object) -> None:
-    options: Mapping[str, Any] = {option: value}
-    with pytest.raises(ConfigError, match=f"^{option} is "):
-        LLMJudge(BrainChat(), **options)
+def test_a_wrong_option_is_named() -> None:
+    for option, value in [
+        ("verify_tokens", 0),
+        ("verify_tokens", 1.5),
+        ("attempts", 0),
+        ("attempts", True),
+    ]:
+        options: Mapping[str, Any] = {option: value}
+        with pytest.raises(ConfigError, match=f"^{option} is "):
+            LLMJudge(BrainChat(), **options)
 
 
 async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
@@ -188,25 +190,20 @@ async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
     assert chat.in_flight == 0
 
 
-@pytest.mark.parametrize(
-    ("entity", "chunk", "asked"),
-    [
+async def test_entity_that_stands_in_a_chunk_is_not_asked_about() -> None:
+    for entity, chunk, asked in [
         ("VÁRNE", "The lighthouse of Varne.", False),
         ("ada  lorne", "Ada Lorne, its keeper", False),
         ("36", "365 days", True),
         ("36", "It fell to -36 degrees", True),
         ("36", "36.5 metres", True),
         ("Ann", "Anne", True),
-    ],
-)
-async def test_entity_that_stands_in_a_chunk_is_not_asked_about(
-    entity: str, chunk: str, asked: bool
-) -> None:
-    chat = BrainChat([lambda _reply: {"entities_found": [{"id": "e1", "found": False}]}])
-    wanted = only(Finding.ENTITIES_FOUND)
-    findings = await verify(chat, wanted=wanted, entities=(entity,), chunks=(chunk,))
-    assert verdicts(findings.entities_found) == [not asked]  # type: ignore[arg-type]
-    assert len(chat.prompts) == asked
+    ]:
+        chat = BrainChat([lambda _reply: {"entities_found": [{"id": "e1", "found": False}]}])
+        wanted = only(Finding.ENTITIES_FOUND)
+        findings = await verify(chat, wanted=wanted, entities=(entity,), chunks=(chunk,))
+        assert verdicts(findings.entities_found) == [not asked]  # type: ignore[arg-type]
+        assert len(chat.prompts) == asked
 
 
 async def test_one_valid_rating_of_two_is_enough() -> None:

@@ -83,9 +83,8 @@ def test_csv_and_json_lines_give_the_same_questions(tmp_path: Path) -> None:
     assert read_golden(str(one))[1] == Golden("d", "e")
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
+def test_file_without_golden_questions_is_refused_at_start(tmp_path: Path) -> None:
+    for name, text in [
         ("golden.jsonl", None),
         *(("golden.jsonl", text) for text in ("", "[]\n", "no json\n", '{"question": "q"}\n')),
         ("golden.jsonl", '{"question": " ", "answer": "a"}\n'),
@@ -94,17 +93,13 @@ def test_csv_and_json_lines_give_the_same_questions(tmp_path: Path) -> None:
         ("golden.csv", "question;reference\nq;a\n"),
         ("golden.csv", "Question,Reference\nq,a\n"),
         ("golden.csv", "\n\n"),
-    ],
-)
-def test_file_without_golden_questions_is_refused_at_start(
-    name: str, text: str | None, tmp_path: Path
-) -> None:
-    path = tmp_path / name
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(ConfigError, match=name) as caught:
-        RagEval(config=RagEvalConfig(references=str(path), embedder="none"))
-    assert caught.value.field == "references"
+    ]:
+        path = tmp_path / name
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(ConfigError, match=name) as caught:
+            RagEval(config=RagEvalConfig(references=str(path), embedder="none"))
+        assert caught.value.field == "references"
 
 
 @pytest.mark.parametrize("captured", [False, True])

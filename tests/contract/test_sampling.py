@@ -150,9 +150,8 @@ async def _ask(_sample: Sample) -> Score:
     return UNIT.score(0.0)
 
 
-@pytest.mark.parametrize(
-    ("rule", "field"),
-    [
+def test_a_wrong_tail_rule_is_refused_at_start() -> None:
+    cases: list[Any] = [
         ({"then": ["all"], "metric": "my.own", "below": 0.5}, "tail[0].metric"),
         ({"then": ["ragas"], "metric": WORDS}, "tail[0]"),
         ({"then": ["ragas"], "dont_know": True, "thumbs_down": True}, "tail[0]"),
@@ -161,13 +160,12 @@ async def _ask(_sample: Sample) -> Score:
         ({"then": ["raggas"], "dont_know": True}, "tail[0].then"),
         ({"then": ["ragas"], "metric": "nvidia.answer_accuracy", "below": 1}, "tail[0].metric"),
         ({"then": ["ragas"], "metric": "lexical", "below": 1}, "tail[0].metric"),
-    ],
-)
-def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str) -> None:
-    own = AskedMetric(id="my.own", ask=_ask, needs=frozenset())
-    with pytest.raises(ConfigError) as caught:
-        RagEval([*METRICS, own], ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
-    assert caught.value.field == field
+    ]
+    for rule, field in cases:
+        own = AskedMetric(id="my.own", ask=_ask, needs=frozenset())
+        with pytest.raises(ConfigError) as caught:
+            RagEval([*METRICS, own], ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
+        assert caught.value.field == field
 
 
 @pytest.mark.parametrize("tail", [[], [SUSPECT]])

@@ -71,18 +71,16 @@ class BrokenProvider(TracerProvider):
     get_meter = get_logger = get_tracer
 
 
-@pytest.mark.parametrize("kind", ["tracer_provider", "meter_provider", "logger_provider"])
-def test_broken_provider_is_counted_and_samples_are_scored(
-    kind: str, shut_down_after: ShutDown
-) -> None:
-    providers: dict[str, Any] = {kind: BrokenProvider()}
-    evals = shut_down_after(RagEval("lexical", **providers))
-    with evals.interaction("Where?") as it:
-        it.answer("see page 3")
-    assert evals.flush(300)
-    stats = evals.stats()
-    assert stats.scored == 1
-    assert [one for one in stats.incidents if " of the provider: " in one]
+def test_broken_provider_is_counted_and_samples_are_scored(shut_down_after: ShutDown) -> None:
+    for kind in ["tracer_provider", "meter_provider", "logger_provider"]:
+        providers: dict[str, Any] = {kind: BrokenProvider()}
+        evals = shut_down_after(RagEval("lexical", **providers))
+        with evals.interaction("Where?") as it:
+            it.answer("see page 3")
+        assert evals.flush(300)
+        stats = evals.stats()
+        assert stats.scored == 1
+        assert [one for one in stats.incidents if " of the provider: " in one]
 
 
 @given(st.sampled_from([m.id for m in ALL_METRICS if m.id.startswith("ragas.")]), st.data())
@@ -143,9 +141,9 @@ def test_a_function_of_a_sample_is_a_metric() -> None:
     evals.shutdown(1)
 
 
-@pytest.mark.parametrize(
-    ("judge", "advice"),
-    [
+def test_a_judge_that_is_none_says_what_to_write() -> None:
+    judge: Any
+    for judge, advice in [
         ("gpt-4o-mini", "did you mean 'openai:gpt-4o-mini'?"),
         ("anthropic:claude-x", "RagEval(judge=LangChainJudge(ChatAnthropic(...)))"),
         ("gemini:pro", "LangChainJudge(ChatGoogleGenerativeAI(...))"),
@@ -157,12 +155,9 @@ def test_a_function_of_a_sample_is_a_metric() -> None:
         (FakeListChatModel(responses=["x"]), "LangChainJudge(model)"),
         (ScriptedJudge, "an instance of Judge"),
         (5, "an instance of Judge"),
-    ],
-    ids=str,
-)
-def test_a_judge_that_is_none_says_what_to_write(judge: Any, advice: str) -> None:
-    with pytest.raises(ConfigError, match=r"^judge is .*" + re.escape(advice)):
-        RagEval(judge=judge)
+    ]:
+        with pytest.raises(ConfigError, match=r"^judge is .*" + re.escape(advice)):
+            RagEval(judge=judge)
 
 
 def test_mistakes_with_handlers_say_what_to_write() -> None:
@@ -204,9 +199,8 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
         RagEval(sinks=["console:x"])
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [
+def test_import_of_an_integrations_name_says_where_it_lives() -> None:
+    for name, module in [
         ("RagEvalCallbackHandler", "rag_eval_hooks_langchain"),
         ("RagEvalHandler", "rag_eval_hooks_langchain"),
         ("RagEvalMiddleware", "rag_eval_hooks_langchain"),
@@ -216,13 +210,13 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
         ("RagEvalInstrumentor", "rag_eval_hooks.instrumentor"),
         ("enable", "rag_eval_hooks_langchain"),
         ("disable", "rag_eval_hooks_langchain"),
-    ],
-)
-def test_import_of_an_integrations_name_says_where_it_lives(name: str, module: str) -> None:
-    with pytest.raises(ImportError, match=f"has no {name}. Write: from {module} import") as error:
-        exec(f"from rag_eval_hooks import {name}")
-    written = str(error.value).partition("Write: ")[2].partition(", or ")[0]
-    exec(written)
+    ]:
+        with pytest.raises(
+            ImportError, match=f"has no {name}. Write: from {module} import"
+        ) as error:
+            exec(f"from rag_eval_hooks import {name}")
+        written = str(error.value).partition("Write: ")[2].partition(", or ")[0]
+        exec(written)
 
 
 @given(st.from_regex(r"[a-z_]{1,12}", fullmatch=True))

@@ -69,18 +69,19 @@ async def test_a_refused_temperature_is_left_out() -> None:
         assert {call.format for call in server.calls()} == {"json_schema"}
 
 
-@pytest.mark.parametrize(
-    ("server", "status"),
-    [({"api_key": "another-key"}, "HTTP 401"), ({"models": ["other"]}, "HTTP 404")],
-)
-async def test_lasting_failures_are_not_tried_again(server: dict[str, Any], status: str) -> None:
-    with JudgeServer(**server) as running:
-        finding = (await verified(running)).answer_support
-        assert len(running.calls()) == 1
-    assert isinstance(finding, NotScored)
-    assert finding.cause is Cause.JUDGE_FAILED
-    assert status in finding.detail
-    assert "\n" not in finding.detail
+async def test_lasting_failures_are_not_tried_again() -> None:
+    cases: list[Any] = [
+        ({"api_key": "another-key"}, "HTTP 401"),
+        ({"models": ["other"]}, "HTTP 404"),
+    ]
+    for server, status in cases:
+        with JudgeServer(**server) as running:
+            finding = (await verified(running)).answer_support
+            assert len(running.calls()) == 1
+        assert isinstance(finding, NotScored)
+        assert finding.cause is Cause.JUDGE_FAILED
+        assert status in finding.detail
+        assert "\n" not in finding.detail
 
 
 async def test_a_refused_connection_names_the_address() -> None:
@@ -128,9 +129,8 @@ async def test_a_content_in_parts_is_read() -> None:
         assert len(server.calls()) == 1
 
 
-@pytest.mark.parametrize(
-    ("completions", "words"),
-    [
+async def test_what_was_wrong_with_the_replies_is_told() -> None:
+    for completions, words in [
         (_message(content=None, refusal="I cannot help."), "it was a refusal"),
         (_message(content=None, finish_reason="content_filter"), "cut off by a filter"),
         (_message(content="", finish_reason="length"), "token limit was reached before any text"),
@@ -143,55 +143,45 @@ async def test_a_content_in_parts_is_read() -> None:
             "returned an error",
         ),
         (lambda _made: "data: {}", "not a chat completion"),
-    ],
-)
-async def test_what_was_wrong_with_the_replies_is_told(
-    completions: Callable[[dict[str, Any]], object], words: str
-) -> None:
-    with JudgeServer(completions=completions) as server:
-        findings = await verified(server)
-    for kind in ONE.wanted:
-        value = getattr(findings, kind.value)
-        assert isinstance(value, NotScored)
-        assert value.cause is Cause.JUDGE_FAILED
-        assert words in value.detail
+    ]:
+        with JudgeServer(completions=completions) as server:
+            findings = await verified(server)
+        for kind in ONE.wanted:
+            value = getattr(findings, kind.value)
+            assert isinstance(value, NotScored)
+            assert value.cause is Cause.JUDGE_FAILED
+            assert words in value.detail
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CURABLE if kind not in CUT_OFF])
-async def test_a_fault_that_shows_once_changes_no_verdict(kind: FaultKind) -> None:
-    with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
-        assert found(await verified(server)) == TRUTH
-        assert len(server.calls()) <= 3
+async def test_a_fault_that_shows_once_changes_no_verdict() -> None:
+    for kind in [kind for kind in CURABLE if kind not in CUT_OFF]:
+        with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
+            assert found(await verified(server)) == TRUTH
+            assert len(server.calls()) <= 3
 
 
-@pytest.mark.parametrize("kind", CURABLE)
-@pytest.mark.parametrize("abilities", [{}, {"json_schema": False}, NO_SHAPES])
-async def test_a_lasting_fault_never_gives_a_wrong_verdict(
-    kind: FaultKind, abilities: dict[str, bool]
-) -> None:
-    with JudgeServer(faults=[Fault(kind=kind)], **abilities) as server:  # type: ignore[arg-type]
-        findings = found(await verified(server, retries=0))
-    assert is_right_or_absent(findings)
+async def test_a_lasting_fault_never_gives_a_wrong_verdict() -> None:
+    for abilities in [{}, {"json_schema": False}, NO_SHAPES]:
+        for kind in CURABLE:
+            with JudgeServer(faults=[Fault(kind=kind)], **abilities) as server:  # type: ignore[arg-type]
+                findings = found(await verified(server, retries=0))
+            assert is_right_or_absent(findings)
 
 
-@pytest.mark.parametrize(
-    ("faults", "options", "abilities"),
-    [
+async def test_no_call_is_lost_from_usage() -> None:
+    cases: list[Any] = [
         ([Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}))], {}, {}),
         ([], {}, NO_SHAPES),
         ([Fault(kind=FaultKind.REFUSAL)], {}, {}),
         ([Fault(kind=FaultKind.SERVER_ERROR)], {"retries": 1}, {}),
         ([Fault(kind=FaultKind.HANG)], {"timeout": 0.5, "retries": 1}, {}),
         ([Fault(kind=FaultKind.CUT_BODY)], {}, {}),
-    ],
-)
-async def test_no_call_is_lost_from_usage(
-    faults: list[Fault], options: dict[str, Any], abilities: dict[str, Any]
-) -> None:
-    with JudgeServer(faults=faults, **abilities) as server:
-        usage = spent(await verified(server, **options))
-        assert usage.calls == pytest.approx(len(server.calls()))
-        assert len(server.calls()) > 1 or faults[0].kind is FaultKind.CUT_BODY
+    ]
+    for faults, options, abilities in cases:
+        with JudgeServer(faults=faults, **abilities) as server:
+            usage = spent(await verified(server, **options))
+            assert usage.calls == pytest.approx(len(server.calls()))
+            assert len(server.calls()) > 1 or faults[0].kind is FaultKind.CUT_BODY
 
 
 async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
@@ -210,9 +200,8 @@ async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     assert KEY not in "\n".join(shown)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_wrong_settings_are_told_at_once() -> None:
+    cases: list[Any] = [
         {},
         {"api_key": "key with newline\n"},
         {"base_url": "http://localhost", "headers": {"x": "ü"}},
@@ -220,9 +209,8 @@ async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
         {"api_key": KEY, "timeout": 0},
         {"api_key": KEY, "retries": -1},
         {"api_key": KEY, "concurrency": 0},
-    ],
-)
-def test_wrong_settings_are_told_at_once(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        OpenAIJudge("test-model", **options)
-    assert "newline" not in str(caught.value)
+    ]
+    for options in cases:
+        with pytest.raises(ConfigError) as caught:
+            OpenAIJudge("test-model", **options)
+        assert "newline" not in str(caught.value)

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,11 +97,11 @@ def documents_of(interaction: Interaction, run: Any) -> tuple[Context, ...]:
     return next((found.contexts for found in interaction.lists if found.run is run), ())
 
 
-@pytest.mark.parametrize("kind", SECRETS)
-def test_the_secrets_are_found_whole(kind: str) -> None:
+def test_the_secrets_are_found_whole() -> None:
     """Secrets that a limit cuts elsewhere are taken out where nothing cuts them."""
-    sample, spans = captured([f"_ {SECRETS[kind]} _"])
-    assert told(SECRETS[kind], json.dumps(sample.to_dict()) + spans) == []
+    for kind in SECRETS:
+        sample, spans = captured([f"_ {SECRETS[kind]} _"])
+        assert told(SECRETS[kind], json.dumps(sample.to_dict()) + spans) == []
 
 
 @settings(max_examples=size(25, 400), deadline=None)
@@ -136,14 +135,14 @@ def test_limit_of_an_interaction_tells_no_part(pieces: list[tuple[str, int]], li
     assert [part for kind, _ in pieces for part in told(SECRETS[kind], written)] == []
 
 
-@pytest.mark.parametrize("kind", ["email", "phone", "card", "iban", "key", "password", "ip"])
-@pytest.mark.parametrize("before", ["\n", "\t", "\u00a0", " ", '"'])
-def test_json_hides_nothing(kind: str, before: str) -> None:
+def test_json_hides_nothing() -> None:
     """Behind the escapes of JSON, also of JSON in JSON, the same is found."""
-    secret = SECRETS[kind]
-    once = json.dumps({"text": f"_{before}{secret}{before}_"})
-    for text in (once, json.dumps([once])):
-        assert told(secret, RULES.session().text("answer", text)) == []
+    for before in ["\n", "\t", "\u00a0", " ", '"']:
+        for kind in ["email", "phone", "card", "iban", "key", "password", "ip"]:
+            secret = SECRETS[kind]
+            once = json.dumps({"text": f"_{before}{secret}{before}_"})
+            for text in (once, json.dumps([once])):
+                assert told(secret, RULES.session().text("answer", text)) == []
 
 
 def test_metadata_on_spans_is_redacted_before_it_is_written() -> None:
