@@ -17,7 +17,6 @@ from rag_eval_hooks.judges.decision_judge import DecisionJudge
 from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, system_one
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.threads import Threads
 
 __all__ = ["LangChainDecisionJudge"]
 
@@ -34,9 +33,8 @@ class _DecisionKeywords(CallKeywords, total=False):
 
 class LangChainDecisionModel(DecisionModel):
     def __init__(self, model: BaseDecisionModel, limits: CallLimits) -> None:
-        self._model, self._timeout = model, limits.timeout
+        self._model = model
         self._blocks = type(model)._aclassify is BaseDecisionModel._aclassify
-        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         super().__init__(f"langchain:{model.model}", limits)
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
@@ -46,18 +44,15 @@ class LangChainDecisionModel(DecisionModel):
             "questions": _QUESTIONS.validate_python(asked),
         }
         with tracing_context(enabled=False):
-            async with meter.sending(self._timeout):
+            async with meter.sending(self.timeout):
                 if self._blocks:
                     # LangChain would call it in the event loop's own pool.
-                    reply = await self._threads.run(lambda: self._model.invoke(request, _UNSEEN))
+                    reply = await self.threads.run(lambda: self._model.invoke(request, _UNSEEN))
                 else:
                     reply = await self._model.ainvoke(request, _UNSEEN)
         used: Any = reply.usage or {}
         meter.replied(used.get("input_tokens"), used.get("output_tokens"), model=reply.model)
         return reply.model_dump(include={"answers"})["answers"]
-
-    async def aclose(self) -> None:
-        self._threads.close()
 
 
 class LangChainDecisionJudge(DecisionJudge):

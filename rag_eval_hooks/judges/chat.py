@@ -74,14 +74,31 @@ class _Dialect:
         return None
 
 
-class ChatAdapter(ABC):
-    """One model behind a client.
+class ModelAdapter:
+    """One model behind a client, with the limits of its calls."""
+
+    host: str | None = None
+
+    def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
+        self.name = caller.name
+        # Distinguishes models of the same name in a memo. It may contain a key, so it is never
+        # shown.
+        self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
+        self.threads = Threads("rag-eval-hooks-judge", limits.concurrency)
+        self.timeout = limits.timeout
+        self._calls = ModelCalls(caller, limits)
+
+    async def aclose(self) -> None:
+        """Release the adapter's resources. A client passed in by the user stays open."""
+        self.threads.close()
+
+
+class ChatAdapter(ModelAdapter, ABC):
+    """One chat model.
 
     The adapter tries output modes in order and remembers the first that the model accepts. It also
     remembers that a model rejects the temperature.
     """
-
-    host: str | None = None
 
     def __init__(
         self,
@@ -92,15 +109,9 @@ class ChatAdapter(ABC):
         temperature: float | None = None,
         scope: str = "",
     ) -> None:
-        self.name = caller.name
-        # Distinguishes models of the same name in a memo. It may contain a key, so it is never
-        # shown.
-        self.memo_scope = hashlib.blake2b(scope.encode("utf-8", "replace")).hexdigest()
-        self.threads = Threads("rag-eval-hooks-judge", limits.concurrency)
-        self.timeout = limits.timeout
+        super().__init__(caller, limits, scope=scope)
         self._modes = modes
         self._temperature = temperature
-        self._calls = ModelCalls(caller, limits)
         self._dialect = _Dialect(temperature=temperature is not None)
 
     @property
@@ -135,10 +146,6 @@ class ChatAdapter(ABC):
             ReplyError: The reply cannot be read.
             ModeMissingError: The client lacks this output mode; nothing was sent.
         """
-
-    async def aclose(self) -> None:
-        """Release the adapter's resources. A client passed in by the user stays open."""
-        self.threads.close()
 
     async def _asked(self, prompt: Prompt, dialect: _Dialect) -> str:
         mode = self._modes[dialect.mode]

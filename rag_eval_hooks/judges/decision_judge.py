@@ -180,7 +180,7 @@ class DecisionJudge:
             text = sealed(state, self._secret)
             return json.dumps(await self._model.decide(DECIDING, text, named))
 
-        key = memo_key(self.name, self._model.scope, (self.version, state, asked))
+        key = memo_key(self.name, self._model.memo_scope, (self.version, state, asked))
         text, is_new = await remembered(self._memo, key, decide)
         answers: list[Answer | None] = json.loads(text)
         if self._memo is not None and is_new and None not in answers:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from rag_eval_hooks.calls import Caller, Operation
-from rag_eval_hooks.judges.calls.context import Meter, ModelCalls
+from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.limits import CallLimits
+from rag_eval_hooks.judges.chat import ModelAdapter
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.prompts.questions import Answer, Question
 
@@ -17,16 +18,13 @@ _ROUNDING: Final = 0.02
 """Rounded probabilities may miss the sum of 1 by this much, and a choice the highest one."""
 
 
-class DecisionModel(ABC):
-    """One decision model behind some transport; `scope` tells models of one name apart."""
-
-    host: str | None = None
+class DecisionModel(ModelAdapter, ABC):
+    """One decision model behind some transport."""
 
     def __init__(
         self, name: str, limits: CallLimits, *, provider: str | None = None, scope: str = ""
     ) -> None:
-        self.name, self.scope = name, scope
-        self._calls = ModelCalls(Caller(name, Operation.DECISION, provider), limits)
+        super().__init__(Caller(name, Operation.DECISION, provider), limits, scope=scope)
 
     async def decide(self, system: str, state: str, questions: Questions) -> list[Answer | None]:
         """Return the probabilities for each question, in order; None where there are none.
@@ -48,10 +46,7 @@ class DecisionModel(ABC):
 
     @abstractmethod
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
-        """Send one request, telling the meter, and return the list or map of its answers."""
-
-    @abstractmethod
-    async def aclose(self) -> None: ...
+        """Send one request through the meter, and return the list or map of its answers."""
 
 
 def system_one(question: Question) -> dict[str, Any]:
