@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import uuid
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
@@ -48,12 +46,13 @@ class Publisher:
         self._patience = _STORED_S if has_spool else limits.SINK_RETRY_SECONDS
         self._app = fleet.app(with_backend=False)
         self._sender = DaemonExecutor("rag-eval-hooks-ship")
+        self._reader = DaemonExecutor("rag-eval-hooks-results")
+        self._backend: Any = None
+        self._is_closed = False
         self._failures = 0
         self._retry_at = 0.0
-        self._waiting: dict[str, Future[dict[str, Any] | Ending]] = {}
-        self._awaited = threading.Event()
-        self._is_closed = False
-        self._thread: threading.Thread | None = None
+        self._waiting: dict[str, asyncio.Future[dict[str, Any] | Ending]] = {}
+        self._polling: asyncio.Task[None] | None = None
 
     @property
     def is_down(self) -> bool:
@@ -74,22 +73,22 @@ class Publisher:
         sample = blank.sample
         task_id = str(uuid.uuid5(_NAMESPACE, f"{sample.sample_id}:{accepted}"))
         urgent = decision.because.startswith("tail:")
-        self._start()
-        result = self._waiting[task_id] = Future()
+        result = self._waiting[task_id] = asyncio.get_running_loop().create_future()
         try:
             text = sample_to_wire(sample, decision, accepted, self._mark)
             while True:
                 if not await self._sent(task_id, text, urgent=urgent):
                     return Ending.dropped(BROKER_DOWN)
-                self._awaited.set()
+                if self._polling is None or self._polling.done():
+                    self._polling = asyncio.create_task(self._poll())
                 try:
                     async with asyncio.timeout(self._resend_after):
-                        found = await asyncio.shield(asyncio.wrap_future(result))
+                        found = await asyncio.shield(result)
                 except TimeoutError:
                     continue
                 return found if isinstance(found, Ending) else replace(blank, **found)
         finally:
-            self._waiting.pop(task_id, None)
+            del self._waiting[task_id]
 
     async def _sent(self, task_id: str, text: str, *, urgent: bool) -> bool:
         until = time.monotonic() + self._patience
@@ -127,29 +126,27 @@ class Publisher:
         self._failures = 0
         return True
 
-    def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._read, name="rag-eval-hooks-results", daemon=True
-            )
-            self._thread.start()
-
-    def _read(self) -> None:
-        backend: Any = self._fleet.app().backend
-        while self._awaited.wait() and not self._is_closed:
-            self._awaited.clear()
+    async def _poll(self) -> None:
+        """Hand results to the samples that wait for them, while there are any."""
+        while self._waiting:
             try:
-                for task_id, meta in backend.get_many(
-                    set(self._waiting), interval=_POLL_S, max_iterations=1
-                ):
+                found = self._reader.submit(self._read, frozenset(self._waiting))
+                for task_id, meta in await asyncio.wrap_future(found):
                     self._finish(task_id, meta)
-                    # A repeated task must still find the result.
-                    backend.expire(backend.get_key_for_task(task_id), round(self._resend_after))
             except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
                 self._incidents.report("fleet results", error)
-                time.sleep(_PAUSE_S)
-            if self._waiting:
-                self._awaited.set()
+                await asyncio.sleep(_PAUSE_S)
+
+    def _read(self, task_ids: frozenset[str]) -> list[tuple[str, dict[str, Any]]]:
+        if self._backend is None:
+            self._backend = self._fleet.app().backend
+        get_many = self._backend.get_many
+        found = list(get_many(set(task_ids), interval=_POLL_S, max_iterations=1))
+        for task_id, _ in found:
+            # A repeated task must still find the result.
+            key = self._backend.get_key_for_task(task_id)
+            self._backend.expire(key, round(self._resend_after))
+        return found
 
     def _finish(self, task_id: str, meta: dict[str, Any]) -> None:
         result = self._waiting.get(task_id)
@@ -165,6 +162,6 @@ class Publisher:
         if self._is_closed:
             return
         self._is_closed = True
-        self._awaited.set()
         self._sender.submit(self._app.close)
         self._sender.shutdown()
+        self._reader.shutdown()
