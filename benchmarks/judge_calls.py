@@ -87,7 +87,7 @@ class CountingChat:
 
 
 def cost(metrics: Sequence[str], count: int) -> dict[str, float]:
-    """Return what judging a sample takes; `failed` counts outcomes absent through a failure."""
+    """Return the effort per sample; `failed` counts outcomes missing after a failure."""
     chat, failed = CountingChat(), 0
     has_reference = any(name in ("all", "nvidia") for name in metrics)
     with RagEval(metrics, LLMJudge(chat), embedder=WordEmbedder()) as evals:
@@ -160,13 +160,13 @@ def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
 
 
 def evals_at(url: str, name: str, **options: Any) -> RagEval:
-    """An evaluator by the eight metrics with one of the judges."""
+    """An evaluator with the eight metrics and one of the judges."""
     address = {"judge_base_url": url, "judge_api_key": "k", "embedder": "none"}
     return RagEval(EIGHT, judges_at(url)[name], **{**address, **options})
 
 
 def samples_a_minute(name: str, count: int) -> float:
-    """Samples that one process judges in a minute, with at most 64 calls at once."""
+    """Samples that one process judges per minute, with at most 64 concurrent calls."""
     drawn = samples(count)
     with serving(latency=0.1) as url:
         limits = {"judge_concurrency": 64, "queue_size": count + 1}

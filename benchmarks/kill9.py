@@ -45,12 +45,12 @@ _SHORTEST, _LONGEST = 0.05, 0.8
 
 @dataclass(slots=True)
 class Report:
-    """Fates of the samples that were accepted."""
+    """Outcomes of the accepted samples."""
 
     kills: int = 0
     seen: int = 0  # samples whose acceptance an application has seen
     lost: int = 0  # of these, those that never reached the file
-    oldest_lost: float = 0.0  # seconds between acceptance of the oldest of them and the kill
+    oldest_lost: float = 0.0  # seconds between acceptance of the oldest lost sample and the kill
     lost_late: int = 0  # of the lost, those accepted more than 100 ms before the kill
     lost_50: int = 0  # of the lost, those accepted more than 50 ms before the kill
     lost_stored: int = 0  # of the lost, those accepted no later than one that was on disk

@@ -51,7 +51,7 @@ class Context:
         """Reject values that are not text.
 
         Raises:
-            InputError: `text` is no str, `score` no number, or `metadata` no mapping.
+            InputError: `text` is not a str, `score` not a number, or `metadata` not a mapping.
         """
         if not isinstance(self.text, str):
             raise wrong_type("text", "str", self.text, "Context.of() reads documents and mappings.")
@@ -159,7 +159,7 @@ def _number(value: Any) -> float | None:
 
 
 def refusal(value: Any) -> InputError:
-    """Return the error for a value that is no document; its log shows no key of a mapping."""
+    """Return the error for a value that is not a document. Its log line shows no mapping keys."""
     stated = wrong_type("contexts", "texts or objects with a text", value).stated
     if not isinstance(value, Mapping):
         return InputError(stated)

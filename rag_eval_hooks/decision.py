@@ -138,7 +138,7 @@ class Decision:
         return replace(self, rates=self.rates.raised(ids, share))
 
     def limited_to(self, ids: Iterable[str], other: Share = _NEVER) -> Decision:
-        """Return the decision about these metrics; those without a rate get another share."""
+        """Return the decision about these metrics, with a default share for missing rates."""
         shares = {name: self.rates.shares.get(name, other) for name in ids}
         return replace(self, rates=Rates(shares))
 

@@ -71,7 +71,7 @@ class ConfigError(RagEvalError, ValueError):
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
         got: The value, or its masked repr if it contains credentials or parameters of a URL. The
             caller masks other secrets.
-        wants: Accepted values, in words.
+        wants: Accepted values in words.
         source: Variable or file of the value; empty for an argument.
         advice: What to do, in words.
     """
@@ -147,7 +147,7 @@ def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = 
     """Reject an argument that is neither None nor of these types.
 
     Raises:
-        InputError: It is not.
+        InputError: The argument is invalid.
     """
     if value is not None and not isinstance(value, kinds):
         raise wrong_type(name, wanted, value, advice)
@@ -156,10 +156,10 @@ def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = 
 def check_number(
     name: str, value: object, wanted: str = "a finite number", least: float = -math.inf
 ) -> None:
-    """Refuse an argument that is neither None nor a finite number, `least` or more.
+    """Reject an argument that is neither None nor a finite number of at least `least`.
 
     Raises:
-        InputError: It is not.
+        InputError: The argument is invalid.
     """
     check_type(name, value, Real, wanted)
     if isinstance(value, Real) and not (math.isfinite(value) and float(value) >= least):
@@ -178,7 +178,7 @@ def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
-    """Return a sentence on a name that does not exist, with the one that was meant."""
+    """Return a sentence about an unknown name, with the most similar name."""
     written = str(name)[:40]
     near = nearest(written, known)
     advice = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}."

@@ -283,7 +283,7 @@ class RagEval:
 
         Raises:
             InputError: The sample is neither, or a field is unknown or wrong.
-            ConfigError: This object has no such metric.
+            ConfigError: A metric is unknown.
             RuntimeError: After `shutdown`.
             RedactionError: The sample could not be redacted.
         """
@@ -312,7 +312,7 @@ class RagEval:
 
         Raises:
             InputError: The argument is neither.
-            ConfigError: This object has no such metric.
+            ConfigError: A metric is unknown.
         """
         if metrics is None:
             return None

@@ -117,7 +117,7 @@ def failed_items(explanation: Mapping[str, Any]) -> list[str]:
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return the first failures in one line, such as `1 of 3 claims unsupported: claim 2`.
 
-    None if the explanation has no verdict and no usable reason. Reasons are texts: `content`.
+    None without a verdict or a usable reason. Reasons are texts and need `content`.
     """
     if (first := next(_verdicts(explanation), None)) is not None:
         told = _counted(first, content=content)
@@ -217,7 +217,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield a text per outcome: value, name, label and reason. `failed` metrics come first."""
+    """Yield one text per outcome: value, name, label and reason. `failed` metrics come first."""
     for name, outcome in sorted(_worst_first(outcomes), key=lambda item: item[0] not in failed):
         _, value, label, reason = _cells(name, outcome)
         note = f"  ({label})" if label else ""

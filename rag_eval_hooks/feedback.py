@@ -46,7 +46,7 @@ class Feedback:
         """Check the fields.
 
         Raises:
-            InputError: A field has the wrong type, none is set, or the score is not finite.
+            InputError: A field has the wrong type, no field is set, or the score is not finite.
         """
         for name in ("label", "reference"):
             check_type(name, getattr(self, name), str, "str")
@@ -86,10 +86,10 @@ def id_of(value: object) -> str:
 
 
 def given_id(value: object) -> str:
-    """Return an id that the application gave, in normal form.
+    """Return the application's id in normal form.
 
     Raises:
-        InputError: It can be no id.
+        InputError: The value is not an id.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not (is_number or isinstance(value, str | uuid.UUID)):

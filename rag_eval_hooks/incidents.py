@@ -40,7 +40,7 @@ _OF_TYPES: Final = re.compile(
     r"|\w+ indices must be integers or slices, not \w+"
     r"|unsupported operand type\(s\) for \S+: '\w+' and '\w+'"
 )
-"""Messages of Python that name a type and nothing else."""
+"""Python's messages that contain only type names."""
 _STDLIB: Final = sysconfig.get_path("stdlib")
 
 
@@ -89,7 +89,7 @@ class Incidents:
             _warn(f"{kind} ({detail})" if detail else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a mistake in the application's call around; its advice and place are logged."""
+        """Count a mistake in the application's call; log the advice and the place."""
         place = place_of_caller()
         self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
 
@@ -156,7 +156,7 @@ def is_stated(error: BaseException) -> TypeGuard[InputError]:
 
 
 def in_words(who: str, error: BaseException) -> str:
-    """Return what an exception tells of code that we called, and where it stands."""
+    """Describe an exception of called code, with its place."""
     place = place_in_application(error)
     where = f" at {place}" if place else ""
     if is_stated(error):
@@ -165,7 +165,7 @@ def in_words(who: str, error: BaseException) -> str:
 
 
 def named(error: BaseException) -> str:
-    """Return an exception's type, with names of it that its code spells out: no content."""
+    """Return an exception's type, with names that appear in the code: no content."""
     kind = type(error).__name__
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not frames:

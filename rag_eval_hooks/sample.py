@@ -101,7 +101,7 @@ class Sample:
         """Convert lists, plain texts and documents to the declared types.
 
         Raises:
-            InputError: A field has the wrong type, or a number that cannot be.
+            InputError: A field has the wrong type or an impossible number.
         """
         _check_fields(self)
         if isinstance(self.contexts, str):
@@ -225,7 +225,7 @@ def _check_fields(sample: Sample) -> None:
 
 
 def _check_ids(sample: Sample) -> None:
-    """Convert numbers to texts, and refuse what is no id."""
+    """Convert numbers to texts, and reject invalid ids."""
     for name, digits in (("trace_id", 32), ("span_id", 16)):
         if isinstance(value := getattr(sample, name), int):
             object.__setattr__(sample, name, f"{value:0{digits}x}")
@@ -241,7 +241,7 @@ def tags_of(tags: Any) -> tuple[str, ...]:
     """Return labels as texts: one label, or several.
 
     Raises:
-        InputError: They are neither.
+        InputError: The value is neither.
     """
     if isinstance(tags, str):
         return (tags,)

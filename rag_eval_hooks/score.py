@@ -211,10 +211,10 @@ class Scale:
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse a range that is none.
+        """Reject an invalid range.
 
         Raises:
-            InputError: `low` or `high` is no number, or `low` is not below `high`.
+            InputError: `low` or `high` is not a number, or `low` is not below `high`.
         """
         for name in ("low", "high"):
             check_number(name, getattr(self, name))

@@ -1,4 +1,4 @@
-"""A judge over any decision model of LangChain."""
+"""A judge over any LangChain decision model."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class LangChainDecisionModel(DecisionModel):
 
 
 class LangChainDecisionJudge(DecisionJudge):
-    """`DecisionJudge` over a decision model of LangChain, whose calls no callback sees.
+    """`DecisionJudge` over a LangChain decision model, hidden from all callbacks.
 
     Args:
         model: The decision model; it needs langchain-core 1.8 or newer.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `DecisionJudge`.
 
     Raises:
-        ConfigError: The model is no decision model, or a value cannot be used.
+        ConfigError: The model is not a decision model, or a value is invalid.
     """
 
     def __init__(self, model: BaseDecisionModel, **options: Unpack[_DecisionKeywords]) -> None:
         if not isinstance(model, BaseDecisionModel):
-            raise ConfigError("judge", type(model).__name__, "a decision model of LangChain")
+            raise ConfigError("judge", type(model).__name__, "a LangChain decision model")
         keywords: dict[str, Any] = {**options}
         super().__init__(LangChainDecisionModel(model, CallLimits.taken_from(keywords)), **keywords)

@@ -41,23 +41,21 @@ def enable(
 ) -> Instrumentation:
     """Capture every RAG interaction of LlamaIndex in this process.
 
-    Registers a handler with the instrumentation's root dispatcher, which raises nothing into the
-    application. Called again with equal arguments, it changes nothing; with others, it replaces
-    the registration of before.
+    Registers a handler with the instrumentation's root dispatcher. The handler never raises.
+    Calling again with equal arguments changes nothing; other arguments replace the registration.
 
     Args:
-        evals: Where interactions go.
-        question: In the arguments of the outermost call: the name of a field, or a function.
-        watch_streams: Whether the `response_gen` of a streaming response is replaced by a generator
-            that passes everything on and notes the text: it alone tells the answer. False leaves
-            it, and such answers are not known.
+        evals: Receiver of the interactions.
+        question: Key or function of the outermost call's arguments.
+        watch_streams: Replace the `response_gen` of a streaming response by a generator that passes
+            everything on and records the text. Otherwise streamed answers are unknown.
         **options: See `CaptureOptions`.
 
     Returns:
-        The registration; its `disable()` takes it off again.
+        The registration; its `disable()` removes it.
 
     Raises:
-        ConfigError: An argument cannot be used.
+        ConfigError: An argument is invalid.
     """
     choices = CaptureOptions.of("enable()", {"question": question, **options})
     checked(evals)

@@ -1,4 +1,4 @@
-"""Question, answer and sources in copies of what LlamaIndex's calls were given and gave out."""
+"""Question, answer and sources in copies of calls' arguments and results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEVELS = 6
 
 
 def question_of(value: Any) -> str | None:
-    """Return the question in a copy of what a call was given."""
+    """Return the question in a copy of a call's arguments."""
     return readings.question_of(value, _QUESTION_KEYS)
 
 
@@ -47,13 +47,13 @@ def texts_in(value: Any) -> list[str]:
 
 
 def only(texts: Sequence[str]) -> str | None:
-    """Return the text of a list of one; None for any other list."""
+    """Return the text of a list with one item; None for other lists."""
     return texts[0] if len(texts) == 1 else None
 
 
 def answer_of(value: Any) -> str | None:
     """Return the answer in a copy: a text, a response, a number, a known key, the only text."""
-    # What packages put where the type says text may be a response, too.
+    # Some packages put a response where the type says text.
     while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
         value = value.content
     if isinstance(value, int | float):
@@ -62,7 +62,7 @@ def answer_of(value: Any) -> str | None:
     if is_model and not issubclass(value.kind, Event) and (text := readings.as_json(value)):
         # As pydantic writes it.
         return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
-    # A list may hold the answers to several questions.
+    # A list may contain answers to several questions.
     answer = None if isinstance(value, list | tuple) else readings.answer_of(value)
     return only(texts_in(value)) if answer is None else answer
 
@@ -83,8 +83,7 @@ def nodes_in(value: Any) -> list[NodeContext] | None:
 def retrieved(source: Context, retrieved: Iterable[Context], question: str) -> Context | None:
     """Return a source if it was retrieved, the document that it wraps in a prompt, or None.
 
-    An engine may cut its documents, and number the pieces; others put generated texts
-    among the sources of an answer.
+    Some engines split documents into numbered pieces; others put generated texts among the sources.
     """
     wholes = {one.text.strip(): one for one in retrieved if one.text.strip()}
     if any(source.id == context.id for context in retrieved):

@@ -59,7 +59,7 @@ class Instrumentation(ModelEvents):
 
     @property
     def options(self) -> tuple[CaptureOptions, bool]:
-        """Options that `enable` was given."""
+        """Options passed to `enable`."""
         return self._options
 
     def enable(self) -> None:
@@ -81,7 +81,7 @@ class Instrumentation(ModelEvents):
     def paused(self) -> AbstractContextManager[None]:
         """Capture nothing that begins in the block, in its task or thread and those it starts.
 
-        Concurrent requests are captured as ever. An open interaction stays whole.
+        Concurrent requests are still captured. An open interaction stays complete.
         """
         return paused()
 

@@ -1,4 +1,4 @@
-"""Events of LlamaIndex: calls of models, each in a span of its own, and cancelled workflows."""
+"""LlamaIndex's events: model calls, each in a separate span, and cancelled workflows."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _METHODS = {
     LLMChatEndEvent.__name__: "model_replied",
     LLMCompletionEndEvent.__name__: "model_replied",
     ExceptionEvent.__name__: "model_failed",
-    # Of the workflows' own package, which not every version has.
+    # From the workflows package, which some versions lack.
     "SpanCancelledEvent": "cancelled",
 }
 """Methods of the handler by the name of an event's class; other events are ignored."""
 
 
 class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
-    """Records calls of models.
+    """Records model calls.
 
-    LlamaIndex swallows what handlers raise: here it is counted first. Values are copied at once
-    and read off the request's thread.
+    LlamaIndex swallows handlers' exceptions, so they are counted first. Values are copied at once;
+    another thread reads them.
     """
 
     def __init__(self, evals: RagEval, options: CaptureOptions, *, watch_streams: bool) -> None:
@@ -92,7 +92,7 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
         if run is None or run.within(RunKind.MODEL):
             return
         if run.kind is not RunKind.MODEL:
-            # The event of its prompt did not come.
+            # The prompt's event was lost.
             self._recorder.lost(run.id)
             return
         try:

@@ -47,7 +47,7 @@ def object_facts(role: Role, instance: Any) -> Facts:
     elif role is Role.EMBEDDING:
         facts[semconv.GEN_AI_REQUEST_MODEL] = instance.model_name
     elif role is Role.WORKFLOW:
-        # Of a team of agents its first.
+        # For a team of agents, the first agent.
         facts[semconv.GEN_AI_AGENT_NAME] = first([instance], ("name", "root_agent"))
     return facts_of(facts)
 

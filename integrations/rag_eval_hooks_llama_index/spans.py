@@ -295,16 +295,16 @@ def _is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
 def openinference_span(root: Run) -> tuple[bool, Span | None]:
     """Return whether another instrumentor writes spans, and its span of a root.
 
-    Its handler is looked for among those of LlamaIndex's root dispatcher. It maps span ids to
-    spans, not publicly, so its span may not be found; then scores are on the evaluation span.
+    Its handler is on LlamaIndex's root dispatcher. Its private map from span ids to spans may be
+    missing; then scores are only on the evaluation span.
     """
     for handler in get_dispatcher().span_handlers:
         if type(handler).__module__.startswith("openinference.instrumentation.llama_index."):
             try:
-                # Of another class than the handlers that LlamaIndex types.
+                # LlamaIndex's types do not include this handler class.
                 span = cast("Any", handler).open_spans[root.id]._otel_span
             except (AttributeError, LookupError, TypeError):
-                # Not there, or another version keeps its spans elsewhere.
+                # Missing, or another version stores its spans elsewhere.
                 return True, None
             return True, span if isinstance(span, Span) else None
     return False, None

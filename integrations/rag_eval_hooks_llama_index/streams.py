@@ -1,7 +1,7 @@
 """Streamed answers: the stream of a call, the end of its reading, and the text read.
 
-The application reads it whenever it likes, in whatever thread or task. The stream of a response is
-watched; a bare generator cannot be replaced, so that its text is not known.
+The application may read it at any time, in any thread or task. The stream of a response is watched.
+A bare generator cannot be replaced, so its text is unknown.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class StreamedAnswers:
 
     Args:
         recorder: Recorder of the interactions.
-        watch_streams: Whether streams of responses are read through a generator of ours; otherwise
-            their answers are not known.
+        watch_streams: Read streams of responses through our generator; otherwise their answers are
+            unknown.
     """
 
     def __init__(self, recorder: Recorder, *, watch_streams: bool) -> None:
         self._recorder = recorder
         self._watches = watch_streams
-        # By generator, the run that made it; runs around it hand it on.
+        # The run that created each generator; outer runs pass it on.
         self._makers: weakref.WeakKeyDictionary[Any, Callable[[], Run | None]]
         self._makers = weakref.WeakKeyDictionary()
 
@@ -102,7 +102,7 @@ def _is_subclass(kind: type, bases: tuple[type, ...]) -> bool:
 
 
 def _bare_ending(run: Run, generator: Callable[[], Any]) -> Callable[[], Status | None]:
-    """Follow a generator that cannot be watched: the last model call inside shows the status."""
+    """Follow a generator that cannot be watched: the last inner model call has the status."""
 
     def ending() -> Status | None:
         if not is_over(generator()):
@@ -151,7 +151,7 @@ def _chat_ending(run: Run, source: Callable[[], Any]) -> Status | None:
     if run.text is None and status is Status.OK:
         run.text = None if model is None else model.text
     if run.name == _REACT and run.text is not None and run.text.startswith(_THOUGHT):
-        # What an agent thought before its answer, old versions do not give out.
+        # Old versions hide an agent's thoughts before its answer.
         run.text = run.text.partition(_ANSWER)[2].strip() or run.text
     return status
 

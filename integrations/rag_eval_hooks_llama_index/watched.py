@@ -1,7 +1,7 @@
-"""Reading of a streamed answer through a generator that passes everything on.
+"""Read a streamed answer through a generator that passes everything on.
 
-It notes the text, and tells what is called meanwhile whose answer is read: models may be called
-only then, outside of every span.
+It records the text, and links calls during the reading to the answer: models may be called only
+then, outside every span.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ def current_stream() -> Run | None:
 class Reading:
     """One reading of a stream.
 
-    It refers weakly to the run that made the stream: who keeps an answer and does not read it
-    shall not keep all that was captured with it.
+    It has a weak reference to the stream's run, so that an unread answer does not keep everything
+    captured with it.
     """
 
     def __init__(self, run: Callable[[], Run | None], most: int, *, is_own: bool) -> None:
         self._run = run
-        # The framework's own stream, of which a part is no answer.
+        # The framework's own stream; a part of it is not an answer.
         self._is_own = is_own
-        # How it ended, or None while it may go on, and when; nanoseconds since the epoch.
+        # Status and time of its end (nanoseconds since the epoch); None while open.
         self.status: Status | None = None
         self.ended = 0
         self.error_type: str | None = None
-        # The generator that it is read through.
+        # Our generator.
         self.generator: Callable[[], Any] = lambda: None
         self._parts: list[str] = []
-        # Characters that are still kept.
+        # Remaining characters to keep.
         self._left = most
         self._is_text = True
 
@@ -65,12 +65,12 @@ class Reading:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Let what is called in the block belong to the run of the stream."""
+        """Make calls in the block belong to the stream's run."""
         token = _read_run.set(self._run)
         try:
             yield
         finally:
-            # A stream that is closed when it is collected may be closed in another context.
+            # Garbage collection may close a stream in another context.
             with suppress(ValueError):
                 _read_run.reset(token)
 
@@ -79,7 +79,7 @@ class Reading:
         if not isinstance(part, str):
             self._is_text = False
         elif part and self._left > 0:
-            # Also of a class of the application's own this is a plain text.
+            # For a subclass of the application, this is plain text too.
             kept = "".join((part,))[: self._left]
             self._left -= len(kept)
             self._parts.append(kept)
@@ -139,8 +139,8 @@ async def _read_async(inner: Any, reading: Reading) -> AsyncGenerator[Any, Any]:
 def watch(response: Any, run: Callable[[], Run | None], most: int) -> Reading | None:
     """Make the `response_gen` of a streaming response note the text read.
 
-    None where the stream cannot be replaced: it can be read more than once, or is an object of the
-    application's own, which may be more than an iterator.
+    None if the stream cannot be replaced: it can be read repeatedly, or is the application's own
+    object, which may be more than an iterator.
     """
     inner = response.response_gen
     readers = ((Iterator, _read), (AsyncIterator, _read_async))
@@ -161,6 +161,6 @@ def watch(response: Any, run: Callable[[], Run | None], most: int) -> Reading | 
 
 
 def is_over(generator: Any) -> bool:
-    """Return whether a generator, sync or async, ended, was closed, or was dropped."""
+    """Return whether a generator, sync or async, finished, was closed, or was dropped."""
     frames = (getattr(generator, name, None) for name in ("gi_frame", "ag_frame"))
     return all(frame is None for frame in frames)

@@ -115,7 +115,7 @@ class Provenance:
         said = {text for _, text in self._said_before(p, with_arguments=is_step)}
         if any(p.folded in text for text in said):
             return True
-        # The words of a reply that a step took apart and joined anew count, too.
+        # The words of a reply that a step split and joined again count, too.
         shared = set[str]().union(*(p.runs & runs_of(text) for text in said))
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 

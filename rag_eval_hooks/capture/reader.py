@@ -43,7 +43,7 @@ class BaseReader:
         self._recorder = recorder
         self._incidents = incidents
         self.options = options
-        # Of the application, which made the handler.
+        # Place in the application that created the handler.
         self.place = f"set at {place_of_caller()}" if options != CaptureOptions() else ""
         self._form_of = form_of
         self._forms: dict[type, Form] = {}

@@ -74,7 +74,7 @@ class Recorder(Notes):
 
     def forked(self) -> None:
         """Forget everything open in a forked child: the parent reports it."""
-        # Names of runs that were seen by root; None once a run had its name.
+        # Seen run names by root option; None after a match.
         self._roots: dict[tuple[str, str], dict[str, None] | None] = {}
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
@@ -90,7 +90,7 @@ class Recorder(Notes):
     def is_root(self, root: str, name: str, place: str) -> bool:
         """Return whether an outermost run has the name of the option `root`.
 
-        An option whose name no run has is counted by `report_roots`.
+        `report_roots` counts an option whose name no run matches.
         """
         seen = self._roots.setdefault((root, place), {})
         if name == root:

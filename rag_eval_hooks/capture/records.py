@@ -274,52 +274,52 @@ class Interaction:
     written: tuple[str, ...] = ()
     # The root's output as JSON, if no text is known as the answer.
     structured: str | None = None
-    # Texts of the root's input, among them perhaps the question.
+    # Texts of the root's input, which may include the question.
     asked: tuple[str, ...] = ()
-    # Texts of the state with which a root without an input goes on; likewise.
+    # Texts of the state with which a root without input continues; likewise.
     kept: tuple[str, ...] = ()
-    # It waits for somebody before it goes on.
+    # It waits for a person.
     interrupted: bool = False
-    # It may be tried again from where it broke off.
+    # It may be retried from the point of failure.
     resumable: bool = False
     # Checkpoints at which it stopped.
     stops: set[str] = field(default_factory=set)
-    # A retriever was asked, whatever came of it.
+    # A retriever ran, with any result.
     attempted: bool = False
-    # The framework's config has been read.
+    # The framework's config was read.
     configured: bool = False
-    # It can become a sample; one whose start event was lost cannot.
+    # It can become a sample; false if its start event was lost.
     is_readable: bool = True
     # Parts of the sample that lack text, by a limit or a lost event.
     left_out: set[str] = field(default_factory=set)
     # Texts that were cut when they were noted.
     cut_texts: set[str] = field(default_factory=set)
-    # Hashes of texts of steps that were noted already.
+    # Hashes of already noted step texts.
     step_texts: set[int] = field(default_factory=set)
-    # By a document's id, its texts that a later step replaced.
+    # Replaced texts by document id.
     rewritten: dict[str | None, set[str]] = field(default_factory=dict)
-    # Characters of text held so far.
+    # Characters of text so far.
     kept_chars: int = 0
-    # Texts of prompts that are held already.
+    # Already stored prompt texts.
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
-    # Functions that return how the reading of a stream ended, or None before that.
+    # Functions that return how a stream's reading ended, or None while it is open.
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
-    # Task in which it started, or the loop of one that is done, while it is open.
+    # Task in which it started, or the loop of a finished task, while it is open.
     task: Any = None
-    # The root has returned and only streams are open.
+    # The root returned and only streams are open.
     returned: bool = False
     # End of the last reading of a stream; nanoseconds since the epoch, 0 if unknown.
     read_until: int = 0
     # Caller of the root.
     place: Place | None = None
-    # The handler was passed to this very request, which then is no step of a larger one.
+    # The handler was passed to this request, so it is not a step of a larger request.
     passed: bool = False
-    # Every run of its framework was captured when it started: calls by hand can be joined.
+    # Its framework was fully captured at its start, so manual calls can be joined.
     is_joinable: bool = False
-    # By option that names a key: what to say if none matched, and its place; None if one did.
+    # By option with a key: the message if none matched, and its place; None after a match.
     unmet: dict[str, tuple[str, str] | None] = field(default_factory=dict)
-    # Its own, which come before those of a handler.
+    # Its own options, which override the handler's.
     options: CaptureOptions | None = None
     # Weak reference to the framework's run id. Once it is dead, no end event can arrive.
     id: Callable[[], object] | None = None
@@ -341,7 +341,7 @@ class Interaction:
 
     @property
     def retrieves(self) -> bool | None:
-        """True if anything was retrieved, or a retriever was asked; None if that is unsure."""
+        """True if anything was retrieved or a retriever ran; None if unsure."""
         if self.attempted or self.chosen is not None:
             return True
         if any(found.origin not in _UNSURE for found in self.lists):
@@ -360,11 +360,11 @@ class Interaction:
         return [found for found in self.lists if found.origin is origin]
 
     def misses_event(self, *, of_root: bool = False) -> None:
-        """Mark the parts of the sample that a lost event of a run may have changed."""
+        """Mark the parts of the sample that a run's lost event may have changed."""
         self.left_out.update(("contexts", "prompt"), ("question", "answer") if of_root else ())
 
     def add_metadata(self, values: Mapping[str, Any]) -> None:
-        """Add to the metadata; a later value of a key wins."""
+        """Add metadata. A later value of a key wins."""
         self.metadata = {**self.metadata, **values}
 
     def add_tags(self, tags: Sequence[str]) -> None:
@@ -372,15 +372,15 @@ class Interaction:
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
     def read(self) -> None:
-        """Read the deferred events, in order. Off the request's thread; not thread-safe."""
+        """Read the deferred events in order, off the request's thread. Not thread-safe."""
         while self.pending:
             self.pending.popleft()()
 
     def part(self, runs: Sequence[Run]) -> Interaction:
-        """Return a copy with copies of some of its runs, and without the lists of others.
+        """Return a copy with some of its runs, without the lists of the others.
 
         Args:
-            runs: In order of start, the root of the copy first.
+            runs: Runs in order of start, the copy's root first.
         """
         own = copy(self)
         own.metadata, own.left_out = dict(self.metadata), set(self.left_out)
@@ -401,10 +401,10 @@ class Interaction:
         return own
 
     def absorb(self, earlier: Interaction) -> None:
-        """Take over runs, lists and facts of an interaction that this one continues.
+        """Take over runs, lists and facts of the interaction that this one continues.
 
-        Runs and lists of the earlier one come first. Where both have a value, this one's counts.
-        The root of the earlier one becomes this one's root.
+        Runs and lists of the earlier interaction come first. If both have a value, the newer wins.
+        The earlier root becomes the root.
         """
         root, first = self.root, earlier.root
         root.query = root.query or first.query

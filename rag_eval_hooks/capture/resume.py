@@ -1,4 +1,4 @@
-"""Interactions of a conversation that stopped and may be resumed."""
+"""Stopped interactions of a conversation that may resume."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from rag_eval_hooks.sample import Status
 __all__ = ["Fits", "Suspensions"]
 
 Fits: TypeAlias = Callable[[Interaction], bool]
-"""Tells whether a suspended interaction of a conversation is the one that is resumed."""
+"""Returns whether a suspended interaction is the one to resume."""
 
 
 class Suspensions:
-    """Interactions that wait for somebody, and the rest of interactions that broke off.
+    """Interactions that wait for a person, and the rest of interrupted attempts.
 
-    Several may wait in one conversation: two pipelines of one name may share a thread. An
-    interrupted interaction without a resumption is reported; a broken-off one is reported at once,
-    and its rest serves a further try.
+    Several may wait in one conversation, because two pipelines of the same name may share a thread.
+    An interrupted interaction that never resumes is reported. A failed attempt is reported at once,
+    and its rest is kept for a retry.
     """
 
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
         self._report = report
         self._most = most
-        # By the id of the root, with the conversation. Whoever takes one out owns it.
+        # By root id, with the conversation. The thread that removes an entry owns it.
         self._waiting: dict[Hashable, tuple[str, Interaction]] = {}
-        # None can be registered while the interpreter ends.
+        # During interpreter exit no hook can be registered.
         with contextlib.suppress(RuntimeError):
             atexit.register(_close, weakref.ref(self))
 
     def add(self, interaction: Interaction) -> None:
-        """Keep an interaction; without a thread nothing can resume it, so it is given up."""
+        """Keep an interaction. Without a thread nothing can resume it, so it is dropped."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
@@ -51,9 +51,9 @@ class Suspensions:
             self._report(interaction)
 
     def reduce(self, interaction: Interaction) -> None:
-        """Keep of an interaction that broke off, and was read, only what a further try needs.
+        """Keep only the parts of a failed attempt that a retry needs.
 
-        One that ended well with documents was not interrupted, so nothing of it is kept.
+        A successful interaction with documents was not interrupted, so nothing is kept.
         """
         is_done = interaction.status is Status.OK and interaction.retrieves
         if self._remove(interaction) and not is_done:
@@ -62,9 +62,9 @@ class Suspensions:
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
         """Continue the suspended interaction of a conversation with an outermost run.
 
-        An interrupted interaction becomes a part of the run's. One that broke off is counted
-        already: the run takes over its question and its documents.
-        Returns whether anything was continued: exactly one interaction fitted.
+        An interrupted interaction becomes part of the run. A failed attempt is already counted, so
+        the run only takes over its question and documents. Returns whether exactly one interaction
+        matched.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]
@@ -81,22 +81,22 @@ class Suspensions:
         return True
 
     def renew(self, conversation: str, fits: Fits) -> None:
-        """Give up the suspended interaction of a conversation that goes on with a new question."""
+        """Drop the suspended interaction of a conversation that continues with a new question."""
         for interaction in self._fitting(conversation, fits):
             self._give_up(interaction)
 
     def sweep(self, oldest_allowed: float) -> None:
-        """Give up interactions that have waited since before a time, in nanoseconds."""
+        """Drop interactions that have waited since before a time, in nanoseconds."""
         while self._give_up_oldest(oldest_allowed):
             pass
 
     def close(self) -> None:
-        """Give up all that wait, and from now on each that would."""
+        """Drop all waiting interactions, and later ones at once."""
         self._most = 0
         self.sweep(float("inf"))
 
     def interrupted(self) -> list[Interaction]:
-        """Return the interactions that wait for somebody."""
+        """Return the interactions that wait for a person."""
         waiting = [one for _, one in list(self._waiting.values())]
         return [one for one in waiting if one.status is Status.INTERRUPTED]
 
@@ -125,7 +125,7 @@ def _close(reference: weakref.ref[Suspensions]) -> None:
 
 
 def _continue(interaction: Interaction, earlier: Interaction) -> None:
-    """Take over what an interaction left that was interrupted, or broke off."""
+    """Take over the rest of an interrupted interaction or a failed attempt."""
     earlier.read()
     if earlier.status is Status.INTERRUPTED:
         interaction.root.query = earlier.root.query or interaction.root.query
@@ -135,11 +135,11 @@ def _continue(interaction: Interaction, earlier: Interaction) -> None:
 
 
 def _remainder(broken: Interaction) -> Interaction:
-    """Return a copy with only what a further try needs: question and documents."""
+    """Return a copy with the parts that a retry needs: question and documents."""
     giving = {found.run for found in broken.lists if not found.run.within(RunKind.RETRIEVER)}
     kept = broken.part([run for run in broken.runs if run is broken.root or run in giving])
     for run in kept.runs:
         run.prompt, run.text, run.parent = (), None, None
-    # Its runs are in the sample of the request that broke off.
+    # Its runs are in the sample of the failed request.
     kept.runs, kept.prompted = kept.runs[:1], {}
     return kept

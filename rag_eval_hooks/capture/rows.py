@@ -1,4 +1,4 @@
-"""Texts, rows of tables and records in copies of what tools and steps put out, JSON included."""
+"""Texts, table rows and records in copies of tool and step outputs, including JSON."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
-"""Names in a reply of a failure."""
+"""Keys of a failure's reply."""
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Width of a text that is more than a value of a record."""
+"""Width from which a text is more than a value of a record."""
 _PASSAGE = 20
-"""Width of a text of a list that is more than a name."""
+"""Width from which a text in a list is more than a name."""
 _MARKS = 6
 """Quotes, colon and comma of an entry, or a number."""
 _LEVELS = 8
 _DEEP = 50
-"""Levels of containers looked into for all texts."""
+"""Levels of containers to search for texts."""
 _MAX_ITEMS = 1000
 Rows: TypeAlias = Iterator[tuple[Context, ...]]
 Write: TypeAlias = Callable[[Any], str]
@@ -41,8 +41,8 @@ Write: TypeAlias = Callable[[Any], str]
 def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     """Yield the texts of a copy that are long enough to be recognized, one list at a time.
 
-    Prompts and messages of models and users do not count. Of a record, with all that is nested in
-    it, the whole is one text; beside lists of texts, records are counts and pages.
+    Prompts and messages of models and users do not count. A record with its nested values is one
+    text. Next to lists of texts, records are counts and pages.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
@@ -95,7 +95,7 @@ def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
 
 
 def _row(item: Any) -> Context | None:
-    """Return a row with its main text, under a usual name or else the longest; None without one.
+    """Return a row with its main text, under a known key or the longest; None without text.
 
     A message is not a row.
     """
@@ -124,7 +124,7 @@ def _usual_text(held: Mapping[str, Any]) -> str:
 
 
 def _main_text(held: Mapping[str, Any]) -> str:
-    """Return the longest text of a row or of a mapping in it, if it is half of the row."""
+    """Return the longest text of a row or its inner mapping, if it is half of the row."""
     if any(isinstance(v, list | tuple) and v and isinstance(v[0], dict) for v in held.values()):
         return ""
     mappings = (part for part in held.values() if isinstance(part, dict))
@@ -134,9 +134,9 @@ def _main_text(held: Mapping[str, Any]) -> str:
 
 
 def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
-    """Return the rows of a table with short values as they are written, or None for other lists.
+    """Return the rows of a table with short values as text, or None for other lists.
 
-    Rows too short to be recognized are written as one text.
+    Rows too short to be recognized become one text.
     """
     texts = [text for item in items if _is_short_row(item) and (text := _written(item, write))]
     if len(texts) < len(items):
@@ -150,18 +150,18 @@ def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
 
 
 def _is_short_row(item: Any) -> bool:
-    """Return whether an item has fields; a list without a text is a vector."""
+    """Return whether an item has fields. A list without text is a vector."""
     held = _fields(item)
     return isinstance(held, dict) or any(isinstance(part, str) for part in held or ())
 
 
 def is_record(item: Any) -> bool:
-    """Return whether a value outside of a list is a record, and one context with all in it."""
+    """Return whether a value outside a list is a record, which is one context."""
     return _record(item) is not None
 
 
 def _record(item: Any) -> Context | None:
-    """Return a record as it is written; None for what mostly holds texts, hits or other objects."""
+    """Return a record as text; None for values that mostly contain texts, hits or objects."""
     held = _fields(item)
     if not isinstance(held, dict) or is_distinctive_text(_usual_text(held)):
         return None
@@ -170,21 +170,21 @@ def _record(item: Any) -> Context | None:
 
 
 def _written(item: Any, write: Write) -> str | None:
-    """Return a row or record as it is written, if less than half of it is long texts."""
+    """Return a row or record as text, if less than half of it is long texts."""
     whole, long = _widths(item)
     if not whole or 2 * long >= whole:
         return None
     try:
         return write(item)
     except (TypeError, ValueError, RecursionError):
-        # It holds an object that was not read, or a number too long to be written.
+        # It contains an unread object, or a number too long to write.
         return None
 
 
 def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
-    """Return how wide a value is as it is written, and the width of the long texts in it.
+    """Return the width of a value as text, and the width of its long texts.
 
-    Messages and objects that were not read are no part of a record: their width has no limit.
+    Messages and unread objects are not part of a record: their width is infinite.
     """
     if isinstance(value, str):
         size = width(value)
@@ -198,20 +198,20 @@ def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tup
         keys = sum(len(key) if isinstance(key, str) else _MARKS for key in held)
         widths = [_widths(part, _LONG_TEXT, levels - 1) for part in held.values()]
     else:
-        # In a list, a text that can be recognized is a passage.
+        # A recognizable text in a list is a passage.
         keys, widths = 0, [_widths(part, _PASSAGE, levels - 1) for part in held]
     return keys + sum(whole for whole, _ in widths), sum(long for _, long in widths)
 
 
 def _fields(item: Any) -> Any:
-    """Return a mapping or list, or what a record shows of its fields; None for other values."""
+    """Return a mapping, a list or a record's shown fields; None for other values."""
     if isinstance(item, Record):
         return {name: value for name, value in item.held.items() if name in item.shown}
     return item if isinstance(item, dict | list | tuple) else None
 
 
 def found_nothing(held: Any) -> bool:
-    """Return whether a reply in JSON is only a failure or an empty page."""
+    """Return whether a JSON reply is only a failure or an empty page."""
     if not isinstance(held, dict):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}
@@ -230,7 +230,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
-    """Yield every text in a value, those in JSON too."""
+    """Yield every text in a value, including texts in JSON."""
     if isinstance(value, str):
         yield value
         value = _json_in(value)
@@ -240,7 +240,7 @@ def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
 
 
 def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
-    """Return the list or object that a text of JSON holds; None for other texts."""
+    """Return the list or object in a JSON text; None for other texts."""
     if text.lstrip()[:1] not in ("[", "{"):
         return None
     try:
@@ -251,7 +251,7 @@ def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
 
 
 def mapping_in(value: object) -> dict[str, Any] | None:
-    """Return a mapping as JSON holds it; None for other values, and for what JSON cannot hold."""
+    """Return a mapping in JSON form; None for other values and unserializable mappings."""
     try:
         return json.loads(json.dumps(value)) if isinstance(value, dict) else None
     except (TypeError, ValueError, RecursionError):
@@ -259,5 +259,5 @@ def mapping_in(value: object) -> dict[str, Any] | None:
 
 
 def _as_json(value: Any) -> str:
-    """Return a value as JSON, with its letters as they are."""
+    """Return a value as JSON, with non-ASCII letters unescaped."""
     return json.dumps(value, ensure_ascii=False)

@@ -218,7 +218,7 @@ class Copier:
         return self.remember(value, made)
 
     def _copies(self, value: Any, parts: list[Any], depth: int) -> list[Any]:
-        """Replace the parts of a container by their copies, and count the texts among them."""
+        """Replace the parts of a container by copies, and count their texts."""
         kinds = set(map(type, parts))
         if str in kinds:
             for part in parts:

@@ -234,7 +234,7 @@ class SpanWriter:
                 self._waiting_chars -= self._waiting.popleft().chars
         if self._is_full(deferred):
             if self._content:
-                self._incidents.count("span content left out")
+                self._incidents.count("span content omitted")
             deferred.complete(content=False)
             return
         # Inexact if threads race; `drain` resets the sum.

@@ -30,9 +30,9 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcome, Score
 
 ABOUT: Final = """\
-Checks the set-up. Builds an evaluator from the settings, evaluates one sample, and sends one test
-span. With --capture, asks your pipeline one question and shows what is captured. Exit code 1 if
-something has failed."""
+Checks the setup. Builds an evaluator from the settings, evaluates one sample, and sends one test
+span. With --capture, asks your pipeline one question and shows the captured parts. Exit code 1 if a
+check failed."""
 _PACKAGES: Final = (
     "opentelemetry-api",
     "opentelemetry-sdk",

@@ -50,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name. Default: the arguments of the process.
 
     Returns:
-        The exit code: 0 for success, 1 if a gate failed or a row has no result, 2 for wrong use or
-        a missing package, 3 if a metric has no value, 130 after an interrupt, 141 if the reader
-        closed the output early.
+        The exit code. 0: success. 1: a gate failed or a row has no result. 2: wrong use or a
+        missing package. 3: a metric has no value. 130: interrupted. 141: the reader closed the
+        output early.
     """
     arguments = build_parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run

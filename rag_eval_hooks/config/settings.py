@@ -278,7 +278,7 @@ class RagEvalConfig(BaseSettings):
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return the settings of a judge beside that of `judge`, without another provider's key."""
+        """Return the settings of an additional judge, without another provider's key."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {name: value for name, (_, value) in endpoint_of(judge).items()}

@@ -167,12 +167,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def is_one_provider(judge: str, other: str) -> bool:
-    """Return whether two judges take endpoint and key from the same variables."""
+    """Return whether two judges use the same variables for endpoint and key."""
     return _endpoint_variables(judge) == _endpoint_variables(other)
 
 
 def endpoint_of(judge: str) -> dict[str, tuple[str, str]]:
-    """Return variable and value of a judge's address and key, as its provider's software reads."""
+    """Return variable and value of a judge's address and key, by its provider's names."""
     names = ("judge_base_url", "judge_api_key")
     found = zip(names, _endpoint_variables(judge), strict=True)
     return {name: (at, value) for name, at in found if (value := os.environ.get(at))}

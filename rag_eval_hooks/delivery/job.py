@@ -14,11 +14,11 @@ __all__ = ["Job", "State"]
 
 
 class State(Enum):
-    """Relation of a job to this process."""
+    """Ownership of a job."""
 
     HELD = "held"
     FREE = "free"
-    """Any process may claim it."""
+    """Any process may claim the job."""
     DONE = "done"
 
 
@@ -37,7 +37,7 @@ class Job:
     tries: int = 0
     state: State = State.HELD
     count: str = ""
-    """How it is counted when it is done, with the jobs that follow it."""
+    """Counter to increase when the job is done, together with its follow-up jobs."""
     then: Sequence[Job] = ()
     # Of the file: `row` is provisional until the commit, `is_stored` follows it.
     row: int | None = None
@@ -63,7 +63,7 @@ class Job:
         return self.then if state is State.DONE else (self,)
 
     def resolve(self, *, is_ours: bool = True) -> None:
-        """Tell whoever waits for the last change that it is on disk or given up."""
+        """Tell waiting callers whether the last change is on disk."""
         # The caller may have run out of patience and cancelled the future.
         with suppress(InvalidStateError):
             if self.written is not None:

@@ -175,7 +175,7 @@ class Outbox:
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
+        except Exception as error:  # noqa: BLE001 - the thread's edge: no caller would see it
             self._incidents.report("spool", error)
 
     def _write_all(self) -> None:

@@ -84,7 +84,7 @@ class SinkQueue:
         """Accept a result of so many characters. Never waits."""
         now = time.monotonic()
         job.chars, job.queued_at = chars, now
-        # Feedback has no text for the spool.
+        # Feedback cannot be stored in the spool.
         if self.sink.retries or (job.encode is not None and self._outbox.is_durable):
             job.give_up_at = now + self._retry_for
         if job.is_stored:
@@ -356,7 +356,7 @@ class SinkQueue:
         self._end(job, "lost", "kept too long" if job.is_stored else reason)
 
     def _end(self, job: Job, column: str, reason: str = "") -> None:
-        """Count a result that leaves. The failures of a user's sink have separate counts."""
+        """Count a finished result. The failures of a user's sink have separate counts."""
         self._chars -= job.chars
         self.sink.counts[column] += 1
         if column != "spooled":

@@ -84,7 +84,7 @@ def from_texts(sample: Sample) -> Findings:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """Return a finding about absent items or chunks, or nothing if it needs a judge."""
+    """Return a finding about absent items or chunks, or None if it needs a judge."""
     items: tuple[str, ...] = ()
     if kind in ABOUT:
         base = getattr(findings, ABOUT[kind])
@@ -170,7 +170,7 @@ class Sources:
     scorer: TokenScorer | None = None
 
     def of(self, kinds: frozenset[Finding]) -> list[tuple[Source, frozenset[Finding]]]:
-        """Return the sources that make some findings, each with its own."""
+        """Return the sources of some findings, each with its findings."""
         makers: list[tuple[Source | None, frozenset[Finding]]] = [
             (self.judge, kinds & SPECS.keys()),
             (self.embedder, kinds & EMBEDDED),
@@ -228,7 +228,7 @@ class FindingsCollector:
             self._miss(TOKEN_SCORED, _NO_SCORER)
 
     async def run(self, timeout: float) -> Findings:
-        """Return the findings that the metrics read. Findings not made in time are absent."""
+        """Return the findings that the metrics read. Late findings are absent."""
         await self._sources.warm_up(self._open(), self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
@@ -264,7 +264,7 @@ class FindingsCollector:
         return self._unknown(frozenset[Finding]().union(*kinds))
 
     def _first(self) -> frozenset[Finding]:
-        """Return what the first round asks for: items alone where no call makes them."""
+        """Return the findings of the first round: only items if they need no call."""
         kinds = frozenset(kind for kind in self._open() if kind not in ABOUT)
         is_one_call = getattr(self._sources.judge, "one_call", False)
         return kinds - (SPECS.keys() - {*ABOUT.values()}) if is_one_call else kinds

@@ -62,7 +62,7 @@ class Scorer:
         return tuple(metric.id for metric in self.metrics)
 
     def gaps(self, sample: Sample) -> dict[str, str]:
-        """Return contexts and answer, where the sample lacks them and a metric needs them."""
+        """Return those of contexts and answer that the sample lacks and a metric needs."""
         return gaps(self.metrics, sample)
 
     async def score(

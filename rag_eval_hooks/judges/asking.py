@@ -159,7 +159,7 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
 
 
 def parts(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[int, ...]]:
-    """Split chunk numbers into consecutive groups that fit a token budget, of `most` chunks each.
+    """Split chunk numbers into consecutive groups within a token budget, at most `most` each.
 
     A chunk is never cut: a chunk longer than the budget is a separate group.
     """
@@ -222,7 +222,7 @@ def _unless_spread(content: Support, groups: Sequence[Collection[int]]) -> Suppo
 
 
 def possible(sample: Sample, wanted: frozenset[Finding]) -> tuple[list[Finding], Findings]:
-    """Split findings into those whose texts the sample has, in order, and absent ones."""
+    """Split findings into makeable ones, in order, and absent ones whose texts are missing."""
     lacking = Field.lacking(sample)
     kinds = [kind for kind in SPECS if kind in wanted and not SPECS[kind].needs & lacking]
     return kinds, Findings.absent(wanted & SPECS.keys() - {*kinds}, _NO_TEXT)
@@ -262,7 +262,7 @@ def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
 async def remembered(
     memo: Memo | None, key: bytes, ask: Callable[[], Awaitable[str]]
 ) -> tuple[str, bool]:
-    """Return the memo's text or a new one of `ask`, and whether the text is new.
+    """Return the memo's text or a new text from `ask`, and whether the text is new.
 
     Raises:
         JudgeTimeout: The sample's time ran out.

@@ -21,7 +21,7 @@ class Judge(Protocol):
 
     A judge may also have a flag `screening`. True means that its scores help to find bad answers
     but are too weak for decisions, like those of the heuristic judge. A flag `one_call` means that
-    the judge makes claims and entities without a request. The first call of `make` then asks only
+    the judge makes claims and entities without a request. Then the first call of `make` asks only
     for these, and the second for everything else.
     """
 

@@ -27,9 +27,9 @@ class CallableChat(ChatAdapter):
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function, self._place = function, place_of(function)
-        # Said of replies that cannot be read.
+        # Appended to errors about unreadable replies.
         self.advice = (
-            f". Return a model's reply to the messages, the JSON they ask for.{self._place}"
+            f". Return the model's reply to the messages: the requested JSON.{self._place}"
         )
         call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -181,19 +181,19 @@ def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
 
 
 REASONS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-"""Names under which replies of providers tell why they ended."""
+"""Keys of the finish reason in providers' replies."""
 
 
 def reply_text(content: object, calls: Sequence[object], reasons: Iterable[object]) -> str:
-    """Return the one text of a reply: its content, or the arguments of its tool call.
+    """Return the only text of a reply: its content, or the arguments of its tool call.
 
     Args:
-        content: Text beside the tool calls.
+        content: Text next to the tool calls.
         calls: Arguments of each tool call, as sent or parsed by the client.
-        reasons: Why the reply ended, as far as its provider tells.
+        reasons: Finish reasons, if the provider has any.
 
     Raises:
-        ReplyError: The reply has no text, or was cut off where nobody can tell.
+        ReplyError: The reply has no text, or was cut at an unknown place.
     """
     is_parsed = not all(isinstance(call, str) for call in calls)
     for reason in reasons:

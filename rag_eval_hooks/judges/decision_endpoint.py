@@ -1,4 +1,4 @@
-"""Decision models over HTTP: OpenAI's Decisions API, and servers that speak System One."""
+"""Decision models over HTTP: OpenAI's Decisions API, and servers with the System One interface."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _OPTIONS: Final = {"choice": ("choices", "value"), "score": ("levels", "label")}
 
 
 class DecisionEndpoint(DecisionModel):
-    """One decision model behind `/decisions` or `/systemone`.
+    """A decision model behind `/decisions` or `/systemone`.
 
     Args:
-        name: `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`; a server with a
-            URL chooses the model.
-        keywords: Fields of `ClientOptions`, which are removed.
+        name: `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
+            server chooses the model.
+        keywords: Fields of `ClientOptions`; they are removed from the mapping.
     """
 
     def __init__(self, name: str, keywords: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class DecisionEndpoint(DecisionModel):
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
         body: dict[str, Any] = dict(self._model)
-        # Posted by the client's low-level method: only openai 3 has `decisions`.
+        # Uses the client's low-level method, because only openai 3 has `decisions`.
         if self._speaks_openai:
             roles = {"system": system, "user": state}
             body["input"] = [{"role": role, "content": text} for role, text in roles.items()]

@@ -1,4 +1,4 @@
-"""Judge over a decision model: one request for a sample, and no text to read."""
+"""Judge over a decision model: one request per sample, and no text to parse."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 Found: TypeAlias = Mapping[Finding, Answers]
 _MOST_QUESTIONS: Final = 400
-"""Questions in one request, by the Decisions API."""
+"""Maximum number of questions per request in the Decisions API."""
 _MOST_CHUNKS: Final = 300
-"""Chunks in one request: each claim has a question about each chunk."""
+"""Chunks per request: each claim has a question about each chunk."""
 _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
 _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
 )
 _NOT_DECIDED: Final = NotScored(Cause.MISSING_INPUT, "a decision model generates no text")
-_NO_ANSWER: Final = "a question was refused, or its answer does not fit"
-_TOO_LONG: Final = "the contexts, which are rated as a whole, do not fit into one request"
+_NO_ANSWER: Final = "the model rejected a question, or its answer is invalid"
+_TOO_LONG: Final = "the contexts are rated as a whole but exceed one request"
 _ABOUT_LENGTH: Final = re.compile(r"too (?:long|large)|max_tokens|context.length")
 
 
@@ -63,23 +63,23 @@ class _Item(NamedTuple):
 
 
 class DecisionJudge:
-    """Makes findings by the probabilities of a decision model, in one request for a sample.
+    """Makes findings from the probabilities of a decision model, in one request per sample.
 
-    The model sees question, contexts, answer and reference as delimited data, whatever is asked.
-    Rules split answer and reference into claims, and find entities. No question is generated:
-    metrics that need one are `missing_input`.
+    The model always sees question, contexts, answer and reference as delimited data. Rules split
+    answer and reference into claims and find entities. The judge generates no questions, so metrics
+    that need generated questions are `missing_input`.
 
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
-        band: Probabilities between which a verdict is unsure.
-        window: Tokens of contexts in one request, at three bytes of UTF-8 a token. Longer
-            contexts, and more than 400 questions, take several requests.
+        band: Range of probabilities in which a verdict is unsure.
+        window: Tokens of contexts per request, at three bytes of UTF-8 per token. Longer contexts,
+            or more than 400 questions, need several requests.
         memo: Keeps answers and serves them again, or None.
         prices: Puts costs on the usage, or None.
-        **options: Of a model by name: fields of `ClientOptions`, such as `base_url` and `api_key`.
+        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`, for a model by name.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -97,7 +97,7 @@ class DecisionJudge:
         **options: Unpack[EndpointKeywords],
     ) -> None:
         if not 0 <= band[0] <= 0.5 <= band[1] <= 1:
-            raise ConfigError("band", band, "a probability up to 0.5, and one from 0.5")
+            raise ConfigError("band", band, "a probability up to 0.5 and a probability from 0.5")
         check_count("window", window)
         if isinstance(model, str):
             from rag_eval_hooks.judges.decision_endpoint import DecisionEndpoint
@@ -109,7 +109,7 @@ class DecisionJudge:
         self._rules, self._secret = HeuristicJudge(), secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings. A finding is absent if it is no decision, or if a text is missing."""
+        """Make findings. A finding is absent if it is not a decision, or if a text is missing."""
         kinds, findings = possible(sample, wanted)
         by_rules = _BY_RULES.intersection(kinds)
         if by_rules:
@@ -123,7 +123,7 @@ class DecisionJudge:
         return replace(findings, by=dict.fromkeys(screened, (Maker.of(self._rules),)))
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return the one request, if anything is a decision."""
+        """Return one request if any finding is a decision, else none."""
         return int(not wanted.isdisjoint(_DECIDED))
 
     async def aclose(self) -> None:
@@ -191,7 +191,7 @@ class DecisionJudge:
 def _requests(
     asks: Sequence[Ask], groups: Sequence[tuple[int, ...]], by_group: Sequence[Found]
 ) -> Iterator[tuple[str, list[_Item], Found]]:
-    """Yield state and items of each request, in order. Questions of an item stay together."""
+    """Yield state and items of each request, in order. An item's questions stay together."""
     for group, found in zip(groups, by_group, strict=True):
         state, items = _state(asks[0], group), []
         for ask in asks:
@@ -210,7 +210,7 @@ def _requests(
 
 
 def _state(ask: Ask, group: tuple[int, ...]) -> str:
-    """Return a sample as data. The data do not depend on the questions, so no score does."""
+    """Return a sample as data, the same for all questions, so that scores do not depend on them."""
     sample, known = ask.sample, ask.known
     told: dict[str, Any] = {}
     for name, text, base in (

@@ -15,7 +15,7 @@ from rag_eval_hooks.prompts.questions import Answer, Question
 
 Questions: TypeAlias = Mapping[str, Question]
 _ROUNDING: Final = 0.02
-"""Rounded probabilities may miss the sum of 1 by this much, and a choice the highest one."""
+"""Tolerance for rounding: of the sum of probabilities, and of the chosen probability."""
 
 
 class DecisionModel(ModelAdapter, ABC):
@@ -27,17 +27,17 @@ class DecisionModel(ModelAdapter, ABC):
         super().__init__(Caller(name, Operation.DECISION, provider), limits, scope=scope)
 
     async def decide(self, system: str, state: str, questions: Questions) -> list[Answer | None]:
-        """Return the probabilities for each question, in order; None where there are none.
+        """Return the probabilities for each question, in order, or None.
 
         Raises:
-            ReplyError: The reply holds no answers.
-            JudgeError: The model cannot be reached, is late, or does not accept the request.
+            ReplyError: The reply contains no answers.
+            JudgeError: The model is unreachable, timed out, or rejected the request.
         """
         texts = (system, state, *(text for _, text, _ in questions.values()))
         call = self._calls.make(lambda meter: self.ask(system, state, questions, meter), texts)
         answers = await call
         if isinstance(answers, list):
-            # An answer counts only where its question stood.
+            # An answer counts only at the position of its question.
             pairs = zip(questions, answers, strict=False)
             answers = {k: a for k, a in pairs if isinstance(a, Mapping) and a.get("name") == k}
         if not isinstance(answers, Mapping):
@@ -59,7 +59,7 @@ def system_one(question: Question) -> dict[str, Any]:
 
 
 def _read(question: Question, answer: Any) -> Answer | None:
-    """Return the probabilities; None for a refusal, or for an answer to another question."""
+    """Return the probabilities; None for a rejection, or for an answer to another question."""
     kind, _, options = question
     if not isinstance(answer, Mapping):
         return None

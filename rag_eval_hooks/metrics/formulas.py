@@ -130,7 +130,7 @@ def useful_share(
 
 
 def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
-    """Return the sure verdicts; raises `Unavailable` if fewer than two thirds are sure."""
+    """Return the sure verdicts, or raise `Unavailable` if fewer than two thirds are sure."""
     reasons = [one.reason for one in verdicts if not one.sure]
     require_sure([one.sure for one in verdicts], reasons, explanation)
     return [verdict for verdict in verdicts if verdict.sure]

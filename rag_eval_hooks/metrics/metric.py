@@ -112,9 +112,9 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 
 
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
-    """Return contexts and answer, if the sample lacks them, with the key that was meant.
+    """Return the missing ones of contexts and answer, with a similar metadata key.
 
-    Either counts if a metric needs it, or if a key of the metadata is similar.
+    Each counts if a metric needs it, or if a metadata key is similar.
     """
     needed = {name for metric in metrics for name in metric.needs}
     keys = tuple(key for key in sample.metadata if isinstance(key, str))

@@ -44,7 +44,7 @@ TEMPLATES: Final = ("1", "2")
 """Keys of the two templates of a grade."""
 _WHOLE: Final = "whole"
 _ROLES: Final = ("answer", "reference")
-"""Candidate and standard of the first template of accuracy; the second swaps them."""
+"""Candidate and standard of the first accuracy template. The second swaps them."""
 _MOST_PROBLEMS: Final = 6
 _WITH_CONTEXTS: Final = tuple(kind for kind, spec in SPECS.items() if Field.CONTEXTS in spec.shows)
 """All prompts with contexts share one schema: a provider may place the schema before the system
@@ -113,7 +113,7 @@ class Ask:
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
     def question(self, key: str) -> str:
-        """Return what a decision model is asked about one item, without text of the sample."""
+        """Return the questions to a decision model about one item, without text of the sample."""
         text = self._purposed(self.spec.question or self._instruction([key]))
         if self.kind is Finding.ACCURACY_RATINGS:
             candidate, standard = _ROLES[:: 1 if key == TEMPLATES[0] else -1]

@@ -32,7 +32,7 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.prompts.prompt import ReplyError, is_empty
 from rag_eval_hooks.text.folding import fold
 
-NOT_QUOTED: Final = "the judge's quote stands in none of the texts"
+NOT_QUOTED: Final = "the judge's quote is in none of the texts"
 NO_QUOTE: Final = "the judge gave no quote"
 NO_REASON: Final = "the judge gave no reason"
 _QUESTION_COUNT: Final = 3
@@ -65,7 +65,7 @@ def _flag(value: Any) -> Any:
 
 def _one_line(text: str) -> str:
     if is_empty(text) or "\n" in text.strip():
-        raise ValueError("it says nothing, or holds what came between two parts of a reply")
+        raise ValueError("it is empty, or contains text between two parts of a reply")
     return text.strip()
 
 
@@ -239,7 +239,7 @@ class SupportElement(AgreementElement):
             raise ReplyError("chunks, or together, belong to supported claims and only to them")
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
-            raise ReplyError("the quote stands in another chunk than it names")
+            raise ReplyError("the quote is in another chunk than it names")
         return Support(
             tuple(number in supporting for number in range(1, view.chunks + 1)),
             together,

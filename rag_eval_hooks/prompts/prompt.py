@@ -67,7 +67,7 @@ class Prompt:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """Everything that decides the reply, as values of JSON."""
+        """All inputs of the reply, as JSON values."""
         return (self.version, self.name, self.system, self.asked, self.example)
 
     @property
@@ -90,7 +90,7 @@ class Prompt:
 
 
 def sealed(text: str, secret: bytes) -> str:
-    """Return a text whose delimiters are keyed with the secret."""
+    """Return a text with delimiters keyed by the secret."""
 
     def seal(match: re.Match[str]) -> str:
         token = hashlib.blake2b(match[2].encode(), key=secret, digest_size=6).hexdigest()

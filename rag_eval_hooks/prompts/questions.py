@@ -1,4 +1,4 @@
-"""A finding as typed questions to a decision model, and its content by their answers. Pure."""
+"""A finding as typed questions to a decision model, and its content from their answers. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HALF: Final = 0.5
 
 
 class Question(NamedTuple):
-    """One question, without any text of a sample."""
+    """One question, without text of the sample."""
 
     kind: Literal["predicate", "choice", "score"]
     text: str
@@ -24,7 +24,7 @@ class Question(NamedTuple):
 
 
 def questions(ask: Ask, key: str) -> list[Question]:
-    """Return the questions about one item. The first question decides the verdict."""
+    """Return the questions about one item. The first decides the verdict."""
     element, text = ask.spec.element, ask.question(key)
     levels = tuple(f"{level:g}" for level in ask.spec.levels)
     if element is elements.GEvalElement:
@@ -51,7 +51,7 @@ class Band(NamedTuple):
     high: float
 
     def content(self, ask: Ask, answers: Sequence[Answer]) -> Any:
-        """Return the content of one item by the answers to its questions."""
+        """Return the content of one item from the answers to its questions."""
         element, levels, first = ask.spec.element, ask.spec.levels, answers[0]
         if element is elements.GEvalElement:
             correctness, completeness, consistency = (_mean(levels, one) for one in answers)

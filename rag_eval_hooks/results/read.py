@@ -177,7 +177,7 @@ def _parsed(text: bytes) -> tuple[Any, str]:
 
 def _of_frame(frame: pd.DataFrame) -> Iterator[Any]:
     if _LINE not in frame.columns:
-        raise TypeError(f"The data frame has no column {_LINE!r}. Make it by `to_frame`.")
+        raise TypeError(f"The data frame has no column {_LINE!r}. Create it with `to_frame`.")
     yield from map(json.loads, frame[_LINE])
 
 

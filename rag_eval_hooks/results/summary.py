@@ -39,8 +39,8 @@ class MetricSummary:
     labels: Mapping[str, int]  # scores by label
     shares: Mapping[str, Estimate]  # share of each label over all traffic
     not_scored: Mapping[Cause, int]  # samples without a score, by cause
-    reasons: Sequence[tuple[Cause, str, int]]  # the same by cause and detail
-    usage: Usage  # of the judge's calls
+    reasons: Sequence[tuple[Cause, str, int]]  # samples without a score, by cause and detail
+    usage: Usage  # usage of the judge's calls
     undecided: int  # undefined outcomes where the judge cannot tell
     scored: int
     is_estimated: bool  # a rate limit or a full queue affected a probability
@@ -107,7 +107,7 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
     """Return results as a list.
 
     Raises:
-        InputError: They are something else, such as the path of a file.
+        InputError: The value is not results, for example a file's path.
     """
     wanted = "results, as of read(path)"
     check_type("rows", rows, Iterable, wanted)
@@ -118,10 +118,10 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
-    """Refuse a key of which no row has a value.
+    """Reject a key without a value in any row.
 
     Raises:
-        ConfigError: None has; it names the keys that there are.
+        ConfigError: No row has the key. The error lists the available keys.
     """
     if not isinstance(by, str) or not rows:
         return

@@ -89,7 +89,7 @@ class Intake:
             self._incidents.report("capture", error)
             return
         try:
-            # The span of another instrumentor waits for the decision.
+            # Another instrumentor's span waits for the decision.
             if not self._pipeline.watch() or span.is_foreign:
                 self.tick()
             else:

@@ -72,7 +72,7 @@ class Clock:
     def _run(self) -> None:
         with self._lock:
             if self._thread is not None:
-                # Two requests started it at once.
+                # Two requests started the thread at once.
                 return
             self._thread = threading.current_thread()
         while not self._is_stopped:
@@ -85,7 +85,7 @@ class Clock:
     def _call(self) -> None:
         try:
             self._tick()
-        except Exception as error:  # noqa: BLE001 - the host's edge: nobody else would know
+        except Exception as error:  # noqa: BLE001 - the host's edge: no caller would see it
             self._incidents.report("clock", error)
 
 

@@ -201,7 +201,7 @@ class Processor(Observer):
             return self._refuse(job, "gave_up")
         request = Request.of(sample)
         request.entry, request.accepted_at, request.is_recovered = job, job.accepted, True
-        # A metric that was not there yet has the probability of its sample.
+        # A newer metric has the probability of its sample.
         ids, others = self._parts.scorer.metric_ids, decision.rates.highest
         request.decision = decision.limited_to(ids, others)
         return self._pipeline.resume(request)
@@ -302,7 +302,7 @@ async def evaluate_inline(
 ) -> Outcomes:
     """Return the outcomes of all or the chosen metrics, as in the background."""
     with suppressed(), parts.call_context():
-        # A metric that was asked for by name gives its reason where it lacks an input.
+        # A metric requested by name reports its missing input.
         named = chosen is not None
         outcomes = await _score(parts, parts.referenced(sample), chosen, whole=named)
     return OutcomeTable(

@@ -51,7 +51,7 @@ _KINDS: Final = {
     Operation.EMBEDDINGS: "EMBEDDING",
 }
 _DECISION_SYSTEMS: Final = {"openai-decisions": "openai", "systemone": "typesafe"}
-"""Formats of decision models, by the kind of judge."""
+"""Formats of decision models, by kind of judge."""
 
 
 class EvaluationSpans:

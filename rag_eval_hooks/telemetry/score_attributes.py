@@ -28,7 +28,7 @@ _FIELDS: Final = ("score", "pass", "label", "screening", "normalized", "sample_r
 class Thresholds:
     """Compares scores with thresholds, in the scale of each metric.
 
-    A score passes at its threshold and on its good side: above it, or below it if lower is better.
+    A score passes at its threshold or better: above, or below if lower is better.
     """
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
@@ -38,7 +38,7 @@ class Thresholds:
             _check(metric_id, limit, self._scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
-        """Return one line: what failed first, the value and the threshold, as `at least 0.80`."""
+        """Return one line: the first failure, value and threshold, such as `at least 0.80`."""
         value, limit = f"{score.value:.2f}", self._limits.get(metric_id)
         if limit is not None:
             least = "least" if self._scales[metric_id].higher_is_better else "most"
@@ -67,8 +67,8 @@ class Thresholds:
     def passed(self, outcomes: Outcomes, verdicts: Mapping[str, bool]) -> bool | None:
         """Return True if the sample passes, False if it fails, None if that is unknown.
 
-        It fails if one metric fails. It is unknown if no metric with a threshold was scored, or
-        if one of them failed to be scored.
+        It fails if one metric fails. It is unknown if no metric with a threshold has a score, or if
+        such a score is missing.
         """
         if not all(verdicts.values()):
             return False
@@ -102,7 +102,7 @@ class ScoreAttributes:
         return present({**_summary(evaluation), **headline, **dict(self._by_metric(evaluation))})
 
     def event(self, evaluation: Evaluation, name: str) -> Attributes:
-        """Return the attributes of the log event of one metric that was or should be scored."""
+        """Return the log event attributes of one metric that has or should have a score."""
         about = self._result(evaluation, name)
         about[semconv.GEN_AI_RESPONSE_ID] = evaluation.sample.response_id
         if (score := evaluation.scores.get(name)) is not None:
@@ -117,7 +117,7 @@ class ScoreAttributes:
         return present(about)
 
     def _result(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
-        """Return one outcome under the names of the GenAI conventions."""
+        """Return one outcome with the names of the GenAI conventions."""
         about = {semconv.GEN_AI_EVALUATION_NAME: name}
         if (score := evaluation.scores.get(name)) is not None:
             return about | {
@@ -136,8 +136,8 @@ class ScoreAttributes:
     def _first_to_read(self, evaluation: Evaluation) -> str | None:
         """Return the worst failure, else the groundedness, else the first score of the list.
 
-        Groundedness that the judge left undecided comes before scores that pass; without any score,
-        every undecided metric does.
+        Undecided groundedness comes before passing scores. Without any score, so does every
+        undecided metric.
         """
         scores = evaluation.scores
         if failed := [name for name, passes in evaluation.verdicts.items() if not passes]:

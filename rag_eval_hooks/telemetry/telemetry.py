@@ -174,7 +174,7 @@ class Telemetry(Observer):
         with self._edge("evaluation span"):
             self._spans.end(spans, evaluation)
         if spans:
-            self._incidents.count("judge call left out of the trace", evaluation.log.omitted)
+            self._incidents.count("judge call omitted from the trace", evaluation.log.omitted)
 
     @contextlib.contextmanager
     def _edge(self, signal: str) -> Iterator[None]:

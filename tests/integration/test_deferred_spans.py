@@ -119,7 +119,7 @@ def test_requests_beyond_the_limit_lose_content_and_are_counted() -> None:
     long = "word " * 3900
     for number in range(1, 160):
         world.ask(number, long)
-    lost = world.evals.stats().incidents["span content left out"]
+    lost = world.evals.stats().incidents["span content omitted"]
     go_on.set()
     assert world.evals.flush(300)
     roots = world.named("invoke_workflow")

@@ -1,4 +1,4 @@
-"""A decision model of LangChain as a judge; the oldest supported LangChain has none."""
+"""A LangChain decision model as a judge; the oldest supported LangChain has none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rag_eval_hooks_langchain import LangChainDecisionJudge
 
 
 class Served(BaseDecisionModel):
-    """A decision model of LangChain over the server."""
+    """A LangChain decision model over the server."""
 
     url: str
 
@@ -44,5 +44,5 @@ def test_a_decision_model_of_langchain_gives_the_same_scores() -> None:
             scores.append([[getattr(one, "value", 0) for one in o.values()] for o in found])
         assert len(server.decisions()) == 6
     assert scores[0] == scores[1]
-    with pytest.raises(ConfigError, match="decision model of LangChain"):
+    with pytest.raises(ConfigError, match="LangChain decision model"):
         LangChainDecisionJudge("m")  # type: ignore[arg-type]

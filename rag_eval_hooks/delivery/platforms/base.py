@@ -75,7 +75,7 @@ class PlatformSink(Destination):
         """Reserve the sink until its dispatcher is closed or garbage-collected."""
         current = self._user() if self._process == os.getpid() else None
         if current is not None and not current.is_closed and current is not user():
-            raise ConfigError("sinks", self.name, "a sink of its own for each RagEval")
+            raise ConfigError("sinks", self.name, "a separate sink for each RagEval")
         self._user, self._process = user, os.getpid()
         self._content = content if self._wants_content is None else self._wants_content
         self._max_chars, self._no_span = max_chars, 0

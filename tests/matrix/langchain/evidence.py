@@ -179,7 +179,7 @@ def as_yaml(texts: Sequence[str]) -> str:
 RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
     "a search and a booking": (agentic(SEARCH, BOOK, said=PART), PART, [TEXT]),
     "a search and the time": (agentic(CLOCK, SEARCH, said=PART), PART, [TEXT]),
-    "a search that finds nothing, then one that does": (
+    "an empty search, then a successful search": (
         agentic(NOTHING, SEARCH, said=PART),
         PART,
         [TEXT],
@@ -199,7 +199,7 @@ RETRIEVED: dict[str, tuple[Callable[[], Any], str, list[str]]] = {
         ANSWER,
         [f"{OTHER} {TEXT} {THIRD}"],
     ),
-    "an empty retrieval beside rules": (steps(rules_beside, tell(ANSWER, kit.SHOWN)), ANSWER, []),
+    "an empty retrieval next to rules": (steps(rules_beside, tell(ANSWER, kit.SHOWN)), ANSWER, []),
     "documents as JSON": (in_form(json.dumps), ANSWER, [TEXT, ODD]),
     "documents as YAML": (in_form(as_yaml), ANSWER, [TEXT, ODD]),
     "documents as HTML": (in_form(lambda t: html.escape("\n".join(t))), ANSWER, [TEXT, ODD]),
@@ -225,7 +225,7 @@ def beside(one: StepText, said: str) -> Callable[[], Any]:
 for _form in DRAWN.chance.sample(list(FORMS), 4):
     _one = step_text(DRAWN, _form)
     _said = _one.answer(DRAWN)
-    RETRIEVED[f"{_form} beside a document"] = beside(_one, _said), _said, [TEXT, *_one.shown]
+    RETRIEVED[f"{_form} next to a document"] = beside(_one, _said), _said, [TEXT, *_one.shown]
 
 
 def register(

@@ -187,7 +187,7 @@ def beside_a_broken_one(world: World, way: str) -> None:
             spans=("chat scripted", "retrieval Finding"),
         )
     ],
-    incidents={"span content left out": 1},
+    incidents={"span content omitted": 1},
 )
 def huge() -> Any:
     documents = [Document(LONG, metadata={"raw": LONG}) for _ in range(3)]
