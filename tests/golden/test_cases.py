@@ -62,8 +62,7 @@ def findings_of(case: dict[str, Any]) -> Findings:
     return FINDINGS.validate_python(found | absent)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{n} {c['metric']}" for n, c in enumerate(CASES)])
-def test_metric_has_the_worked_value(case: dict[str, Any]) -> None:
+def assert_worked_value(case: dict[str, Any]) -> None:
     metric, sample, findings = BY_ID[case["metric"]], sample_of(case), findings_of(case)
     wanted = asked(metric, sample, findings)
     assert wanted == set(case.get("reads", wanted))
@@ -80,6 +79,12 @@ def test_metric_has_the_worked_value(case: dict[str, Any]) -> None:
     assert outcome.parts == pytest.approx(case.get("parts", outcome.parts))
     assert list(outcome.warnings) == case.get("warnings", list(outcome.warnings))
     assert len(outcome.warnings) == case.get("warned", len(outcome.warnings))
+
+
+def test_metric_has_the_worked_value(subtests: pytest.Subtests) -> None:
+    for number, case in enumerate(CASES):
+        with subtests.test(f"{number} {case['metric']}"):
+            assert_worked_value(case)
 
 
 def chosen(metric_id: str, **options: Any) -> Metric:
@@ -109,11 +114,11 @@ def test_weights_can_be_chosen() -> None:
     assert value(measure(metric, sample, findings)) == 4.0
 
 
-@pytest.mark.parametrize(("marks", "ranked"), [("--x", 100 / 3), ("x-x", 250 / 3), ("", 0.0)])
-def test_precision_can_be_rank_aware(marks: str, ranked: float) -> None:
-    metric = chosen("graphrag.ragas_context_precision", graphrag_rank_aware=True)
-    findings = findings_of({"relevance": marks})
-    assert value(measure(metric, sample_of({}), findings)) == pytest.approx(ranked)
+def test_precision_can_be_rank_aware() -> None:
+    for marks, ranked in [("--x", 100 / 3), ("x-x", 250 / 3), ("", 0.0)]:
+        metric = chosen("graphrag.ragas_context_precision", graphrag_rank_aware=True)
+        findings = findings_of({"relevance": marks})
+        assert value(measure(metric, sample_of({}), findings)) == pytest.approx(ranked)
 
 
 @given(*[st.integers(0, 100)] * 3)
@@ -153,12 +158,12 @@ def test_empty_retrieval_supports_nothing(
     assert (outcome.value if isinstance(outcome, Score) else outcome.cause) == expected
 
 
-@pytest.mark.parametrize("metric", BY_ID)
-def test_missing_field_is_named(metric: str) -> None:
-    for lacking in BY_ID[metric].needs - {"question"}:
-        outcome = measure(metric, sample_of({"sample": {lacking.value: False}}))
-        assert isinstance(outcome, NotScored)
-        assert (outcome.cause, lacking in outcome.detail) == ("missing_input", True)
+def test_missing_field_is_named() -> None:
+    for metric in BY_ID:
+        for lacking in BY_ID[metric].needs - {"question"}:
+            outcome = measure(metric, sample_of({"sample": {lacking.value: False}}))
+            assert isinstance(outcome, NotScored)
+            assert (outcome.cause, lacking in outcome.detail) == ("missing_input", True)
 
 
 RATINGS = [
@@ -168,16 +173,16 @@ RATINGS = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "field", "steps"), RATINGS)
-def test_valid_ratings_of_two_are_averaged(metric: str, field: str, steps: tuple[int, ...]) -> None:
+def test_valid_ratings_of_two_are_averaged() -> None:
     """Each by its highest step; an invalid one is left out, never rounded."""
-    for pair in itertools.product((*steps, None, 3, 5, -1), repeat=2):
-        outcome = measure(metric, sample_of({}), findings_of({field: pair}))
-        valid = [rating for rating in pair if rating in steps]
-        if valid:
-            assert isinstance(outcome, Score)
-            assert outcome.value == sum(valid) / len(valid) / max(steps)
-            assert len(outcome.warnings) == 2 - len(valid)
-        else:
-            assert isinstance(outcome, NotScored)
-            assert outcome.cause is Cause.JUDGE_FAILED
+    for metric, field, steps in RATINGS:
+        for pair in itertools.product((*steps, None, 3, 5, -1), repeat=2):
+            outcome = measure(metric, sample_of({}), findings_of({field: pair}))
+            valid = [rating for rating in pair if rating in steps]
+            if valid:
+                assert isinstance(outcome, Score)
+                assert outcome.value == sum(valid) / len(valid) / max(steps)
+                assert len(outcome.warnings) == 2 - len(valid)
+            else:
+                assert isinstance(outcome, NotScored)
+                assert outcome.cause is Cause.JUDGE_FAILED

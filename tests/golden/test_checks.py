@@ -58,20 +58,17 @@ def true_fields(score: Score) -> set[str]:
 # EF_1
 
 
-@pytest.mark.parametrize(
-    ("answer", "found"),
-    [
+def test_rules_are_compared_as_sets() -> None:
+    for answer, found in [
         (RULES, 4),
         # List items by name, rules by their number, in any case, emphasis and order.
         ("* territory definitions\n- RULE C-2\n+ *Multi-Policy Discount*\nand also Rule C-1.", 4),
         # A rule named twice counts once, one that is not expected does not count.
         ("Rule C-1, again Rule C-1, Rule C-7\n* Something else", 1),
         ("Rule C-12 and Rule C-20", 0),
-    ],
-)
-def test_rules_are_compared_as_sets(answer: str, found: int) -> None:
-    parts = check("lexical.EF_1.rules_coverage", answer, RULES).parts
-    assert parts == {"rules_found": found, "total_rules": 4, "rules_coverage": found / 4}
+    ]:
+        parts = check("lexical.EF_1.rules_coverage", answer, RULES).parts
+        assert parts == {"rules_found": found, "total_rules": 4, "rules_coverage": found / 4}
 
 
 def test_reference_without_a_list_has_no_coverage() -> None:
@@ -84,9 +81,8 @@ def test_reference_without_a_list_has_no_coverage() -> None:
 # EF_2
 
 
-@pytest.mark.parametrize(
-    ("changed", "to", "lost"),
-    [
+def test_fact_is_a_whole_word_or_a_value() -> None:
+    for changed, to, lost in [
         ("Yes.", "Yes.", None),
         ("Yes.", "Yesterday.", "has_yes"),
         ("Territory 118", "Territory 1180", "has_territory_118"),
@@ -98,20 +94,17 @@ def test_reference_without_a_list_has_no_coverage() -> None:
         ("is 36.", "exceeds 300.", "has_difference_36"),
         ("is 36.", "exceeds 30.", None),
         ("is 36.", "is 36.0 groups.", None),
-    ],
-)
-def test_fact_is_a_whole_word_or_a_value(changed: str, to: str, lost: str | None) -> None:
-    score = check("lexical.EF_2.fact_score", FACTS.replace(changed, to))
-    assert true_fields(score) == TRUE_FACTS - {lost}
-    assert score.value == score.parts["fact_score"] == (7 / 8 if lost else 1.0)
+    ]:
+        score = check("lexical.EF_2.fact_score", FACTS.replace(changed, to))
+        assert true_fields(score) == TRUE_FACTS - {lost}
+        assert score.value == score.parts["fact_score"] == (7 / 8 if lost else 1.0)
 
 
 # EF_3
 
 
-@pytest.mark.parametrize(
-    ("answer", "fields"),
-    [
+def test_a_calculation_is_right_when_it_has_the_result() -> None:
+    for answer, fields in [
         (
             "$293 x 2.061 = $604",
             {"has_604", "has_293", "has_2_061", "has_calculation", "is_correct"},
@@ -122,44 +115,41 @@ def test_fact_is_a_whole_word_or_a_value(changed: str, to: str, lost: str | None
         ("The base rate \N{MULTIPLICATION SIGN} factor, in example 1604", {"has_calculation"}),
         ("I cannot calculate it; perhaps $604.", {"has_604", "cannot_calculate"}),
         ("I can\N{RIGHT SINGLE QUOTATION MARK}t calculate the premium.", {"cannot_calculate"}),
-    ],
-)  # fmt: skip
-def test_a_calculation_is_right_when_it_has_the_result(answer: str, fields: set[str]) -> None:
-    score = check("lexical.EF_3.is_correct", answer)
-    assert true_fields(score) == fields
-    assert (score.value, score.label) == (
-        float("is_correct" in fields),
-        str("is_correct" in fields),
-    )
-    assert set(score.parts) == {
-        "has_604",
-        "has_293",
-        "has_2_061",
-        "has_calculation",
-        "cannot_calculate",
-        "is_correct",
-    }
+    ]:
+        score = check("lexical.EF_3.is_correct", answer)
+        assert true_fields(score) == fields
+        assert (score.value, score.label) == (
+            float("is_correct" in fields),
+            str("is_correct" in fields),
+        )
+        assert set(score.parts) == {
+            "has_604",
+            "has_293",
+            "has_2_061",
+            "has_calculation",
+            "cannot_calculate",
+            "is_correct",
+        }
 
 
 # All
 
 
-@pytest.mark.parametrize("question_id", [None, "EF_4", "ef_1"])
-def test_a_check_is_for_one_question(question_id: str | None) -> None:
-    sample = Sample(question="q", question_id=question_id, answer="604", reference=RULES)
-    for name in ("EF_1.rules_coverage", "EF_2.fact_score", "EF_3.is_correct"):
-        outcome = measure(checks()[f"lexical.{name}"], sample)
-        assert isinstance(outcome, NotScored)
-        assert outcome.cause is Cause.MISSING_INPUT
+def test_a_check_is_for_one_question() -> None:
+    for question_id in [None, "EF_4", "ef_1"]:
+        sample = Sample(question="q", question_id=question_id, answer="604", reference=RULES)
+        for name in ("EF_1.rules_coverage", "EF_2.fact_score", "EF_3.is_correct"):
+            outcome = measure(checks()[f"lexical.{name}"], sample)
+            assert isinstance(outcome, NotScored)
+            assert outcome.cause is Cause.MISSING_INPUT
 
 
 CALCULATION = "[Q]\nkind = 'calculation'\n"
 FACT = '[Q.facts]\na = { words = ["a"] }\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "wants"),
-    [
+def test_a_faulty_file_is_told_apart() -> None:
+    for text, field, wants in [
         ("[Q", "f.toml", "TOML"),
         ("Q = 1", "f.toml: Q", "a table"),
         ("['a b']\nkind = 'list'", "f.toml: a b.question_id", "pattern"),
@@ -179,13 +169,11 @@ FACT = '[Q.facts]\na = { words = ["a"] }\n'
         (CALCULATION + FACT, "f.toml: Q.correct", "required"),
         (CALCULATION + "correct = {holds=[]}\n" + FACT, "f.toml: Q.correct.holds", "at least 1"),
         (CALCULATION + "correct = {holds = ['b']}\n" + FACT, "f.toml: Q", "one of a"),
-    ],
-)  # fmt: skip
-def test_a_faulty_file_is_told_apart(text: str, field: str, wants: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_checks(text, "f.toml")
-    assert caught.value.field == field
-    assert wants in caught.value.wants
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            parse_checks(text, "f.toml")
+        assert caught.value.field == field
+        assert wants in caught.value.wants
 
 
 def test_a_question_has_one_check() -> None:
@@ -194,17 +182,14 @@ def test_a_question_has_one_check() -> None:
         MetricOptions(question_checks=twice)
 
 
-@pytest.mark.parametrize(
-    ("weights", "wants"),
-    [
+def test_weights_make_a_mean() -> None:
+    """Unknown parts, negative or infinite weights, and no weight at all are refused."""
+    for weights, wants in [
         ({"faith": 1.0}, "one of"),
         ({"recall": -1.0}, "0 or more"),
         ({"recall": float("inf")}, "finite"),
         ({"recall": 0.0}, "above 0"),
         ({}, "above 0"),
-    ],
-)
-def test_weights_make_a_mean(weights: dict[str, float], wants: str) -> None:
-    """Unknown parts, negative or infinite weights, and no weight at all are refused."""
-    with pytest.raises(ConfigError, match=wants):
-        MetricOptions(whitepaper_weights=weights)
+    ]:
+        with pytest.raises(ConfigError, match=wants):
+            MetricOptions(whitepaper_weights=weights)
