@@ -7,16 +7,13 @@ import inspect
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.errors import BudgetError, InputError, JudgeError, wrong_type
 from rag_eval_hooks.findings import (
-    CUT,
     EMBEDDED,
     TOKEN_SCORED,
-    ChunkRelevance,
-    ClaimVerdict,
     Finding,
     Findings,
     Questions,
@@ -60,14 +57,10 @@ _ON_NOTHING: Final = {
     Finding.REFERENCE_SUPPORT: Support((), reason=_NOTHING),
     Finding.ENTITIES_FOUND: Verdict(False, _NOTHING),
 }
-_RELEVANCE: Final = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
-_JUDGED: Final = ABOUT.keys() & SPECS.keys() | _RELEVANCE
+RELEVANCE: Final = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
+_JUDGED: Final = ABOUT.keys() & SPECS.keys() | RELEVANCE
 """Findings with a verdict for each item or chunk."""
-_RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
-_BEST_RATING: Final = 2
-_CUT_RATING: Final = NotScored(
-    Cause.UNDEFINED, "limits cut the contexts, and the rest does not state all", undecided=True
-)
+RATINGS: Final = (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS)
 
 
 def from_texts(sample: Sample) -> Findings:
@@ -95,7 +88,7 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
             return Findings.of(kind, ())
     if chunks or kind not in SPECS or Field.CONTEXTS not in SPECS[kind].shows:
         return Findings()
-    if kind in _RATINGS:
+    if kind in RATINGS:
         # An empty retrieval gets the lowest step of both rubrics.
         return Findings.of(kind, (0, 0))
     return Findings.of(kind, (_ON_NOTHING.get(kind),) * len(items))
@@ -118,47 +111,6 @@ def misfits(findings: Findings, chunks: Sequence[str]) -> Findings:
                 detail = f"the judge gave {len(given)} verdicts for {len(expected)} items"
                 absent[kind.value] = NotScored(Cause.JUDGE_FAILED, detail)
     return Findings(**absent)
-
-
-def cut_fields(sample: Sample) -> frozenset[Field]:
-    """Return the fields of a sample that limits cut."""
-    names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
-    return frozenset(field for field in Field if field.value in names)
-
-
-def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
-    """Make every verdict unsure that says that a cut text does not state something.
-
-    A chunk that is not useful becomes unsure if it was cut.
-    """
-    fields = cut_fields(sample)
-    if not fields:
-        return findings
-    cut = [f"contexts[{at}].text" in sample.truncated for at in range(len(sample.contexts or ()))]
-    changed: dict[str, Any] = {}
-    for kind, spec in SPECS.items():
-        found = getattr(findings, kind)
-        if isinstance(found, NotScored):
-            continue
-        if kind in ABOUT and fields & {*spec.shows} - {Field.QUESTION}:
-            changed[kind] = tuple(map(_unless_missing, found))
-        elif kind in _RELEVANCE:
-            pairs = zip(found, cut, strict=True)
-            changed[kind] = tuple(_unless_useless(one) if is_cut else one for one, is_cut in pairs)
-        elif kind in _RATINGS and Field.CONTEXTS in fields and set(found) - {_BEST_RATING, None}:
-            changed[kind] = _CUT_RATING
-    return replace(findings, **changed)
-
-
-def _unless_missing(one: Support | Verdict) -> Support | Verdict:
-    if isinstance(one, Verdict):
-        return one if one.holds or not one.sure else replace(one, sure=False, reason=CUT)
-    is_missing = one.verdict is ClaimVerdict.NOT_STATED
-    return replace(one, verdict=ClaimVerdict.UNSURE, reason=CUT) if is_missing else one
-
-
-def _unless_useless(one: ChunkRelevance) -> ChunkRelevance:
-    return one if one.useful else replace(one, sure=False, reason=CUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,15 +11,26 @@ from typing import Any, Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect import (
+    RATINGS,
+    RELEVANCE,
     FindingsCollector,
     Sources,
-    cut_fields,
     findings_read,
-    without_cut_verdicts,
 )
 from rag_eval_hooks.evaluation.criterion import Criterion
 from rag_eval_hooks.evaluation.function_metric import ResultError, normalized
-from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings, Maker
+from rag_eval_hooks.findings import (
+    CUT,
+    EMBEDDED,
+    TOKEN_SCORED,
+    ChunkRelevance,
+    ClaimVerdict,
+    Finding,
+    Findings,
+    Maker,
+    Support,
+    Verdict,
+)
 from rag_eval_hooks.incidents import (
     Incidents,
     in_words,
@@ -44,6 +55,10 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate excluded it")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
+_BEST_RATING: Final = 2
+_CUT_RATING: Final = NotScored(
+    Cause.UNDEFINED, "limits cut the contexts, and the rest does not state all", undecided=True
+)
 
 
 @dataclass(eq=False)
@@ -250,3 +265,44 @@ def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
 
 def _lacks_input(outcome: Outcome) -> bool:
     return isinstance(outcome, NotScored) and outcome.cause is Cause.MISSING_INPUT
+
+
+def cut_fields(sample: Sample) -> frozenset[Field]:
+    """Return the fields of a sample that limits cut."""
+    names = {"contexts" if name.endswith("].text") else name for name in sample.truncated}
+    return frozenset(field for field in Field if field.value in names)
+
+
+def without_cut_verdicts(findings: Findings, sample: Sample) -> Findings:
+    """Make every verdict unsure that says that a cut text does not state something.
+
+    A chunk that is not useful becomes unsure if it was cut.
+    """
+    fields = cut_fields(sample)
+    if not fields:
+        return findings
+    cut = [f"contexts[{at}].text" in sample.truncated for at in range(len(sample.contexts or ()))]
+    changed: dict[str, Any] = {}
+    for kind, spec in SPECS.items():
+        found = getattr(findings, kind)
+        if isinstance(found, NotScored):
+            continue
+        if kind in ABOUT and fields & {*spec.shows} - {Field.QUESTION}:
+            changed[kind] = tuple(map(_unless_missing, found))
+        elif kind in RELEVANCE:
+            pairs = zip(found, cut, strict=True)
+            changed[kind] = tuple(_unless_useless(one) if is_cut else one for one, is_cut in pairs)
+        elif kind in RATINGS and Field.CONTEXTS in fields and set(found) - {_BEST_RATING, None}:
+            changed[kind] = _CUT_RATING
+    return replace(findings, **changed)
+
+
+def _unless_missing(one: Support | Verdict) -> Support | Verdict:
+    if isinstance(one, Verdict):
+        return one if one.holds or not one.sure else replace(one, sure=False, reason=CUT)
+    is_missing = one.verdict is ClaimVerdict.NOT_STATED
+    return replace(one, verdict=ClaimVerdict.UNSURE, reason=CUT) if is_missing else one
+
+
+def _unless_useless(one: ChunkRelevance) -> ChunkRelevance:
+    return one if one.useful else replace(one, sure=False, reason=CUT)
