@@ -123,6 +123,11 @@ def _usual_text(held: Mapping[str, Any]) -> str:
     return next(filter(None, (block_text(held[key]) for key in _TEXT_KEYS if key in held)), "")
 
 
+def _is_text(held: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is a message, or has a text under a usual name."""
+    return is_message(held) or is_distinctive_text(_usual_text(held))
+
+
 def _main_text(held: Mapping[str, Any]) -> str:
     """Return the longest text of a row or its inner mapping, if it is half of the row."""
     if any(isinstance(v, list | tuple) and v and isinstance(v[0], dict) for v in held.values()):
@@ -163,9 +168,7 @@ def is_record(item: Any) -> bool:
 def _record(item: Any) -> Context | None:
     """Return a record as text; None for values that mostly contain texts, hits or objects."""
     held = _fields(item)
-    if not isinstance(held, dict) or is_distinctive_text(_usual_text(held)):
-        return None
-    text = _written(item, repr)
+    text = _written(item, repr) if isinstance(held, dict) else None
     return Context(text=text, metadata=scalars(held)) if text and is_distinctive(text) else None
 
 
@@ -192,7 +195,7 @@ def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tup
     if isinstance(value, _SCALARS):
         return _MARKS, 0
     held = _fields(value)
-    if held is None or not levels or (isinstance(held, dict) and is_message(held)):
+    if held is None or not levels or (isinstance(held, dict) and _is_text(held)):
         return _MARKS, inf
     if isinstance(held, dict):
         keys = sum(len(key) if isinstance(key, str) else _MARKS for key in held)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
+
+from opentelemetry import context as otel_context
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.content import Contents
@@ -17,7 +20,7 @@ from rag_eval_hooks.capture.question_answer import (
     queries,
     question_of,
 )
-from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.sample_texts import SampleTexts
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Traits
@@ -26,7 +29,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
 from rag_eval_hooks.sample import Sample, Status
 
-__all__ = ["Assembler", "traits_of_interaction"]
+__all__ = ["Assembler", "interaction_of", "traits_of_interaction"]
 
 _FRAMEWORK_KEYS = frozenset(
     f"{owner}_{key}"
@@ -219,3 +222,35 @@ def traits_of_interaction(interaction: Interaction) -> Traits:
 def _seconds(root: Run) -> float | None:
     # Two readings of the wall clock, which may have been set back in between.
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
+
+
+def interaction_of(sample: Sample) -> Interaction:
+    """Return an ended interaction below the current span, with one retrieval for all contexts."""
+    end = sample.ended_at or time.time_ns()
+    start = end - int((sample.latency or 0.0) * 1e9)
+    interaction = Interaction(
+        otel_context.get_current(),
+        metadata=dict(Traits.of(sample).metadata),
+        tags=sample.tags,
+        status=sample.status,
+        kept_chars=sample.chars,
+    )
+    root = Run(
+        sample.sample_id,
+        RunKind.MANUAL,
+        sample.workflow or "sample",
+        None,
+        interaction,
+        start,
+        end=end,
+    )
+    root.query, root.text, root.error_type = sample.question, sample.answer, sample.error_type
+    interaction.runs.append(root)
+    if sample.contexts is not None:
+        retrieval = Run(
+            object(), RunKind.RETRIEVER, "contexts", root, interaction, start, end=start
+        )
+        retrieval.query = sample.question
+        interaction.runs.append(retrieval)
+        interaction.lists.append(DocumentList(retrieval, sample.contexts, Origin.STATED))
+    return interaction

@@ -13,6 +13,7 @@ import pytest
 from rag_eval_hooks.capture.contexts import ContextSource, find_contexts
 from rag_eval_hooks.capture.question_answer import question_of
 from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
+from rag_eval_hooks.capture.rows import rows_in
 from rag_eval_hooks.capture.tool_kinds import ToolKind, tool_kind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
@@ -312,6 +313,17 @@ def test_part_of_a_json_reply_that_a_prompt_quotes_leads_to_its_documents(seed: 
     ]
     events = [gave(*texts), *calls, asked("\n".join(parts), answer, "whole")]
     assert found(events, answer) == (texts, ContextSource.PROMPT)
+
+
+@varied
+def test_record_within_a_record_stays_whole(seed: int) -> None:
+    """Its longest value is no text by itself, unless it has the name of a text."""
+    drawn = Variation(seed)
+    value = " ".join(drawn.name() for _ in range(3))
+    record = {drawn.name(): {drawn.name(): value[:39], drawn.name(): seed}}
+    assert [[c.text for c in rows] for rows in rows_in(record)] == [[repr(record)]]
+    hit = {drawn.name(): {"text": value, "score": seed}}
+    assert [[c.text for c in rows] for rows in rows_in(hit)] == [[value]]
 
 
 # Masked and rewritten texts.
