@@ -44,8 +44,7 @@ _OTHER_KEYS: Final = ("output", "result", "response", "output_text", "generation
 _ANSWER_KEYS: Final = (*_SURE_KEYS, *_OTHER_KEYS)
 _PARSED: Final = {"raw", "parsed", "parsing_error"}
 _USER: Final = ("user", "human")
-_ANSWER_LEVELS: Final = 3
-_INPUT_LEVELS: Final = 5
+_LEVELS: Final = 5
 _MAX_ITEMS: Final = 1000
 
 
@@ -111,8 +110,8 @@ def texts_in_state(state: Any) -> list[str]:
     return [text for text in texts if text]
 
 
-def texts_in_input(value: Any, depth: int = _INPUT_LEVELS) -> Iterator[str]:
-    """Yield every non-blank text in a root's input, including texts of messages."""
+def texts_in_input(value: Any, depth: int = _LEVELS) -> Iterator[str]:
+    """Yield every text in a root's input or output, including texts of messages."""
     if isinstance(value, str):
         if value:
             yield value
@@ -197,15 +196,7 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
 
 def other_answers(value: Any, given: Any) -> tuple[str, ...]:
     """Return the texts of a root's output without a known answer."""
-    return tuple(_texts_in(fresh(entries(value) or {}, given), _ANSWER_LEVELS))
-
-
-def _texts_in(values: Mapping[str, Any], depth: int) -> Iterator[str]:
-    for value in values.values():
-        if (text := lone_text(value)).strip():
-            yield text
-        elif isinstance(value, dict) and depth:
-            yield from _texts_in(value, depth - 1)
+    return tuple(filter(str.strip, texts_in_input(fresh(entries(value) or {}, given))))
 
 
 def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
