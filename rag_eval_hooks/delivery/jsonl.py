@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -182,18 +181,11 @@ def _json(record: Mapping[str, Any]) -> str:
     try:
         return json.dumps(record, ensure_ascii=False, default=_plain, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(record), ensure_ascii=False, default=str, allow_nan=False)
+        # JSON has no infinity and no NaN: null stands for them.
+        plain = json.loads(json.dumps(record, default=_plain), parse_constant=lambda _: None)
+        return json.dumps(plain, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
     """Return a mapping as an object, and other values that JSON lacks as text."""
     return dict(value) if isinstance(value, Mapping) else str(value)
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with null for numbers that JSON lacks."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
