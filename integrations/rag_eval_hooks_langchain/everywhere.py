@@ -7,6 +7,7 @@ retriever. A search inside a retriever only reports its `k`.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -27,15 +28,8 @@ from rag_eval_hooks_langchain.surroundings import AMBIENT, ask_ambient, current_
 
 __all__ = ["disable", "enable"]
 
-_KINDS = (
-    "search",
-    "similarity_search",
-    "similarity_search_by_vector",
-    "similarity_search_with_relevance_scores",
-    "similarity_search_with_score",
-    "max_marginal_relevance_search",
-    "max_marginal_relevance_search_by_vector",
-)
+_SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
+"""Names of the methods by which an application searches a store."""
 _RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
 _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
 """LangChain methods that search for examples or cached replies, not contexts."""
@@ -99,9 +93,9 @@ def _classes(kind: type[Any]) -> Iterator[type[Any]]:
 
 def _watch(kind: type, handler: RagEvalCallbackHandler) -> None:
     """Make the search methods that a class defines report."""
-    for name in (*_KINDS, *(f"a{name}" for name in _KINDS)):
-        method = vars(kind).get(name)
-        if inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__"):
+    for name, method in list(vars(kind).items()):
+        is_concrete = inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__")
+        if is_concrete and _SEARCH.fullmatch(name):
             _replaced.append((kind, name, method))
             setattr(kind, name, _reporting(method, handler))
 

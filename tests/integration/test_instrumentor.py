@@ -188,5 +188,5 @@ def test_what_turns_it_off_is_said(
     monkeypatch.setenv("RAG_EVAL_JUDGE", "openai:some-model")
     monkeypatch.setenv("RAG_EVAL_JUDGE_API_KEY", "none")
     instrumentor.RagEvalInstrumentor()._instrument()
-    assert "no framework" in caplog.messages[0]
+    assert "no supported framework" in caplog.messages[0]
     assert 'pip install ".[openai]"' in caplog.messages[1]
