@@ -120,7 +120,6 @@ def _is_completion(span: Span | None) -> bool:
 
 
 def _this_turn(inputs: Sequence[Any]) -> Sequence[Any]:
-    """Return the messages from the user's last message on."""
     asked = [place for place, one in enumerate(inputs) if _role(one) == "user"]
     return inputs[asked[-1] if asked else 0 :]
 
@@ -143,6 +142,5 @@ def _texts(parts: Sequence[Any]) -> Iterator[str]:
 
 
 def _result(part: Any) -> tuple[Any, Any] | None:
-    """Return id and result of a tool call."""
     is_result = getattr(part, "type", None) == "tool_call_response" and part.response is not None
     return (part.id, part.response) if is_result else None

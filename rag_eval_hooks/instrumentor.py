@@ -39,7 +39,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     an exception would abort all other instrumentation.
 
     The processors that the SDK's provider has at start-up wait for scores like
-    `RagEvalSpanProcessor`. If SIGTERM has no handler, it gets one that finishes pending
+    `RagEvalSpanProcessor`. If SIGTERM has no handler, it gets a handler that finishes pending
     evaluations. A Chainlit application finishes them in `on_app_shutdown`.
 
     Each process has one object: `RagEvalInstrumentor().evals` always returns it.

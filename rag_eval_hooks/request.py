@@ -149,7 +149,7 @@ class Request:
     size: int = 0
     """Characters in memory until the request is settled."""
     ids: tuple[str, ...] = ()
-    """Ids by which `feedback` and `explain` find the request."""
+    """Ids for `feedback` and `explain`."""
     trace_id: str | None = None
     span_id: str | None = None
     span: HeldSpan | None = None

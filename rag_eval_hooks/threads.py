@@ -189,7 +189,7 @@ class Wakeup:
         # Held, except when the thread should wake up.
         self._sleep = threading.Lock()
         self._sleep.acquire()
-        # Each caller of `ask` waits for the release of its own lock.
+        # Each caller of `ask` waits on a separate lock.
         self._asking: deque[threading.Lock] = deque()
         self._is_over = False
 

@@ -52,7 +52,8 @@ def texts_of_code(source: str) -> Iterator[Text]:
 
 def problems(text: str) -> Iterator[tuple[bool, str]]:
     """Yield what is wrong with a text, and whether it is an error."""
-    plain = " ".join(re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " x ", text).split())
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " x ", text)
+    plain = " ".join(re.sub(r"^\s*\w+: ", "", plain).split())  # Without an argument's name.
     for pattern, better in STYLE["substitutions"].items():
         for match in re.finditer(rf"\b(?:{pattern})\b", plain, re.I):
             yield True, f"'{match[0]}': write {better}"

@@ -92,7 +92,6 @@ def _classes(kind: type[Any]) -> Iterator[type[Any]]:
 
 
 def _watch(kind: type, handler: RagEvalCallbackHandler) -> None:
-    """Make the search methods that a class defines report."""
     for name, method in list(vars(kind).items()):
         is_concrete = inspect.isfunction(method) and not hasattr(method, "__isabstractmethod__")
         if is_concrete and _SEARCH.fullmatch(name):
@@ -171,7 +170,6 @@ def _note_top_k(
 
 
 def _caller() -> FrameType | None:
-    """Return the frame of the searching retriever, example selector or cache, or None."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_name

@@ -219,7 +219,6 @@ def unseen_documents(
 
 
 def _artifacts(messages: Sequence[Message], keys: Collection[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the documents in this turn's tool messages."""
     asked = [place for place, message in enumerate(messages) if message.role == "user"]
     for message in messages[asked[-1] :] if asked else messages:
         documents = documents_in(message.artifact, keys=keys, artifacts=False)

@@ -99,7 +99,6 @@ class LangChainJudge(LLMJudge):
 
 
 def _model_name(model: _Model) -> str:
-    """Return the provider's name of the model, else the class name."""
     inner = model.bound if isinstance(model, RunnableBinding) else model
     names = (getattr(inner, name, None) for name in ("model_name", "model", "model_id"))
     found = next((name for name in names if isinstance(name, str) and name), None)

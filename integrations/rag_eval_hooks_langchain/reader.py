@@ -52,7 +52,6 @@ class Reader(BaseReader):
         super().__init__(recorder, incidents, options, vocabulary.form_of)
 
     def _keys(self, run: Run) -> Collection[str]:
-        """Return the names of lists of documents."""
         named_keys = self.options_of(run).document_keys
         return DOCUMENT_KEYS if named_keys is None else named_keys
 
@@ -174,7 +173,6 @@ class Reader(BaseReader):
             self._note_texts(run, _new_values(outputs, given, keys if found else ()), Origin.STEP)
 
     def _note_texts(self, run: Run, values: Iterable[Any], origin: Origin) -> None:
-        """Note texts of a step. Texts passed on by steps are read once."""
         known = run.interaction.step_texts
         for value in values:
             if isinstance(value, str):
@@ -278,7 +276,6 @@ class Reader(BaseReader):
 
 
 def _has_retrieved_before(run: Run) -> bool:
-    """Return whether a retrieval preceded the end of a run."""
     interaction = run.interaction
     ended = run.end or 0
     asked = any(one.kind is RunKind.RETRIEVER and one.start <= ended for one in interaction.runs)
@@ -297,7 +294,6 @@ def _message_of(output: Any) -> Any:
 
 
 def _is_said(interaction: Interaction, text: str) -> bool:
-    """Return whether a model said most of a text."""
     folded = fold(text)
     said = (fold(run.text) for run in interaction.runs if run.kind is RunKind.MODEL and run.text)
     return any(one in folded and 2 * len(one) >= len(folded) for one in said if one)

@@ -192,5 +192,4 @@ def _note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
 
 
 def _users_tags(tags: Sequence[str]) -> list[str]:
-    """Return the application's tags."""
     return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]

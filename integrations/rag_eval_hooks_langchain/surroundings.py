@@ -73,7 +73,7 @@ class InlineUnlessWithheld:
         """Return whether this caller should see the handler as inline."""
         asking = sys._getframe(1)
         if asking.f_code.co_name in ("<listcomp>", "<genexpr>") and asking.f_back is not None:
-            # Before Python 3.12 a comprehension has a frame of its own.
+            # Before Python 3.12 a comprehension has a separate frame.
             asking = asking.f_back
         if asking.f_code.co_name != "on_llm_start":
             return True

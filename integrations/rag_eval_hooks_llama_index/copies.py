@@ -52,7 +52,7 @@ def only(texts: Sequence[str]) -> str | None:
 
 
 def answer_of(value: Any) -> str | None:
-    """Return the answer in a copy: a text, a response, a number, a known key, the only text."""
+    """Return the answer in a copy: a text, a response, a number, a known key, or the only text."""
     # Some packages put a response where the type says text.
     while isinstance(value, Message) and not isinstance(value.content, str | list | tuple):
         value = value.content

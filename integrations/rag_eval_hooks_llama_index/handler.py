@@ -79,7 +79,7 @@ class Instrumentation(ModelEvents):
         self._recorder.by_hand.everywhere.discard(_FRAMEWORK)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Capture nothing that begins in the block, in its task or thread and those it starts.
+        """Capture nothing that starts in the block, including its new tasks and threads.
 
         Concurrent requests are still captured. An open interaction stays complete.
         """
@@ -149,7 +149,7 @@ class Instrumentation(ModelEvents):
         return not self._parents.began_unseen(span_id, parent_id, arguments)
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
-        """Return the kind of a run; a tool's call within its own, sync within async, is a chain."""
+        """Return the kind of a run. A tool call inside itself (sync in async) is a chain."""
         parent = self._recorder.get(parent_id) if role is Role.TOOL else None
         is_inner = parent is not None and parent.kind is RunKind.TOOL
         return RunKind.CHAIN if is_inner else role.kind
@@ -230,7 +230,6 @@ class Instrumentation(ModelEvents):
             self._end(run, role, instance, result, streams=streams)
 
     def _copy_result(self, run: Run, call: Call, arguments: Mapping[str, Any], result: Any) -> None:
-        """Copy a call's result, to be read later."""
         self._reader.choose(run, "contexts", result)
         if run.outermost and not call.streams:
             self._reader.choose(run, "answer", result)
@@ -284,7 +283,6 @@ class Instrumentation(ModelEvents):
 
 
 def _may_resume(flow: Run) -> bool:
-    """Return whether a run belongs to an outermost workflow without input."""
     return flow.outermost and isinstance(flow.state, FlowState) and not flow.state.is_given
 
 

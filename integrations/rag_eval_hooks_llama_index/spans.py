@@ -63,7 +63,7 @@ class Role(Enum):
     WORKFLOW = auto()
     SYNTHESIS = auto()
     PART = auto()
-    """Part of an embedding, a query or document preparation, without content of its own."""
+    """Part of an embedding, a query or document preparation, without content."""
 
     @property
     def kind(self) -> RunKind:

@@ -54,13 +54,13 @@ class Reading:
 
     @property
     def text(self) -> str | None:
-        """Text that came out; None if there was anything else, or nothing before it was closed."""
+        """Text so far; None if it yielded other objects, or nothing before it was closed."""
         is_known = self.status is Status.OK or (self._parts and not self._is_own)
         return "".join(self._parts) if self._is_text and is_known else None
 
     @property
     def is_over(self) -> bool:
-        """True once the stream is over, or nobody can read it any more."""
+        """Whether the stream finished, or can no longer be read."""
         return self.status is not None or is_over(self.generator())
 
     @contextmanager

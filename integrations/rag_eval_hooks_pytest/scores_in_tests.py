@@ -98,7 +98,6 @@ def _metric(name: str, outcomes: Mapping[str, Outcome], sample: Sample) -> str:
 
 
 def _failure(metric: str, outcome: Outcome, limit: float) -> Iterator[str]:
-    """Yield why a score fails, then its claims with verdict, reason and quote."""
     if (scale := scale_of_metric(metric)) is not None and not scale.low <= limit <= scale.high:
         wants = f"a number from {scale.low:g} to {scale.high:g}"
         raise ConfigError(f"assert_scores: {metric}", limit, wants)

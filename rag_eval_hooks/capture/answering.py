@@ -80,7 +80,6 @@ class _Quotes:
         return made
 
     def _with_siblings(self, calls: Sequence[Run]) -> list[Run]:
-        """Return calls, with their siblings, if any, in order of start."""
         families = {family for call in calls for family in _families(call)}
         more = {call for call in self._prompts if not families.isdisjoint(_families(call))}
         if more.issubset(calls):
@@ -113,7 +112,6 @@ class _Quotes:
         return -1 if is_own else place
 
     def _bare_prompt(self, call: Run) -> str:
-        """Return a prompt without the retrieved texts."""
         if call not in self._bare:
             self._bare[call] = _without(self._prompts[call], self._retrieved)
         return self._bare[call]

@@ -207,7 +207,6 @@ def _reply(parts: Sequence[Mapping[str, Any]], reason: str = "stop") -> dict[str
 
 
 def _finish_reason(run: Run) -> str:
-    """Return the finish reason in the conventions' words."""
     told = run.facts.get(semconv.GEN_AI_FINISH_REASONS)
     reason = told[0] if isinstance(told, tuple) else "stop" if run.text else "tool_call"
     return _FINISH_REASONS.get(reason.lower(), reason.lower())

@@ -236,7 +236,6 @@ class _Search:
         return Found(listed, None if listed is None else ContextSource.LAST_LIST)
 
     def _was_shown_none(self, prompts: Prompts) -> bool:
-        """Return whether another call saw documents and the answering call saw none."""
         passages = [*self._documents, *self._tools]
         is_whole = all(p.is_distinctive for p in passages) and not self._interaction.left_out
         seen = any(p.folded in other for p in passages for other in self._calls.others)
@@ -284,7 +283,6 @@ def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
 
 
 def _once(contexts: Iterable[Context]) -> tuple[Context, ...]:
-    """Return each text once, at its first position."""
     found: dict[str, Context] = {}
     for context in contexts:
         found.setdefault(fold(context.text), context)

@@ -136,7 +136,6 @@ class _Search(NamedTuple):
 
 
 def _document(item: Any) -> Context | None:
-    """Return a document, or the document of a pair with a score."""
     if isinstance(item, Context):
         return item
     is_pair = isinstance(item, tuple) and len(item) == PAIR and isinstance(item[0], Context)
@@ -144,7 +143,6 @@ def _document(item: Any) -> Context | None:
 
 
 def _under_key(value: Any) -> tuple[Context, ...] | None:
-    """Return the contexts under a document key, or None for other values."""
     if isinstance(value, Context):
         return (value,)
     if not isinstance(value, list | tuple):

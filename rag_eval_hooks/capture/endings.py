@@ -232,7 +232,6 @@ def _is_closed_early(interaction: Interaction) -> bool:
 
 
 def _asks_nothing(interaction: Interaction) -> bool:
-    """Return whether a root has no question, model or retriever, like an indexing run."""
     kinds = (RunKind.RETRIEVER, RunKind.MODEL)
     root, ended_well = interaction.root, interaction.status is Status.OK
     return ended_well and not root.query and not any(r.kind in kinds for r in interaction.runs)

@@ -51,7 +51,6 @@ def request_facts(holders: Sequence[Any]) -> Facts:
 
 
 def _server(url: Any) -> Facts:
-    """Return host and port of a URL, without user and path; nothing for other text."""
     text = "" if url is None else str(url)
     try:
         parts = urlsplit(text if "//" in text else f"//{text}")

@@ -192,7 +192,6 @@ class ManualInteraction:
         _current.set(self)
 
     def _asks_another(self) -> bool:
-        """Return whether its question differs from the nearest other question."""
         outer = _enclosing(self._recorder)
         while outer is not None and not (outer._recorder is self._recorder and outer._question):
             outer = _nearest_open(outer._outer)
@@ -251,7 +250,7 @@ def _all_open() -> Iterator[ManualInteraction]:
 
 
 def _nearest_open(one: ManualInteraction | None) -> ManualInteraction | None:
-    """Return an interaction, or the nearest enclosing one that is still open."""
+    """Return an interaction, or the nearest open enclosing interaction."""
     while one is not None and (one._run is None or one._run.end is not None):
         one = one._outer
     return one

@@ -289,7 +289,6 @@ class ManualCalls:
 
 
 def _remembered(calls: Sequence[_Call]) -> list[_Call]:
-    """Return the last calls that are recent enough, within the limits."""
     oldest, left = time.time_ns() - _REMEMBERED_S * 10**9, _MOST_CHARS
     kept: list[_Call] = []
     for call in reversed(calls[-_MOST:]):

@@ -43,7 +43,7 @@ class Notes:
         def guarded() -> None:
             try:
                 read(*values)
-            except Exception as error:  # noqa: BLE001 - the host's edge: objects of its own
+            except Exception as error:  # noqa: BLE001 - the host's edge: its objects
                 self._incidents.report(f"capture {event}", error)
                 run.interaction.misses_event(of_root=run.outermost)
 

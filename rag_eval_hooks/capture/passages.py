@@ -194,7 +194,6 @@ class Prompts:
 
 
 def _word_index(prompt: str) -> dict[tuple[str, ...], int]:
-    """Return the first position of each short sequence of words."""
     words = prompt.split(" ")
     keys = list(zip(*(words[n:] for n in range(_KEY_WORDS)), strict=False))
     places = list(accumulate([len(word) + 1 for word in words], initial=0))[: len(keys)]

@@ -110,7 +110,6 @@ class Provenance:
         ]
 
     def _wrote(self, p: Passage) -> bool:
-        """Return whether models said at least half of a text before."""
         is_step = p.found.run.kind is not RunKind.TOOL
         said = {text for _, text in self._said_before(p, with_arguments=is_step)}
         if any(p.folded in text for text in said):
@@ -189,5 +188,4 @@ def _is_empty(p: Passage) -> bool:
 
 
 def _is_most(found: set[str], said: set[str]) -> bool:
-    """Return whether half of the words were found; a single word may be a coincidence."""
     return bool(found) and 2 * len(found) >= len(said) and (len(found) > 1 or found == said)

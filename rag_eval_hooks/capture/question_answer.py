@@ -19,7 +19,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     """Return the question and where it was found.
 
     The root's input comes before any derived query. Among several texts without a known key, the
-    one that reached a retriever or a model counts.
+    text that reached a retriever or a model counts.
 
     Returns:
         The text, "" without a question, and `recorded`, `input`, `prompt` or `query`.
@@ -145,14 +145,13 @@ def holds_reply(text: str, call: Run) -> bool:
 
 
 def _is_last_part(text: str, call: Run) -> bool:
-    """Return whether a text follows the last label of a reply."""
     before, found, after = (call.text or "").rpartition(text)
     is_behind = bool(found and before) and not after.strip()
     return is_behind and before.rstrip(" *_").endswith(_LABEL_ENDS)
 
 
 def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:
-    """Return whether a prompt holds retrieved text, apart from what other calls said of it."""
+    """Return whether a prompt contains retrieved text besides other calls' replies."""
     prompt = fold(" ".join(call.prompt))
     for said in filter(is_distinctive, (fold(one.text or "") for one in calls if one is not call)):
         prompt = prompt.replace(said, " ")

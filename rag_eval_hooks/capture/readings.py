@@ -49,7 +49,6 @@ _MAX_ITEMS: Final = 1000
 
 
 def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | None:
-    """Return the first non-blank text, else a blank one."""
     texts = [text for key in keys if key in values and (text := read(values[key])) is not None]
     return next((text for text in texts if text.strip()), texts[0] if texts else None)
 
@@ -235,7 +234,6 @@ def as_json(value: Any) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in the types of JSON."""
     if (held := entries(value)) is not None:
         return {str(key): _plain(one) for key, one in held.items()}
     if isinstance(value, list | tuple | frozenset):

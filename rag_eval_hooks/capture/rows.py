@@ -224,7 +224,6 @@ def found_nothing(held: Any) -> bool:
 
 
 def _is_nothing(value: Any) -> bool:
-    """Return whether a value is empty, or the number of an empty page."""
     if isinstance(value, dict):
         return all(map(_is_nothing, value.values()))
     if isinstance(value, list | str):
@@ -243,7 +242,6 @@ def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
 
 
 def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
-    """Return the list or object in a JSON text; None for other texts."""
     if text.lstrip()[:1] not in ("[", "{"):
         return None
     try:
@@ -262,5 +260,4 @@ def mapping_in(value: object) -> dict[str, Any] | None:
 
 
 def _as_json(value: Any) -> str:
-    """Return a value as JSON, with non-ASCII letters unescaped."""
     return json.dumps(value, ensure_ascii=False)

@@ -161,7 +161,6 @@ class Assembler:
 
 
 def _with_reference(question: str, given: Mapping[str, Any]) -> Sample:
-    """Return a sample with the application's reference for its question."""
     known, ids = (*OWN_KEYS, *_FRAMEWORK_KEYS), given.get("reference_ids")
     return Sample(
         question=question,
@@ -178,7 +177,6 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
-    """Return the retrievers' queries that differ from the question."""
     if (condensed := condensed_question(interaction, question)) is not None:
         return {"condensed_question": texts.text("metadata.condensed_question", condensed)}
     others = [query for query in queries(interaction) if query != question]

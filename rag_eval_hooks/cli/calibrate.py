@@ -66,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _judge(rows: Sequence[Evaluation], metric: str, path: str) -> tuple[str, str]:
-    """Return name and version of the judge of all rows."""
     scores = [score for row in rows if (score := row.scores.get(metric)) is not None]
     made = {(score.annotator or "", score.version.partition("+")[2]) for score in scores}
     if len(made) > 1:

@@ -164,7 +164,6 @@ def _unserved(requirements: Iterable[str]) -> Iterator[Requirement]:
 
 
 def _evaluator(given: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Build an evaluator, which checks every setting, and judge one sample."""
     try:
         config = RagEvalConfig(**given_texts(RagEvalConfig, given))
         # Check the configured metrics, then two metrics that need judge and embedder.
@@ -219,7 +218,6 @@ def _failed(check: str, text: str) -> CheckResult:
 
 
 def _receiver(endpoint: str | None) -> CheckResult:
-    """Send one test span with the SDK's own exporter."""
     check = "receiver of spans"
     if endpoint is None:
         text = "no OTLP endpoint is set; the application's provider decides where spans go"

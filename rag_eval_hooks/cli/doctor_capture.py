@@ -85,7 +85,6 @@ def show_capture(
 
 
 def _capturing(given: Mapping[str, str], taken: list[Sample]) -> RagEval:
-    """Return an evaluator that captures every request and sends nothing."""
     config = RagEvalConfig(**given_texts(RagEvalConfig, given))
     limits = {name: getattr(config, name) for name in _LIMITS}
 

@@ -93,7 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _failures(
     output: Path, conditions: Sequence[FailCondition], points: Sequence[FailCondition]
 ) -> list[str]:
-    """Return the gates that fail on all rows of the results file."""
     from rag_eval_hooks.results import failed_conditions, read, summarise
     from rag_eval_hooks.results.read import without_texts
 

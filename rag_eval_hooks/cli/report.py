@@ -123,7 +123,6 @@ def _labels(path: Path | None, rows: list[Evaluation]) -> Labels | None:
 
 
 def _nothing(results: Results, arguments: argparse.Namespace) -> str:
-    """Return why there is nothing to show."""
     scored = {name for row in _selected(results, arguments) for name in row.outcomes}
     if scored:
         raise ConfigError.unknown("--metric", ", ".join(arguments.metric), scored)

@@ -131,7 +131,6 @@ def _sample(values: object, mapped: Mapping[str, str], key: str) -> Sample:
 
 
 def _names(values: Mapping[str, Any], mapped: Mapping[str, str]) -> dict[str, str]:
-    """Return the column of each field."""
     found = {
         field: next((name for name in known if _at(values, name) is not None), "")
         for field, known in COLUMNS.items()

@@ -49,7 +49,6 @@ class ConsoleSink:
 
 
 def _writer(file: TextIO) -> Callable[[str, str], Any]:
-    """Return a function that prints a line in a style."""
     if file.isatty():
         try:
             from rich.console import Console
@@ -68,7 +67,6 @@ def _printable(text: str, encoding: str | None) -> str:
 
 
 def _lines(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    """Yield lines with their styles."""
     sample = evaluation.sample
     yield _wrapped("Question", sample.question), "bold"
     yield _wrapped("Answer", sample.answer or "(none)"), ""

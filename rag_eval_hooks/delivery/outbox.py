@@ -39,7 +39,7 @@ _FIRST_POLL_S: Final = 2.0
 """Seconds before the first search, so that a forking process leaves the jobs to its children."""
 _BUSY_PAUSE_S: Final = 0.1
 _ERROR_PAUSE_S: Final = 2.0
-"""Seconds between two writes to a file that another process holds, and to one that fails."""
+"""Seconds between two writes to a locked or failing file."""
 
 
 class Consumer(NamedTuple):

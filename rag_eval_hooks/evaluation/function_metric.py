@@ -112,7 +112,6 @@ class ResultError(InputError):
 
 
 def _outcome_of(result: Any, scale: Scale, function: Callable[..., Any]) -> Outcome:
-    """Return the outcome for a function's result, or raise `ResultError`."""
     expected = _expected(scale, function)
     if isinstance(result, Score | NotScored):
         return normalized(result, scale, expected)

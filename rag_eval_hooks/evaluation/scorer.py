@@ -254,7 +254,6 @@ def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Findin
 
 
 def _risk(read: frozenset[Finding], findings: Findings) -> float | None:
-    """Return 1 minus the least probability of a claim's support, or None."""
     kind = next((kind for kind in _SUPPORT if kind in read), None)
     found = () if kind is None else getattr(findings, kind)
     if isinstance(found, NotScored):

@@ -149,7 +149,7 @@ class Worker:
             RuntimeError: The worker has stopped, or the system cannot start a thread.
         """
         # A plain lock: a signal handler of the application may raise while this thread holds the
-        # lock of a future, and the loop would wait for that lock for ever.
+        # lock of a future, and the loop would wait for that lock forever.
         done = threading.Lock()
         done.acquire()
         future = self._call(function, done.release)

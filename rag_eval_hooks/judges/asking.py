@@ -62,7 +62,7 @@ class Answers:
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the items that have no reply, or a flawed one that a second try may fix."""
+        """Return the items without a reply, or with a flawed reply that a second try may fix."""
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:

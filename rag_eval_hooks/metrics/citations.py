@@ -57,7 +57,6 @@ def _is_supported(support: Support, cited: frozenset[int]) -> bool:
 
 
 def _cited_by(claims: Sequence[str], answer: str) -> list[frozenset[int]]:
-    """Return the chunk numbers that each claim's sentence cites."""
     cited = _sentences_with_citations(answer)
     if not any(numbers for _, numbers in cited):
         return [frozenset()] * len(claims)
@@ -89,7 +88,6 @@ def _numbers(text: str) -> frozenset[int]:
 
 
 def _pairs(text: str) -> frozenset[str]:
-    """Return the pairs of adjacent letters and digits, in any script."""
     letters = "".join(char for char in fold(text) if char.isalnum())
     return frozenset(map("".join, pairwise(letters)))
 

@@ -125,7 +125,6 @@ def _plain(text: str) -> str:
 
 
 def _closed(schema: dict[str, Any]) -> None:
-    """Require every key and allow no other key, like strict structured output."""
     schema |= {"required": list(schema["properties"]), "additionalProperties": False}
 
 

@@ -70,7 +70,6 @@ def _match_around(text: str, at: int, earliest: int) -> Match | None:
 
 
 def _domain_end(text: str, start: int) -> int | None:
-    """Return the end of the domain that starts at `start`, or None."""
     pattern = _DOMAIN_EAST if _STARTS_EAST.match(text, start) else _DOMAIN
     found = pattern.match(text, start, start + 255)
     if found is None:

@@ -203,7 +203,6 @@ class Session:
         return redacted
 
     def _messages(self, key: str, value: Any) -> Any:
-        """Return messages with redacted texts. Roles, types and ids come from the framework."""
         if isinstance(value, list):
             return [self._messages(key, item) for item in value]
         inner = {name: self._messages if name == "parts" else self.value for name in value}

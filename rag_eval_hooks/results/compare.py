@@ -270,7 +270,6 @@ def _unpaired(base: Estimate | None, new: Estimate | None) -> _Difference | None
 
 
 def _combined(paired: _Difference | None, rest: _Difference | None) -> _Difference:
-    """Return both parts together, each weighted by its inverse variance."""
     parts = [one for one in (paired, rest) if one is not None]
     known = [one for one in parts if one.deviation is not None]
     if len(known) < 2:

@@ -135,7 +135,6 @@ def _overlap(rule: ScoreRule, other: ScoreRule) -> bool:
 
 
 def _shows(rule: ScoreRule, row: Evaluation, cuts: Mapping[str, Cuts]) -> bool | None:
-    """Return whether a sample matches a rule, or None if a score is missing."""
     if not (rule.high or rule.low or rule.label):
         levels = [score.normalized >= cuts.get(k, CUTS).high for k, score in row.scores.items()]
         return all(levels) if levels else None

@@ -120,7 +120,6 @@ def failed_conditions(
 
 
 def _test(condition: FailCondition, summary: MetricSummary) -> _Test[FailCondition] | None:
-    """Return the test of a condition; None without an interval."""
     normalized, estimate = summary.normalized, summary.estimate
     if normalized is None or estimate is None or normalized.basis is None:
         return None

@@ -147,7 +147,6 @@ class Results:
 
 
 def _places(source: Any) -> list[Any]:
-    """Return the files and frames behind a source, oldest first."""
     if not isinstance(source, str | os.PathLike):
         if not hasattr(source, "columns"):
             raise wrong_type("a source", "a path or a data frame", source)
@@ -164,7 +163,6 @@ def _places(source: Any) -> list[Any]:
 
 
 def _parsed(text: bytes) -> tuple[Any, str]:
-    """Return a line, and the reason if it is not a result."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:

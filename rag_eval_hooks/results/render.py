@@ -128,7 +128,6 @@ def _number(value: float) -> str:
 
 
 def _share(share: Estimate | None) -> str:
-    """Format a share in percent with its interval."""
     if share is None:
         return "-"
     ends = "" if share.low is None else f" ({_interval(share.scaled(100, 0))})"
@@ -136,14 +135,12 @@ def _share(share: Estimate | None) -> str:
 
 
 def _interval(estimate: Estimate) -> str:
-    """Format the interval of an estimate, or a dash for a single value."""
     if estimate.low is None or estimate.high is None:
         return "-"
     return f"{_number(estimate.low)} to {_number(estimate.high)}"
 
 
 def _escaped(value: object) -> str:
-    """Escape a value for one line of Markdown."""
     line = " ".join(str(value).split())
     shown = "".join(char if char.isprintable() else "?" for char in line)
     if len(shown) > _MOST_IN_LINE:
@@ -167,7 +164,6 @@ def _shown(name: str, outcome: Outcome) -> str:
 
 
 def _explained(row: Evaluation) -> list[str]:
-    """Return the explanation of the worst score as lines, starting with its name."""
     explained = [(s.normalized, name, s) for name, s in row.scores.items() if s.explanation]
     if not explained:
         return []
@@ -210,7 +206,6 @@ def as_html(report: ResultReport) -> str:
 
 
 def _entry(row: Evaluation, metrics: Sequence[str]) -> dict[str, Any]:
-    """Return a sample's entry in the page's list."""
     faithful = next((row.outcomes[k] for k in FAITHFULNESS if k in row.outcomes), None)
     level, key = None, badness(row)
     if isinstance(faithful, Score):

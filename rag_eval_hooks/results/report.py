@@ -124,7 +124,6 @@ def _keys(rows: Sequence[Evaluation]) -> list[str]:
 
 
 def _periods(rows: Sequence[Evaluation]) -> list[ResultGroup]:
-    """Group the results into at most forty equal time steps."""
     times = [row.time for row in rows if row.time is not None]
     if not times:
         return []

@@ -4,8 +4,8 @@ A sentence refuses if its main clause refuses: "I cannot determine ...", "the pa
 mention ...". "The tomb of the unknown soldier" and "the author is unknown" do not refuse. An answer
 refuses if it opens with a refusal and never answers, or if it is short and ends with a refusal.
 Word order is freer in German, French and Spanish, so kinds of words decide there: who does not know
-or say, what is missing, which source is silent. In Chinese, Japanese and Arabic, a short answer is
-compared with common phrases.
+or say, which information is missing, which source is silent. In Chinese, Japanese and Arabic, a
+short answer is compared with common phrases.
 """
 
 # ruff: noqa: RUF001 - this module handles such characters

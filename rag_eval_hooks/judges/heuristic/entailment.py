@@ -154,7 +154,6 @@ def _load(source: str) -> Callable[[Sequence[_TextPair]], list[Judged]]:
 
 
 def _order(labels: Mapping[Any, str]) -> tuple[int | None, int | None]:
-    """Return the positions of the entailment and contradiction labels."""
     entails = contradicts = None
     for at, label in labels.items():
         text = label.lower().replace("-", "_")
