@@ -49,6 +49,8 @@ _OUT_OF_TIME: Final = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
 """Seconds after which the loading time of a model counts against the sample."""
+_LATER_ROUNDS: Final = 2
+"""Rounds after the first. The last round is empty unless the judge makes items without a call."""
 _GRACE: Final = 0.25
 """Seconds for a judge to return its findings after the sample's time."""
 _NOTHING: Final = "no context was retrieved"
@@ -189,9 +191,10 @@ class FindingsCollector:
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE), self._within_budget():
                     await self._round(self._first())
-                    if not is_in_time():
-                        raise TimeoutError
-                    await self._round(self._open())
+                    for _ in range(_LATER_ROUNDS):
+                        if not is_in_time():
+                            raise TimeoutError
+                        await self._round(self._open())
         except TimeoutError:
             self._miss(self._open(), _OUT_OF_TIME)
         except BudgetError as error:

@@ -130,7 +130,14 @@ async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
         ask_all(_requests(part, [key for key in part.items() if key not in known]))
         for part in (partial if len(partial) > 1 else [ask])
     )
-    answers = Answers(known | added_up(ask.kind, [one.values for one in by_part], groups))
+    answers = joined(ask.kind, by_part, groups)
+    answers.values = known | answers.values
+    return answers
+
+
+def joined(kind: Finding, by_part: Sequence[Answers], groups: Sequence[Collection[int]]) -> Answers:
+    """Merge the answers of all parts: contents by item, failures, problems and usage."""
+    answers = Answers(_added_up(kind, [one.values for one in by_part], groups))
     for part in by_part:
         answers.absorb(part)
     return answers
@@ -176,7 +183,7 @@ def parts(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[int, ...
     return groups
 
 
-def added_up(
+def _added_up(
     kind: Finding, seen: Sequence[Mapping[str, Any]], groups: Sequence[Collection[int]]
 ) -> dict[str, Any]:
     """Merge the replies of all parts by item, without items that lack a reply in any part.

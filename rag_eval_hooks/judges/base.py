@@ -22,7 +22,8 @@ class Judge(Protocol):
     A judge may also have a flag `screening`. True means that its scores help to find bad answers
     but are too weak for decisions, like those of the heuristic judge. A flag `one_call` means that
     the judge makes claims and entities without a request. Then the first call of `make` asks only
-    for these, and the second for everything else.
+    for these, and the second for everything else. A third call asks for findings that a metric
+    needs only because of another finding.
     """
 
     @property
@@ -35,7 +36,7 @@ class Judge(Protocol):
     def version(self) -> str: ...
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings about a sample. Called at most twice per sample.
+        """Make findings about a sample. Called at most three times per sample.
 
         The first call asks for claims, entities and every finding that needs no other finding. The
         second call asks for verdicts on the claims and entities in `known`.

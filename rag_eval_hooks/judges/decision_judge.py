@@ -14,10 +14,10 @@ from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Findings, Maker
 from rag_eval_hooks.judges.asking import (
     Answers,
-    added_up,
     check_count,
     findings_of,
     gathered,
+    joined,
     parts,
     possible,
     remembered,
@@ -142,13 +142,8 @@ class DecisionJudge:
                 return {ask.kind: Answers(failure=absence_of(error)) for ask in asks}
             size = sum(tokens(chunk.text) for chunk in chunks)
             return await self._found(asks, max(1, min(window, size) // 2))
-        found = {}
-        for kind in by_group[0]:
-            seen = [one[kind] for one in by_group]
-            found[kind] = Answers(added_up(kind, [one.values for one in seen], groups))
-            for one in seen:
-                found[kind].absorb(one)
-        return found
+        kinds = [ask.kind for ask in asks]
+        return {kind: joined(kind, [one[kind] for one in by_group], groups) for kind in kinds}
 
     async def _request(self, state: str, items: Sequence[_Item], found: Found) -> None:
         """Send one request, and add contents and usage to the findings of its items."""

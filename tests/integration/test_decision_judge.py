@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,11 @@ from rag_eval_hooks.score import Cause
 from tests.servers.decision_server import DecisionServer, characters, questions_of, state_of
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, verdicts
-from tests.support.corpus import samples
+from tests.support.corpus import planted, samples
 from tests.support.judge_task import JudgeTask
 from tests.support.size import size
 
 KINDS = ("openai-decisions", "systemone")
-COUNTS, LONG_COUNTS = [(KINDS[0], 40), (KINDS[1], 20)], [(KINDS[0], 2_000), (KINDS[1], 200)]
 EIGHT = (
     "ragas.faithfulness",
     "ragas.context_precision",
@@ -68,25 +67,6 @@ async def asked(server: DecisionServer, task: JudgeTask, **options: Any) -> Find
         await judge.aclose()
 
 
-def planted(count: int, seed: int = 5) -> Iterator[Sample]:
-    """Samples whose chunks state each claim wholly, in two parts, or not at all."""
-    draw = random.Random(seed)
-    for number in range(count):
-        facts = [f"Mill {number} has {draw.randint(20, 99)} sacks of kind {n}" for n in range(9)]
-        texts = [
-            ". ".join([*draw.sample(facts[:6], draw.randint(0, 3)), f"Page {at} is old"]) + "."
-            for at in range(draw.randint(1, 6))
-        ]
-        told = [" and ".join(draw.sample(facts, draw.choice((1, 1, 1, 2)))) for _ in range(8)]
-        answer, reference = told[: draw.randint(1, 5)], told[draw.randint(2, 4) :]
-        yield Sample(
-            question=f"How many sacks has mill {number}?",
-            contexts=texts,  # type: ignore[arg-type]
-            answer=". ".join(answer) + ".",
-            reference=". ".join(reference) + ".",
-        )
-
-
 def values(outcomes: Mapping[str, Outcome]) -> dict[str, object]:
     return {
         name: round(one.value, 9) if isinstance(one, Score) else one.cause
@@ -94,18 +74,32 @@ def values(outcomes: Mapping[str, Outcome]) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize(("kind", "count"), size(COUNTS, LONG_COUNTS))
-async def test_scores_equal_those_of_an_llm_judge(kind: str, count: int) -> None:
-    """With one request for a sample, no output tokens, and probabilities in `risk`."""
-    drawn = [*planted(count)]
+@pytest.mark.parametrize(
+    ("kind", "count", "metrics"),
+    [
+        (KINDS[0], size(40, 2_000), EIGHT),
+        (KINDS[1], size(20, 200), EIGHT),
+        (KINDS[1], 10, (EIGHT[0], "whitepaper", "graphrag")),
+    ],
+)
+async def test_scores_equal_those_of_an_llm_judge(
+    kind: str, count: int, metrics: tuple[str, ...]
+) -> None:
+    """With one request for a sample, no output tokens, and probabilities in `risk`.
+
+    Two metrics of the white paper decide by one finding which finding they read.
+    """
+    drawn, options = [*planted(count)], {"metrics": metrics}
     with DecisionServer() as server:
-        with evals_of(server, f"{kind}:m") as evals, evals_of(server, "openai:m") as other:
+        judges = (f"{kind}:m", "openai:m")
+        evals, other = (evals_of(server, judge, **options) for judge in judges)
+        with evals, other:
             for at in range(0, len(drawn), 8):
                 some = drawn[at : at + 8]
                 found = await asyncio.gather(*map(evals.aevaluate, some))
                 expected = await asyncio.gather(*map(other.aevaluate, some))
                 assert [*map(values, found)] == [*map(values, expected)]
-        assert len(server.decisions()) == len(drawn)
+        assert len(server.decisions()) == (1 if metrics == EIGHT else 2) * len(drawn)
     assert {one["ragas.faithfulness"].risk for one in found} <= {1 - 0.97, 1 - (1 - 0.97)}
     assert not any(one.usage.output_tokens for one in found[0].values())
 

@@ -6,6 +6,7 @@ Made by rule from a seed. Every sample has facts of its own, so no two prompts a
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from rag_eval_hooks import Sample
 
@@ -36,6 +37,25 @@ def samples(count: int, seed: int = 7, contexts: int = 5) -> list[Sample]:
     """
     draw = random.Random(seed)
     return [_sample(number, draw, contexts) for number in range(count)]
+
+
+def planted(count: int, seed: int = 5) -> Iterator[Sample]:
+    """Samples whose chunks state each claim wholly, in two parts, or not at all."""
+    draw = random.Random(seed)
+    for number in range(count):
+        facts = [f"Mill {number} has {draw.randint(20, 99)} sacks of kind {n}" for n in range(9)]
+        texts = [
+            ". ".join([*draw.sample(facts[:6], draw.randint(0, 3)), f"Page {at} is old"]) + "."
+            for at in range(draw.randint(1, 6))
+        ]
+        told = [" and ".join(draw.sample(facts, draw.choice((1, 1, 1, 2)))) for _ in range(8)]
+        answer, reference = told[: draw.randint(1, 5)], told[draw.randint(2, 4) :]
+        yield Sample(
+            question=f"How many sacks has mill {number}?",
+            contexts=texts,  # type: ignore[arg-type]
+            answer=". ".join(answer) + ".",
+            reference=". ".join(reference) + ".",
+        )
 
 
 def _sample(number: int, draw: random.Random, contexts: int) -> Sample:
