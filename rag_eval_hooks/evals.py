@@ -350,8 +350,8 @@ class RagEval:
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything accepted so far is evaluated and delivered.
 
-        It does not wait for results that the spool keeps for a failing sink. It flushes the
-        providers of `setup_tracing` last.
+        It waits for a sink that is at work, however slowly, but not for results that the spool
+        keeps for a failing sink. It flushes the providers of `setup_tracing` last.
 
         Blocks for at most `timeout` seconds; None means no limit. In async code, call it in a
         thread. Returns whether nothing is pending.

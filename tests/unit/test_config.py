@@ -130,20 +130,15 @@ def test_a_string_where_a_list_is_wanted_is_one_item(text: str) -> None:
     assert RagEvalConfig(sinks=text, metrics=text) == RagEvalConfig(sinks=[text], metrics=(text,))
 
 
-def test_variables_of_openai_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_key_goes_to_its_own_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a variable nor a later argument sends the key of OpenAI to another endpoint."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://shared:1/v1")
-    config = RagEvalConfig()
+    config, ours = RagEvalConfig(), "http://ours:2/v1"
     assert config.judge_api_key is not None
     assert config.judge_api_key.get_secret_value() == KEY
     assert config.judge_base_url == "http://shared:1/v1"
-
-
-def test_a_shared_key_goes_to_its_own_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a variable nor a later argument sends the key of OpenAI to another endpoint."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    ours = "http://ours:2/v1"
-    evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(), judge_base_url=ours)
+    evals = RagEval(judge=ScriptedJudge(), config=config, judge_base_url=ours)
     assert (evals.config.judge_api_key, evals.config.judge_base_url) == (None, ours)
     monkeypatch.setenv("RAG_EVAL_JUDGE_BASE_URL", ours)
     assert RagEvalConfig().judge_api_key is None
