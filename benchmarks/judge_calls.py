@@ -9,11 +9,10 @@ shape in the text; that is the second figure. Embedding calls are not judge call
 Below the table stands the share of the characters of contexts that the prompt cache of an
 endpoint serves, which knows the beginning of a prompt from its first reply on.
 
-The last table has the eight metrics that a decision model can decide, by judge: requests,
+The last table compares judges by the eight metrics that a decision model can decide: requests,
 characters and output tokens of a sample, and samples a minute against a server in another process
-that takes 100 ms. Characters are those that the model reads, without the JSON around questions and
-replies;
-`bytes` has these, too. ragas is in the table where `make bench` has installed it, for faithfulness.
+that takes 100 ms. `characters` counts the text for the model; `bytes` adds the JSON around it.
+ragas is in the table, for faithfulness, if `make bench` has installed it.
 """
 
 from __future__ import annotations

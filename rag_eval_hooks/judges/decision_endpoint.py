@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.decision_model import DecisionModel, Questions, system_one
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, field
 from rag_eval_hooks.prompts.questions import Question
 
+_KINDS: Final = ("openai-decisions", "systemone")
 _TYPESAFE: Final = "https://api.typesafe.ai/v1"
 _OPTIONS: Final = {"choice": ("choices", "value"), "score": ("levels", "label")}
 
@@ -24,6 +26,10 @@ class DecisionEndpoint(DecisionModel):
 
     def __init__(self, name: str, keywords: dict[str, Any]) -> None:
         kind, _, model = name.partition(":")
+        if kind not in _KINDS or not model:
+            raise ConfigError(
+                "model", name, "'openai-decisions:<model>' or 'systemone:<model or url>'"
+            )
         self._speaks_openai = kind == "openai-decisions"
         self._path = "/decisions" if self._speaks_openai else "/systemone"
         self._model = {} if "://" in model else {"model": model}
@@ -32,7 +38,8 @@ class DecisionEndpoint(DecisionModel):
         options = ClientOptions.taken_from(keywords)
         self._endpoint = Endpoint(options)
         self.host = self._endpoint.host
-        provider = "openai" if self._speaks_openai else None
+        hosts = {_TYPESAFE: "typesafe"}
+        provider = "openai" if self._speaks_openai else hosts.get(f"{options.base_url}")
         super().__init__(name, options, provider=provider, scope=str(options.base_url))
 
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:

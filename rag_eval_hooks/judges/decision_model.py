@@ -14,7 +14,7 @@ from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.prompts.questions import Answer, Question
 
 Questions: TypeAlias = Mapping[str, Question]
-_ROUNDING: Final = 0.02
+_ROUNDING: Final = 0.05
 """Tolerance for rounding: of the sum of probabilities, and of the chosen probability."""
 
 

@@ -280,6 +280,8 @@ def test_key_goes_only_to_the_endpoint_that_it_was_set_for(monkeypatch: pytest.M
     monkeypatch.delenv("TYPESAFE_BASE_URL")
     with pytest.raises(ConfigError, match="TYPESAFE_API_KEY"):
         RagEval(judge="systemone:jev")
+    with pytest.raises(ConfigError, match="systemone"):
+        DecisionJudge("openai:gpt-4o-mini", api_key="k")
 
 
 def test_scores_do_not_depend_on_other_metrics() -> None:
