@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.jsonl import SCHEMA, result_line, rotated_files
 from rag_eval_hooks.delivery.outbox_file import NAME, read_results
@@ -56,9 +57,10 @@ def _nanoseconds(time: str, later: float = 0.0) -> int:
 
 
 def without_texts(row: Evaluation) -> Evaluation:
-    """Return an evaluation without contexts and explanations, its largest parts."""
+    """Return an evaluation without contexts, explanations and judge calls, its largest parts."""
     outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
-    return replace(row, sample=replace(row.sample, contexts=None), outcomes=outcomes)
+    sample = replace(row.sample, contexts=None)
+    return replace(row, sample=sample, outcomes=outcomes, log=CallLog())
 
 
 def read(*sources: Source | Iterable[Source]) -> Results:
