@@ -1,15 +1,14 @@
-"""CPU that a way of watching a request adds, against the same request unwatched.
+"""CPU that each instrumentation adds to a request, compared with the plain request.
 
-Variants take turns, request by request, in random order, and every figure is the median of the
-differences to the plain request of the same round: what else runs on the machine adds to both.
+Variants take turns per request, in random order. Every figure is the median difference to the plain
+request of the same round, so that other load on the machine cancels out.
 
 - CPU: of all threads of the process, after the background threads have finished their part (the
   one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
 - its thread: CPU of the thread that made the request,
-- wall: of the request as its caller sees it.
+- wall: duration of the request for its caller.
 
-A table at the end puts the CPU of each beside the gates: how much a request may add that is
-sampled out.
+A final table compares the CPU with the gates for sampled-out requests.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from rag_eval_hooks.score import UNIT
 PLAIN, OPENINFERENCE = "none", "OpenInference"
 SAMPLED_OUT, EVALUATED = "ours, sampled out", "ours, evaluated"
 CALL_GATE, STREAM_GATE = 0.25, 0.15
-"""Shares of the plain request's CPU that one which is sampled out may add: called, streamed."""
+"""Fractions of the plain request's CPU that a sampled-out request may add: called, streamed."""
 
 
 class Tracing:
@@ -51,7 +50,7 @@ class Tracing:
 
 @dataclass
 class Variant:
-    """One way of watching."""
+    """One instrumentation."""
 
     callbacks: list[Any] = field(default_factory=list)  # what the request is given
     switch: Callable[[], AbstractContextManager[None]] = nullcontext  # entered, not measured
@@ -60,7 +59,7 @@ class Variant:
 
 
 class Cost(NamedTuple):
-    """Milliseconds of one request, or the median of what a variant adds to it."""
+    """Milliseconds of one request, or the median cost that a variant adds."""
 
     process: float
     thread: float
@@ -178,7 +177,7 @@ def compared(
     rounds: int,
     file: Path | None,
 ) -> None:
-    """Print what every variant, and OpenInference's, adds to every request, then the gates."""
+    """Print the cost of every variant and of OpenInference per request, then the gates."""
     # OpenInference meets a deprecation once per span; printing it costs more than its own work.
     warnings.simplefilter("ignore")
     try:

@@ -1,4 +1,4 @@
-"""The way of one request through our code: files, functions and objects.
+"""The path of one request through our code: files, functions and objects.
 
     python -m benchmarks.call_path [--list]
 
@@ -45,7 +45,7 @@ class CallPath:
             self.calls[code] += 1
 
     def _count_object(self, frame: FrameType) -> None:
-        """Count an object once, also where its base class has a constructor of its own."""
+        """Count an object once, even if its base class has a constructor."""
         made = frame.f_locals.get("self")
         caller = frame.f_back
         inner = caller is not None and caller.f_locals.get("self") is made

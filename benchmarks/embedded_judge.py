@@ -1,10 +1,9 @@
-"""Agreement of the heuristic judge with people: of the numbers that users see, and of its verdicts.
+"""Agreement of the heuristic judge with human labels: its scores and its verdicts.
 
     python benchmarks/embedded_judge.py [--data FOLDER] [--nli MODEL] [--limit N] [--own FILE ...]
 
-Without labeled data it prints the probes alone, which stand in benchmarks/data. `--own` takes rows
-of your own, one JSON object a line with `question`, `contexts`, `answer` and
-`labels: {"hallucinated": true or false}`.
+Without labeled data it prints only the probes in benchmarks/data. `--own` reads your rows, one JSON
+object per line with `question`, `contexts`, `answer` and `labels: {"hallucinated": true or false}`.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ PROBES: Final = Path(__file__).parent / "data" / "passage_probes.txt"
 LABELS: Final = {"+": "supported", "-": "contradicted", "?": "not_stated"}
 Row = dict[str, Any]
 Rated = Sequence[tuple[float, bool]]
-"""Scores, each with whether it should be high."""
+"""Scores, each with a flag whether it should be high."""
 
 
 def auroc(rated: Rated) -> float:
-    """Return the share of pairs of high and low that the score orders rightly, ties half."""
+    """Return the fraction of high-low pairs that the score orders correctly; ties count half."""
     order = sorted(rated)
     ranks: dict[float, list[int]] = defaultdict(list)
     for rank, (score, _) in enumerate(order, 1):
@@ -101,7 +100,7 @@ def shares(count: Counter[str]) -> str:
 
 
 async def report_claims(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print right, wrong and unsure verdicts on claims whose sentences people marked."""
+    """Print right, wrong and unsure verdicts on claims with human labels."""
     count: Counter[str] = Counter()
     for row in rows:
         claimed = await find(judge, row, Finding.ANSWER_CLAIMS)
@@ -136,7 +135,7 @@ def seen(rows: Sequence[Row], judge: HeuristicJudge) -> Iterator[Seen]:
 
 
 def report_seen(judge: HeuristicJudge, rows: Sequence[Row], name: str) -> None:
-    """Print AUROC of value and risk, share undefined, and flag rate beside the true rate."""
+    """Print AUROC of value and risk, the share undefined, and the flag rate with the true rate."""
     every = list(seen(rows, judge))
     scored = [(one.value, one.right) for one in every if one.value is not None]
     risks = [(-one.risk, one.right) for one in every if one.risk is not None]

@@ -1,9 +1,9 @@
-"""Size of the house: lines per room beside their goal, and the shape of its modules.
+"""Size of the source: lines per folder with their goal, and the shape of its modules.
 
     python -m benchmarks.house
 
-Fails where a room is more than 5 % above its limit. A limit is the goal, or today's size until the
-room is rebuilt; whoever needs more changes it in the same commit.
+Fails if a folder is more than 5 % above its limit. The limit is the goal, or the current size until
+the folder is rebuilt. A commit that needs more lines changes the limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOLERANCE: Final = 1.05
 
 
 class Room(NamedTuple):
-    """A part of the repository, with the lines that it should have and those that it may have."""
+    """A part of the repository, with its goal and its limit in lines."""
 
     name: str
     parts: tuple[str, ...]

@@ -2,9 +2,9 @@
 
     python -m benchmarks.interval_coverage [--runs 400] [--days 14] [--json FILE]
 
-Every figure is made by the functions that the command line calls. A coverage is the share of 95 %
-intervals that hold the true mean; `plain` is that of the mean without weights and sessions. With
-`--json`, the tables go to `intervals.json`, `gates.json` and `alerts.json` beside that file.
+Every figure comes from the functions behind the command line. Coverage is the share of 95 %
+intervals that contain the true mean; `plain` ignores weights and sessions. With `--json`, the
+tables go to `intervals.json`, `gates.json` and `alerts.json` beside that file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def share(level: float, chance: random.Random) -> float:
-    """Return the share of claims that are supported, each with the probability `level`."""
+    """Return the share of supported claims; each is supported with the probability `level`."""
     return sum(chance.random() < level for _ in range(CLAIMS)) / CLAIMS
 
 
@@ -67,19 +67,19 @@ def uniform(chance: random.Random) -> Drawn:
 
 
 def strata(chance: random.Random) -> Drawn:
-    """A fifth of the requests is drawn at .8 and is worse, the others at .1."""
+    """A fifth of the requests has the rate .8 and is worse; the others have the rate .1."""
     return two_strata(0.2, (0.5, 0.8), (0.9, 0.1), chance)
 
 
 def tail(chance: random.Random) -> Drawn:
-    """Refusals, which are bad, are always kept; one in ten of the others is."""
+    """Refusals, which are bad, are always sampled, other requests with the rate .1."""
     return two_strata(0.15, (0.05, 1.0), (0.8, 0.1), chance)
 
 
 def two_strata(
     part: float, one: tuple[float, float], other: tuple[float, float], chance: random.Random
 ) -> Drawn:
-    """Draw from 1,000 requests; a part of them has the one level and rate, the rest the other."""
+    """Draw from 1,000 requests with two levels and two rates."""
     rows = []
     for _ in range(1000):
         level, rate = one if chance.random() < part else other
@@ -89,7 +89,7 @@ def two_strata(
 
 
 def rare(chance: random.Random) -> Drawn:
-    """Half of the traffic is drawn at .01: about five values speak for it."""
+    """Half of the traffic has the rate .01, so that about five values represent it."""
     rows = []
     for _ in range(1000):
         level, rate = chance.choice([(0.85, 0.01), (0.95, 0.5)])
@@ -116,7 +116,7 @@ DESIGNS: dict[str, Callable[[random.Random], Drawn]] = {
 
 
 def coverage(name: str, runs: int, chance: random.Random) -> dict[str, object]:
-    """Return how often intervals hold the truth, and how wide they are."""
+    """Return how often intervals contain the truth, and their width."""
     hits = plain_hits = samples = 0
     width = 0.0
     for _ in range(runs):
@@ -152,7 +152,7 @@ def build(levels: dict[str, float], number: int, chance: random.Random) -> list[
 
 
 def false_alarms(runs: int, chance: random.Random) -> Iterator[dict[str, object]]:
-    """Yield the failed builds in which nothing changed, or all means are at their limits."""
+    """Yield the failed builds without a change, or with all means at their limits."""
     levels = {f"m{at}": 0.8 for at in range(7)}
     conditions = [FailCondition.of(f"{metric}<0.8") for metric in levels]
     fell = below = point = 0
@@ -186,7 +186,7 @@ def gate(name: str, samples: int, drop: float, failed: float) -> dict[str, objec
 
 
 def alerts(margin: float, days: int, chance: random.Random) -> dict[str, object]:
-    """Return the alerts at 100 evaluations an hour, the truth `margin` above the limit."""
+    """Return the alerts at 100 evaluations per hour, with the truth `margin` above the limit."""
     posts: list[str] = []
 
     class Webhook(BaseHTTPRequestHandler):

@@ -2,12 +2,12 @@
 
     python -m benchmarks.judge_calls [--samples 50] [--speed 500] [--json FILE]
 
-The judge is in-process and truthful; what is counted is what `LLMJudge` sends, the system and
-user texts of every call, and what it gets back. Endpoints without JSON Schema also get the reply's
-shape in the text; that is the second figure. Embedding calls are not judge calls.
+The judge is in-process and truthful. The figures count the system and user texts that `LLMJudge`
+sends, and the replies. The second figure includes the reply's shape in the text, for endpoints
+without JSON Schema. Embedding calls are not judge calls.
 
-Below the table stands the share of the characters of contexts that the prompt cache of an
-endpoint serves, which knows the beginning of a prompt from its first reply on.
+A line below the table shows the share of context characters that an endpoint's prompt cache serves.
+The cache knows a prompt's prefix from its first reply on.
 
 The last table compares judges by the eight metrics that a decision model can decide: requests,
 characters and output tokens of a sample, and samples a minute against a server in another process
@@ -60,7 +60,8 @@ EIGHT = (
     "nvidia",
 )
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
-"""Calls: for the ten metrics eight, question generation, and Nvidia's six independent ratings."""
+"""Call limits. The ten metrics need eight calls, question generation, and Nvidia's six independent
+ratings."""
 PUBLISHED = (35, 153_000)
 """Calls and characters of the best-known library for the ten metrics, on such samples."""
 
@@ -125,7 +126,7 @@ def cached(stagger: bool, count: int) -> float:
 
 
 def judges_at(url: str) -> dict[str, Any]:
-    """Judges by name."""
+    """Return the judges by name."""
     return {
         "openai-decisions": "openai-decisions:m",
         "systemone": f"systemone:{url}",
@@ -135,7 +136,7 @@ def judges_at(url: str) -> dict[str, Any]:
 
 
 def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
-    """Requests of a sample and samples a minute, by judge."""
+    """Return requests per sample and samples per minute, by judge."""
     rows = []
     for name in judges_at(""):
         with DecisionServer() as server:
@@ -159,7 +160,7 @@ def by_judge(count: int, speed: int) -> list[dict[str, Any]]:
 
 
 def evals_at(url: str, name: str, **options: Any) -> RagEval:
-    """An evaluator with the eight metrics and one of the judges."""
+    """Return an evaluator with the eight metrics and one of the judges."""
     address = {"judge_base_url": url, "judge_api_key": "k", "embedder": "none"}
     return RagEval(EIGHT, judges_at(url)[name], **{**address, **options})
 

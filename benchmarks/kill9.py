@@ -1,10 +1,10 @@
-"""`kill -9` at random moments: what of the accepted samples is scored, lost, or scored twice.
+"""`kill -9` at random moments: how many accepted samples are scored, lost, or scored twice.
 
 Application processes share a spool, a JSONL file, a platform and a judge server on loopback. One of
-them at a time is killed at a random moment and started again, so that there are always leftovers.
-At the end a last process scores what is left, and the files are compared with what the
-applications had seen accepted. A killed process may lose what it accepted in the last
-50 ms, on an overloaded machine some hundred.
+them at a time is killed at a random moment and restarted, so that samples always remain. At the end
+one process scores the remaining samples, and the files are compared with the acceptances that the
+applications saw. A killed process may lose the samples of the last 50 ms, or a few hundred
+milliseconds on an overloaded machine.
 
     python -m benchmarks.kill9 [--kills 100] [--processes 3] [--platform-ms 50] [--json FILE]
 """
@@ -39,7 +39,7 @@ from tests.servers.platform_server import Answer, PlatformServer
 
 _RATE_S = 0.01
 _BACKLOG = 200
-"""Samples that may wait in an application, as a busy machine scores fewer than are offered."""
+"""Samples that may wait in an application: a busy machine scores fewer than are offered."""
 _SHORTEST, _LONGEST = 0.05, 0.8
 
 
@@ -69,7 +69,7 @@ class Report:
 
 
 def application(folder: Path, url: str, platform: str, name: str, drain: bool) -> None:
-    """Offer samples at a steady rate until killed; or score what is left, and end."""
+    """Offer samples at a steady rate until killed, or score the rest and exit."""
     log = os.open(folder / "told", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     calls = os.open(folder / "calls", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -155,7 +155,7 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    """Until the application has seen a sample accepted: a start-up has nothing to lose."""
+    """Wait until the application saw an accepted sample; before, it has nothing to lose."""
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:
@@ -167,7 +167,7 @@ def _stored(folder: Path, name: str) -> list[str]:
     """Wait until the last sample that an application has seen accepted is on disk.
 
     Returns:
-        It, and all that the application saw accepted before it.
+        That sample and all samples accepted before.
     """
     seen = [line.split()[0] for line in (folder / "told").read_text().splitlines()]
     own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]

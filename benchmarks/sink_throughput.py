@@ -1,11 +1,11 @@
-"""Samples a second that reach a platform which is slow and fails at times, and what a sink costs.
+"""Samples per second that reach a slow and failing platform, and the cost of a sink.
 
 A stand-in of Phoenix, MLflow or Langfuse on loopback answers each request after `--latency`
-seconds. A share `--failures` of the requests is answered by 500 or 429, half of them after the
-platform has stored the scores. Each row says how many samples a second arrived, relative to one
-request at a time, and how many scores were lost or stored twice.
+seconds. A fraction `--failures` of the requests gets a 500 or 429, half of them after the platform
+stored the scores. Each row says how many samples a second arrived, relative to one request at a
+time, and how many scores were lost or stored twice.
 
-The last row is a user's function: CPU of its delivery for a sample, relative to calling it.
+The last row is a user's function: CPU of a delivery, relative to a direct call.
 
     python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
 """

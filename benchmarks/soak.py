@@ -1,11 +1,11 @@
-"""Soak: mixed requests at ten times what a faulty judge can take, then the books are checked.
+"""Soak test: mixed requests at ten times a faulty judge's capacity, then a check of the statistics.
 
     python -m benchmarks.soak --minutes 30
 
 Requests of LangChain succeed, stream, fail, are cancelled or closed early, some get feedback; the
-judge answers late, refuses, hangs or drops the connection. At the end every request must stand in
-the books once, every evaluated sample in the results file once, nothing may be open, and memory
-must be flat. Exits with 1 if one of these does not hold.
+judge answers late, rejects, hangs or drops the connection. At the end every request must be counted
+once, every evaluated sample must be in the results file once, no span may be open, and memory must
+be flat. Otherwise the exit code is 1.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class OpenSpans(SpanProcessor):
 
 
 class Application:
-    """A chain over samples, and how its requests ended.
+    """A chain over samples, and the outcomes of its requests.
 
     Args:
         evals: The evaluator under test.
@@ -185,7 +185,7 @@ def _in_file(path: Path) -> Counter[str]:
 
 
 def check_books(app: Application, path: Path) -> Iterator[str]:
-    """Yield what does not add up between requests sent, books and the results file."""
+    """Yield every mismatch between sent requests, statistics and the results file."""
     stats, sent = app.evals.stats(), app.sent
     ended = stats.scored + stats.sampled_out + stats.pending
     ended += sum(stats.dropped.values()) + sum(stats.failed.values())

@@ -1,9 +1,9 @@
-"""Longest standstill of the application's threads while adversarial samples are evaluated.
+"""Longest stall of the application's threads during the evaluation of adversarial samples.
 
-A thread sleeps for a millisecond again and again and notes by how much it was late, and how much
-of that this process computed: a busy machine takes the rest. Samples are evaluated whose texts are
-runs of one character or one unit, up to the length that capture keeps: white space, digits, dots,
-quotes, brackets, marks that combine. Then the process counts for as long, and idles for as long.
+A thread sleeps repeatedly for a millisecond and records its delay, and how much of the delay this
+process computed; other load causes the rest. The samples' texts are runs of one character or unit,
+up to the length that capture keeps: white space, digits, dots, quotes, brackets, combining marks.
+For comparison, the process then counts and idles for the same time.
 
     python -m benchmarks.standstill [--samples 200] [--seed 0] [--json FILE]
 """
@@ -33,7 +33,7 @@ SENTENCE = "The last ferry to Oslo {}leaves at 22:40{} on weekdays."
 
 
 def texts(drawn: random.Random) -> Iterator[str]:
-    """Yield texts that hold runs, at the beginning, within and at the end of a sentence."""
+    """Yield texts with runs at the start, inside and at the end of a sentence."""
     while True:
         runs = [drawn.choice(UNITS) for _ in range(2)]
         lengths = [drawn.choice((0, LENGTH // 10, LENGTH // 2)) for _ in range(2)]
@@ -42,7 +42,7 @@ def texts(drawn: random.Random) -> Iterator[str]:
 
 
 class Collections:
-    """Processor time of collections of garbage, which stop every thread."""
+    """CPU time of garbage collections, which stop every thread."""
 
     def __init__(self) -> None:
         self._ended = 0.0
@@ -55,7 +55,7 @@ class Collections:
             self._ended, self._began = self.seconds(), None
 
     def seconds(self) -> float:
-        """Return the time so far; other threads may run before the end is noted."""
+        """Return the time so far. Other threads may run before the end is recorded."""
         return self._ended + (time.process_time() - self._began if self._began else 0.0)
 
 
@@ -63,14 +63,14 @@ COLLECTIONS = Collections()
 
 
 class Lateness:
-    """How late a thread woke up, and what this process computed and collected meanwhile, in ms."""
+    """Delay of a thread's wakeup, and this process's computation and garbage collection, in ms."""
 
     def __init__(self) -> None:
         # Arrays add no objects for the collector of garbage.
         self.late, self.computed, self.collected = array("d"), array("d"), array("d")
 
     def during(self, work: Callable[[], object]) -> Lateness:
-        """Note how late another thread wakes up each time while something runs."""
+        """Record the delays of another thread's wakeups during a call."""
         done = threading.Event()
 
         def tick() -> None:
@@ -97,7 +97,7 @@ def counting(seconds: float) -> None:
 
 
 def main() -> None:
-    """Print the lateness beside that of a process that counts, and of an idle one."""
+    """Print the delays, compared with a counting and an idle process."""
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Rows of a benchmark: a table for its reader, and JSON for a program."""
+"""Rows of a benchmark: a table for readers, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def written(rows: Sequence[Mapping[str, object]], file: Path | None) -> None:
-    """Print rows of equal keys as a table, and write them to a file where one is named."""
+    """Print rows with equal keys as a table, and write them to a file if named."""
     lines = [list(rows[0]), *([shown(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

@@ -83,7 +83,7 @@ def is_url(text: str) -> bool:
 def _other_judge(value: str) -> str:
     for start, chat_model in _OTHER_JUDGES.items():
         if value.lower().startswith(start):
-            return f"; for this one: RagEval(judge=LangChainJudge({chat_model}))"
+            return f"; for this model: RagEval(judge=LangChainJudge({chat_model}))"
     name, colon, _ = value.partition(":")
     if not value or nearest(name.lower(), list(JUDGES.rows)) is not None:
         return ""

@@ -1,1 +1,1 @@
-"""Other libraries beside ours, each in its pinned environment: `python -m benchmarks.peers`."""
+"""Comparison with other libraries, each in its pinned environment: `python -m benchmarks.peers`."""

@@ -1,7 +1,7 @@
 """Comparison with other libraries: makes their environments, measures, and writes the page.
 
-Prints a table for each part, and writes its rows. `--page` writes docs/benchmarks.md, too, from
-these rows and those that the other parts of `make bench` left in build/bench.
+Prints a table for each part, and writes its rows. `--page` also writes docs/benchmarks.md from
+these rows and from the rows that `make bench` left in build/bench.
 
     python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--samples 40]
         [--json build/bench/peers.json] [--page]

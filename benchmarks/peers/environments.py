@@ -1,4 +1,4 @@
-"""Environments of the peers: made from pinned files, measured, and run in."""
+"""Environments of the compared libraries: created from pinned files, and measured."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PACKAGES = {
     "traceloop": "opentelemetry-instrumentation-langchain",
     "trulens": "trulens-core",
 }
-"""Package whose version is named, where it is not called as the peer."""
+"""Package with the version, if its name differs from the library's."""
 
 
 class PeerFailure(Exception):
-    """A peer could not be installed or driven; the message is the reason."""
+    """A library could not be installed or run. The message is the reason."""
 
 
 def made(peer: str) -> Path:
-    """Return the interpreter of a peer's environment, which is made where its pins changed.
+    """Return the interpreter of a library's environment, created again if its pins changed.
 
     Raises:
         PeerFailure: The pinned versions cannot be installed.
@@ -47,10 +47,10 @@ def made(peer: str) -> Path:
 
 
 def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **variables: str) -> str:
-    """Return what a command, given a text as standard input, prints.
+    """Run a command with a text as standard input, and return its output.
 
     Raises:
-        PeerFailure: It fails, or takes longer.
+        PeerFailure: The command fails or times out.
     """
     BUILD.mkdir(parents=True, exist_ok=True)
     known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -68,7 +68,7 @@ def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **varia
 
 
 def driven(python: Path, module: str, *arguments: str, text: str = "") -> Any:
-    """Return the JSON that a driver of this package prints last.
+    """Return the last JSON line of a driver in this package.
 
     Raises:
         PeerFailure: The driver fails.

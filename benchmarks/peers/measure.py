@@ -1,4 +1,4 @@
-"""Parts of the comparison, each a list of rows; a peer that cannot be measured has its reason."""
+"""Parts of the comparison, each a list of rows. A library that cannot be measured has a reason."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def measured(peers: Iterable[str], *, rounds: int, count: int) -> Results:
     """Return all parts by name.
 
     Args:
-        peers: The peers; ours is always measured.
-        rounds: Of the request path.
+        peers: The other libraries; ours is always measured.
+        rounds: Rounds of the request path.
         count: Samples to judge.
     """
     results: Results = {part: [] for part in ("requests", "judging", "missing")}
@@ -82,7 +82,7 @@ def judged(library: str, python: Path, condition: str, count: int) -> Row:
 
 
 def _compare_with_clean(rows: list[Row]) -> None:
-    """Count in each row the scores that differ from those of the undisturbed run."""
+    """Count in each row the scores that differ from the undisturbed run."""
     clean = {row["peer"]: row["scores"] for row in rows if row["condition"] == CONDITIONS[0]}
     for row in rows:
         pairs = zip(row.pop("scores"), clean[row["peer"]], strict=True)

@@ -1,4 +1,4 @@
-"""Tables of the comparison, and the page that holds them."""
+"""Tables of the comparison, and their page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def own_parts(folder: Path) -> dict[str, list[Row]]:
 def page(
     results: Mapping[str, Sequence[Row]], own: Mapping[str, list[Row]], date: str, machine: str
 ) -> str:
-    """Return the page of the comparison, and of rows of our own benchmarks, as Markdown."""
+    """Return the page of the comparison and of our own benchmarks as Markdown."""
     parts = [_INTRODUCTION.format(date=date, machine=machine)]
     for part, table in tables({**results, **own}).items():
         title = part.replace("_", " ").capitalize()

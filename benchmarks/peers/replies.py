@@ -1,4 +1,4 @@
-"""Right replies of the judge server to each library's prompts, and corrupted ones."""
+"""Correct and corrupted replies of the judge server to each library's prompts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Body = Mapping[str, Any]
 
 
 def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
-    """Return what replies to a library's requests.
+    """Return a function that replies to a library's requests.
 
     Args:
-        library: Whose prompts they are.
+        library: The library.
         corrupted: Share of the replies that stop in the middle, drawn by the number of the call
             and so at the same places for each library.
     """
@@ -33,7 +33,7 @@ def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
 
 
 def _ragas(body: Body) -> dict[str, Any]:
-    """Return statements, or a verdict on each."""
+    """Return ragas' statements, or a verdict on each."""
     given = json.loads(_between(_prompt(body), "\ninput: ", "\nOutput:"))
     if "answer" in given:
         return {"statements": sentences(given["answer"])}
@@ -45,7 +45,7 @@ def _ragas(body: Body) -> dict[str, Any]:
 
 
 def _deepeval(body: Body) -> dict[str, Any]:
-    """Return truths, claims, verdicts or a reason; nothing here contradicts a claim."""
+    """Return DeepEval's truths, claims, verdicts or a reason. Nothing here contradicts a claim."""
     (asked,) = body["response_format"]["json_schema"]["schema"]["properties"]
     prompt = _prompt(body)
     if asked == "truths":
@@ -61,7 +61,7 @@ def _deepeval(body: Body) -> dict[str, Any]:
 
 
 def _trulens(body: Body) -> str | dict[str, Any]:
-    """Return sentences, those that matter, or a score of one; none for a reply that was cut."""
+    """Return TruLens' sentences, the relevant sentences, or a sentence's score."""
     prompt = _prompt(body)
     if body["messages"][0]["content"].startswith("Convert the following text"):
         return {"criteria": prompt, "supporting_evidence": "cut off", "score": None}

@@ -1,7 +1,7 @@
 """CPU that a peer's handler adds to a request.
 
-Runs within the environment of the peer, with our own source beside it: plain requests, ours and
-the peer's take turns in one process.
+Runs in the library's environment together with our source. Plain requests, our handler and the
+library's take turns in one process.
 
     python -m benchmarks.peers.request_path openinference [--rounds 40]
 """
@@ -35,7 +35,7 @@ from benchmarks.added_cpu import (
 from benchmarks.handler_overhead import QUESTION, build_chain, handler, invoke
 
 DEAD = "http://127.0.0.1:9"
-"""Nothing listens there."""
+"""No server listens there."""
 
 
 def langfuse_handler(provider: TracerProvider, exporter: SpanExporter | None) -> Any:
@@ -59,13 +59,13 @@ def traceloop_handler(provider: TracerProvider) -> Any:
 
 
 def deepeval_handler() -> Any:
-    """Return DeepEval's handler; without a key, what it records goes nowhere."""
+    """Return DeepEval's handler. Without a key, it sends nothing."""
     os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
     return importlib.import_module("deepeval.integrations.langchain").CallbackHandler()
 
 
 def deepeval_variant() -> Variant:
-    """Return DeepEval as in a test of its traces, which makes the document and keeps the last."""
+    """Return DeepEval as in a test of its traces, which creates the document and keeps the last."""
     handler = deepeval_handler()
     testing = importlib.import_module("deepeval.tracing.trace_test_manager").trace_testing_manager
     testing.test_name = "bench"
@@ -79,7 +79,7 @@ def deepeval_variant() -> Variant:
 
 
 def variant(peer: str, tracing: Tracing) -> Variant:
-    """Return a peer's way of watching, which exports to memory; it must leave spans."""
+    """Return a library's instrumentation, which exports to memory and must leave spans."""
 
     def clear() -> None:
         if not tracing.exporter.get_finished_spans():
@@ -98,7 +98,7 @@ def variant(peer: str, tracing: Tracing) -> Variant:
 
 
 def compared(peer: str, rounds: int) -> dict[str, Any]:
-    """Return the plain request's cost, and what ours and the peer's add to it."""
+    """Return the plain request's cost, and the cost that our handler and the library's add."""
     tracing = Tracing()
 
     def unseen() -> None:

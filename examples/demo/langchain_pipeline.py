@@ -1,4 +1,4 @@
-"""The demo's pipeline in LangChain. The callback is all that an application adds."""
+"""The demo's pipeline in LangChain. An application adds only the callback."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HandbookRetriever(BaseRetriever):
 
 
 class ScriptedChat(BaseChatModel):
-    """Gives the answers of the script."""
+    """Returns the scripted answers."""
 
     model: str = "scripted"
 

@@ -1,4 +1,4 @@
-"""The demo's pipeline in LlamaIndex. `enable(evals)` is all that an application adds."""
+"""The demo's pipeline in LlamaIndex. An application adds only `enable(evals)`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HandbookRetriever(BaseRetriever):
 
 
 class ScriptedModel(CustomLLM):
-    """Gives the answers of the script."""
+    """Returns the scripted answers."""
 
     model: str = "scripted"
 

@@ -1,4 +1,4 @@
-"""Exporter of spans to a file: one OTLP/JSON request a line, which Jaeger's page opens."""
+"""Exporter of spans to a file, one OTLP/JSON request per line; Jaeger's UI can open it."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Publisher:
         return True
 
     async def _poll(self) -> None:
-        """Hand results to the samples that wait for them, while there are any."""
+        """Pass results to the waiting samples, while any sample waits."""
         while self._waiting:
             try:
                 found = self._reader.submit(self._read, frozenset(self._waiting))

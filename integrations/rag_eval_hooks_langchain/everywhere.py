@@ -29,7 +29,7 @@ from rag_eval_hooks_langchain.surroundings import AMBIENT, ask_ambient, current_
 __all__ = ["disable", "enable"]
 
 _SEARCH = re.compile(r"a?(search|(similarity|max_marginal_relevance)_search\w*)")
-"""Names of the methods by which an application searches a store."""
+"""Names of the search methods of a store."""
 _RETRIEVERS = ("_get_relevant_documents", "_aget_relevant_documents")
 _OTHER_USES = ("select_examples", "aselect_examples", "lookup", "alookup")
 """LangChain methods that search for examples or cached replies, not contexts."""

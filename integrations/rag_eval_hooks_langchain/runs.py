@@ -75,7 +75,7 @@ def end_edge(method: Callable[..., None]) -> Callable[..., None]:
 
 
 class _NotMiddleware:
-    """What `create_agent` reads first of the class of a middleware."""
+    """The attribute that `create_agent` reads first from a middleware's class."""
 
     def __get__(self, _: object, owner: type) -> Any:
         raise AttributeError(

@@ -64,9 +64,9 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
 class InlineUnlessWithheld:
     """`run_inline` of a handler: true, except for one function that it would mislead.
 
-    Inline handlers save async runs a worker thread per event. Except plain models, `on_llm_start`
-    of langchain-core's async manager calls inline handlers *instead of* all others. There the value
-    is false, so that all handlers are called, unless another handler is inline.
+    Inline handlers save async runs a worker thread per event. However, for plain models,
+    `on_llm_start` of langchain-core's async manager calls inline handlers *instead of* all others.
+    There the value is false, so that all handlers are called, unless another handler is inline.
     """
 
     def __get__(self, handler: Any, owner: type | None = None) -> bool:

@@ -116,7 +116,7 @@ def rows_of(paths: Sequence[str]) -> Results:
     skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
     raise UsageError(
         f"{', '.join(paths)}: no line is a result with an outcome (lines skipped: {skipped or 0}). "
-        "`rag-eval-hooks evaluate DATA -o RESULTS` makes results of a data set."
+        "`rag-eval-hooks evaluate DATA -o RESULTS` writes results of a data set."
     )
 
 

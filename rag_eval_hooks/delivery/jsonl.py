@@ -181,7 +181,7 @@ def _json(record: Mapping[str, Any]) -> str:
     try:
         return json.dumps(record, ensure_ascii=False, default=_plain, allow_nan=False)
     except ValueError:
-        # JSON has no infinity and no NaN: null stands for them.
+        # JSON has no infinity and no NaN; null replaces them.
         plain = json.loads(json.dumps(record, default=_plain), parse_constant=lambda _: None)
         return json.dumps(plain, ensure_ascii=False)
 

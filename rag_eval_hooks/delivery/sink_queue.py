@@ -34,7 +34,7 @@ _GRACE: Final = 0.1
 _RECOVERED: Final = 64
 """Results of the spool to claim at once."""
 _LONGEST_SLEEP: Final = 3600.0
-"""Longest wait of the thread for a wakeup, in seconds; a lock takes no infinite timeout."""
+"""Longest wait of the thread for a wakeup, in seconds, because a lock's timeout must be finite."""
 _POLL: Final = 0.05
 """Seconds between two checks for a hanging call during a flush."""
 _ALONE: Final = SendError("one of several failed")

@@ -30,7 +30,7 @@ class DontKnow(StrEnum):
     PHRASES = "phrases"
     """The literal definition: a phrase anywhere in the answer."""
     REFUSAL = "refusal"
-    """The answer as a whole must say it, not only contain a phrase."""
+    """The answer as a whole must refuse, not only contain a phrase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,7 +192,7 @@ class Ask:
             if (id_key := self.spec.unit.key) is None:
                 return dict.fromkeys(keys, self._element(group, view))
             if not isinstance(group, list):
-                raise ReplyError("it is missing or no list")
+                raise ReplyError("it is missing or not a list")
             named: dict[str, list[Any]] = {key: [] for key in keys}
             for element in group:
                 if isinstance(element, Mapping) and id_key in element:

@@ -75,7 +75,7 @@ class Models:
     token_scorer: str | TokenScorer | None = None
 
     def names(self) -> dict[str, str]:
-        """Return the names among them by setting."""
+        """Return the named models by setting."""
         names = {}
         given = (self._judge, self.embedder, self.token_scorer)
         for (table, protocol), value in zip(_TABLES, given, strict=True):

@@ -131,7 +131,7 @@ _QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 @dataclass(frozen=True, slots=True)
 class TailRule:
-    """One rule.
+    """A configured tail rule.
 
     Conditions are deterministic. So the rule's rate is the inclusion probability of its metrics for
     every matching sample, even if the sampler would have chosen it.

@@ -296,7 +296,7 @@ def test_any_key_groups() -> None:
         ({RECALL: 0}, "DON'T KNOW", "does not know, and the context lacks", "retriever"),
         ({RECALL: 1}, "DON'T KNOW", "does not know, though", "generator"),
         ({EXACT: 0.9, KEYWORDS: 0.2}, None, "exact but incomplete", "generator"),
-        ({EXACT: 0.1, KEYWORDS: 0.9}, None, "right but phrased otherwise", "none"),
+        ({EXACT: 0.1, KEYWORDS: 0.9}, None, "right but phrased differently", "none"),
         ({KEYWORDS: 0.9, "lexical.number_match": 0.2}, None, "right concepts", "generator"),
         ({"lexical.source_citation": 0.3}, None, "sources not named", "generator"),
         ({KEYWORDS: 0.9, FAITHFUL: 0.3}, None, "matches the reference", "generator"),
