@@ -119,10 +119,13 @@ class Prompts:
         return next(places, None)
 
     def _find(self, number: int, text: str) -> int:
-        """Return the first position of a text outside the question."""
+        """Return the position of a text after the question, else before it, never inside it."""
         first, (asked, end) = self._first(number, text), self._asked[number]
+        if first < 0 or first >= end:
+            return first
+        behind = self.texts[number].find(text, end)
         is_within = asked <= first and first + len(text) <= end
-        return self.texts[number].find(text, end) if is_within else first
+        return -1 if behind < 0 and is_within else max(behind, first)
 
     def _first(self, number: int, text: str) -> int:
         """Return the first position of a text; for many texts by an index of the prompt's words."""
