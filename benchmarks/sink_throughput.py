@@ -17,7 +17,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.table import parser_of, written
@@ -43,18 +43,11 @@ SINKS: dict[str, Callable[[str], PlatformSink]] = {
 
 
 class Platform:
-    """Stand-in that stores scores by the keys of the real platforms.
+    """Stand-in that stores scores by the keys of the real platforms, slowly, and fails at times."""
 
-    Args:
-        latency: Seconds before each answer.
-        failures: Share of the requests that fail.
-        seed: Seed of the failures.
-    """
-
-    def __init__(self, latency: float, failures: float, seed: int = 1) -> None:
-        self._latency = latency
-        self._failures = failures
-        self._random = random.Random(seed)
+    def __init__(self, latency: float, failures: float) -> None:
+        self._latency, self._failures = latency, failures
+        self._random = random.Random(1)
         self._lock = threading.Lock()
         self.stored: Counter[str] = Counter()
         self.requests = 0
@@ -88,17 +81,12 @@ class Platform:
         return Answer(body={"assessment": {"assessment_id": "as"}})
 
     def _assessed(self, trace: str) -> list[dict[str, Any]]:
-        keys = (f"{trace}/{name}" for name in METRICS)
-        return [
-            {
-                "assessment_name": key.split("/")[1],
-                "assessment_id": key.split("/")[1],
-                "source": {"source_id": "rag_eval_hooks"},
-                "metadata": {"rag_eval.span_id": trace[-16:]},
-            }
-            for key in keys
-            if self.stored[key]
-        ]
+        ours = {
+            "source": {"source_id": "rag_eval_hooks"},
+            "metadata": {"rag_eval.span_id": trace[-16:]},
+        }
+        kept = [name for name in METRICS if self.stored[f"{trace}/{name}"]]
+        return [{"assessment_name": name, "assessment_id": name, **ours} for name in kept]
 
 
 def evaluation(number: int, scores: int) -> Evaluation:
@@ -126,29 +114,33 @@ def dispatch_of(sink: AnySink, incidents: Incidents) -> Dispatch:
     return Dispatch([sink], RagEvalConfig(), incidents, outbox, revive=revive)
 
 
+def delivered(
+    sink: AnySink, evaluations: Sequence[Evaluation], clock: Callable[[], float]
+) -> float:
+    """Return the time that a sink takes for evaluations, by a clock."""
+    delivery = dispatch_of(sink, Incidents())
+    began = clock()
+    for one in evaluations:
+        delivery.put(delivery.jobs(one, time.time()))
+    delivery.flush(300)
+    took = clock() - began
+    delivery.close()
+    return took
+
+
 def throughput(name: str, scores: int, args: argparse.Namespace) -> dict[str, object]:
     """Return one row: a platform and a number of scores."""
     platform = Platform(args.latency, args.failures)
-    incidents = Incidents()
+    evaluations = [evaluation(number, scores) for number in range(args.samples)]
     with PlatformServer(platform.answer) as server:
-        sink = SINKS[name](server.url)
-        delivery = dispatch_of(sink, incidents)
-        evaluations = [evaluation(number, scores) for number in range(args.samples)]
-        began = time.monotonic()
-        for one in evaluations:
-            delivery.put(delivery.jobs(one, time.time()))
-        delivery.flush(300)
-        took = time.monotonic() - began
-        delivery.close()
+        took = delivered(SINKS[name](server.url), evaluations, time.monotonic)
     requests_of_one = 1 + scores if name == "mlflow" else 1
-    alone = 1 / (args.latency * requests_of_one)
-    rate = args.samples / took
-    expected = args.samples * scores
+    rate, expected = args.samples / took, args.samples * scores
     return {
         "sink": name,
         "scores": scores,
         "samples/s": rate,
-        "times one request": rate / alone,
+        "times one request": rate * args.latency * requests_of_one,
         "results": expected,
         "lost": expected - len(platform.stored),
         "twice": sum(count > 1 for count in platform.stored.values()),
@@ -166,24 +158,17 @@ def function_cost(samples: int) -> dict[str, object]:
     began = time.process_time()
     for one in evaluations:
         function(one.sample, one.outcomes)
-    plain = (time.process_time() - began) / samples
-    delivery = dispatch_of(function, Incidents())
-    began = time.process_time()
-    for one in evaluations:
-        delivery.put(delivery.jobs(one, time.time()))
-    delivery.flush(60)
-    spent = (time.process_time() - began) / samples
-    delivery.close()
+    plain = time.process_time() - began
+    spent = delivered(function, evaluations, time.process_time)
     assert len(calls) == 2 * samples
+    row: dict[str, object] = dict.fromkeys(("samples/s", "times one request"))
+    found = {"results": 3 * samples, "lost": 0, "twice": 0}
     return {
         "sink": "function",
         "scores": 3,
-        "samples/s": None,
-        "times one request": None,
-        "results": 3 * samples,
-        "lost": 0,
-        "twice": 0,
-        "CPU us": (spent - plain) * 1e6,
+        **row,
+        **found,
+        "CPU us": (spent - plain) / samples * 1e6,
     }
 
 

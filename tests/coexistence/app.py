@@ -6,84 +6,39 @@ gets a process of its own.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import sys
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForRetrieverRun,
-    BaseCallbackHandler,
-    CallbackManagerForRetrieverRun,
-)
-from langchain_core.documents import Document
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnablePassthrough
+from langchain_core.callbacks import BaseCallbackHandler
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, enable
 from tests.coexistence.shared import Application, Spans
+from tests.matrix.langchain import kit
+from tests.matrix.langchain.compat import classic
+from tests.matrix.langchain.graphs import direct
+from tests.matrix.langchain.lcel import plain
 
 
-class State(TypedDict, total=False):
-    question: str
-    context: list[Document]
-    answer: str
-
-
-class Store(BaseRetriever):
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return [Document(f"A document about {query}, which is long enough to find.")]
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        await asyncio.sleep(0)
-        return self._get_relevant_documents(query, run_manager=None)  # type: ignore[arg-type]
-
-
-def model() -> FakeListChatModel:
-    return FakeListChatModel(responses=["the answer"])
-
-
-def lcel() -> Any:
-    prompt = ChatPromptTemplate.from_template("Use {context}\nQuestion: {question}")
-    text = Store() | (lambda documents: documents[0].page_content)
-    inputs = {"context": text, "question": RunnablePassthrough()}
-    return inputs | prompt | model() | StrOutputParser()
-
-
-def classic() -> Any:
-    chains = importlib.import_module("langchain_classic.chains")
-    return chains.RetrievalQA.from_chain_type(model(), retriever=Store())
+def retrieval_qa() -> Any:
+    chain = classic("chains.RetrievalQA")
+    return chain.from_chain_type(kit.reader(kit.QUESTION), retriever=kit.base(1))
 
 
 def graph() -> Any:
-    langgraph = importlib.import_module("langgraph.graph")
-
-    def retrieve(state: dict[str, Any]) -> dict[str, Any]:
-        return {"context": Store().invoke(state["question"])}
-
-    def generate(state: dict[str, Any]) -> dict[str, Any]:
-        prompt = f"{state['context'][0].page_content} {state['question']}"
-        return {"answer": model().invoke(prompt).content}
-
-    built = langgraph.StateGraph(State)
-    built.add_node("retrieve", retrieve)
-    built.add_node("generate", generate)
-    built.add_edge(langgraph.START, "retrieve")
-    built.add_edge("retrieve", "generate")
-    return built.compile()
+    return direct(lambda state: {kit.FOUND: kit.base(1).invoke(state[kit.ASKED])})
 
 
+SHAPES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "lcel": (lambda: plain(1), kit.QUESTION),
+    "classic": (retrieval_qa, {"query": kit.QUESTION}),
+    "graph": (graph, {kit.ASKED: kit.QUESTION}),
+}
+"""Pipelines, and what they are asked."""
 Instrument = Callable[[TracerProvider], BaseCallbackHandler | None]
 
 
@@ -120,7 +75,6 @@ INSTRUMENTORS: dict[str, Instrument] = {
     ),
     "langfuse": langfuse,
 }
-SHAPES: dict[str, Callable[[], Any]] = {"lcel": lcel, "classic": classic, "graph": graph}
 
 
 class World(Application):
@@ -139,32 +93,26 @@ class World(Application):
         handlers: list[BaseCallbackHandler] = [self.theirs] if self.theirs else []
         if ours:
             handlers.insert(0 if first else len(handlers), RagEvalCallbackHandler(self.evals))
-        value = "cats and dogs"
-        given = value if shape == "lcel" else {"query" if shape == "classic" else "question": value}
-        SHAPES[shape]().invoke(given, {"callbacks": handlers})
+        build, given = SHAPES[shape]
+        build().invoke(given, {"callbacks": handlers})
         return self.finished()
 
 
 def main(name: str, wrap: bool, enabled: str, config: dict[str, Any]) -> dict[str, Any]:
     world = World(name, wrap=wrap, enabled=enabled, **config)
-    if enabled:
-        return {
-            shape: {
-                enabled: world.call(shape, ours=False),
-                "incidents": dict(world.evals.stats().incidents),
+    found: dict[str, Any] = {}
+    for shape in SHAPES:
+        if enabled:
+            found[shape] = {enabled: world.call(shape, ours=False)}
+        else:
+            found[shape] = {
+                "alone": world.call(shape, ours=False),
+                "again": world.call(shape, ours=False),
+                "first": world.call(shape, ours=True),
+                "last": world.call(shape, ours=True, first=False),
             }
-            for shape in SHAPES
-        }
-    return {
-        shape: {
-            "alone": world.call(shape, ours=False),
-            "again": world.call(shape, ours=False),
-            "first": world.call(shape, ours=True),
-            "last": world.call(shape, ours=True, first=False),
-            "incidents": dict(world.evals.stats().incidents),
-        }
-        for shape in SHAPES
-    }
+        found[shape]["incidents"] = dict(world.evals.stats().incidents)
+    return found
 
 
 if __name__ == "__main__":

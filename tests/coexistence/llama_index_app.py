@@ -10,40 +10,33 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from llama_index.core import set_global_tokenizer
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import StreamingResponse
-from llama_index.core.llms import MockLLM
-from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
-from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.query_engine import CustomQueryEngine
 
 from tests.coexistence.shared import Application
+from tests.matrix.llama_index.kit import index_of, says
+from tests.support.variation import Variation, run_seed
+
+DRAW = Variation(run_seed())
+TEXTS, QUESTION, ANSWER = tuple(DRAW.passages(2)), DRAW.question(), DRAW.sentence()
 
 
-class Store(BaseRetriever):
-    """Two nodes for any question."""
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        text = f"A document about {query_bundle.query_str}, which is long enough to find."
-        return [NodeWithScore(node=TextNode(text=text), score=0.5)]
-
-
-def engine(streaming: bool = False) -> RetrieverQueryEngine:
-    synthesizer = get_response_synthesizer(llm=MockLLM(max_tokens=5), streaming=streaming)
-    return RetrieverQueryEngine(Store(), synthesizer)
+def engine(streaming: bool = False) -> Any:
+    return index_of(TEXTS).as_query_engine(
+        llm=says(ANSWER), similarity_top_k=1, streaming=streaming
+    )
 
 
 def query() -> None:
-    engine().query("cats and dogs")
+    engine().query(QUESTION)
 
 
 def aquery() -> None:
-    asyncio.run(engine().aquery("cats and dogs"))
+    asyncio.run(engine().aquery(QUESTION))
 
 
 def stream() -> None:
-    response: Any = engine(streaming=True).query("cats and dogs")
+    response: Any = engine(streaming=True).query(QUESTION)
     assert "".join(response.response_gen)
 
 
@@ -57,8 +50,8 @@ class Own(CustomQueryEngine):
 
 def own_stream() -> None:
     """A stream of the application's own, read to its end."""
-    response: Any = Own().query("cats and dogs")
-    assert "".join(response.response_gen).isupper()
+    response: Any = Own().query(QUESTION)
+    assert "".join(response.response_gen)
 
 
 SHAPES: dict[str, Callable[[], None]] = {
@@ -93,6 +86,5 @@ def main(wrap: bool, first: bool, ours: bool) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    set_global_tokenizer(str.split)
     settings = json.loads(sys.argv[1])
     sys.stdout.write(json.dumps(main(**settings), default=str) + "\n")

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.span_processor import RagEvalSpanProcessor
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.support.variation import run_seed
 
 SCORE = "rag.eval.ragas.faithfulness.score"
 Spans: TypeAlias = list[dict[str, Any]]
@@ -68,7 +69,11 @@ def spans_of(app: str, settings: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         timeout=120,
-        env={"PYTHONPATH": ":".join(sys.path), "HOME": "/nonexistent"},
+        env={
+            "PYTHONPATH": ":".join(sys.path),
+            "HOME": "/nonexistent",
+            "RAGEVAL_RUN_SEED": str(run_seed()),
+        },
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +24,9 @@ SHAPES = ("lcel", "classic", "graph")
 
 
 def installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False
+    """Look without importing what stands above it, as `find_spec` does: that takes seconds."""
+    places = [Path(folder, *package.split(".")) for folder in sys.path]
+    return any(place.is_dir() or place.with_suffix(".py").exists() for place in places)
 
 
 HANDLERS = ("first", "last")
