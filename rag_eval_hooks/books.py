@@ -164,7 +164,7 @@ class Books(Observer):
             return tuple(self._entries[number] for number in numbers)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until everything accepted before the call has finished; return whether it has."""
+        """Wait until everything accepted before this call has finished; return whether it has."""
         turn = threading.Lock()
         turn.acquire()
         with self._lock:

@@ -54,7 +54,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
     """
     handler, before = RagEvalCallbackHandler(evals, **options), AMBIENT.everywhere
     if isinstance(before, RagEvalCallbackHandler) and before.evals is not evals:
-        advice = "one RagEval of a process is enabled at a time"
+        advice = "only one RagEval per process can be enabled"
         evals.incidents.mistake("enable() replaces another RagEval", advice)
     disable()
     evals.recorder.by_hand.everywhere.add(FRAMEWORK)

@@ -63,7 +63,7 @@ def enable(
         if registration.evals is evals and registration.options == (choices, watch_streams):
             return registration
         if registration.evals is not evals:
-            advice = "one RagEval of a process is enabled at a time"
+            advice = "only one RagEval per process can be enabled"
             evals.incidents.mistake("enable() replaces another RagEval", advice)
     disable()
     registration = Instrumentation(evals, choices, watch_streams=watch_streams)

@@ -137,7 +137,7 @@ def _described(sample: Sample) -> Iterator[str]:
     yield f"answer: {'none was found' if sample.answer is None else _short(sample.answer)}"
     if sample.truncated:
         cut = ", ".join(sample.truncated)
-        yield f"truncated: {cut} (by limits, or of texts that could not be read)"
+        yield f"truncated: {cut} (by limits or unreadable texts)"
 
 
 def _rule(source: str | None, rules: Mapping[str, str]) -> str:

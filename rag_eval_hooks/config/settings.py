@@ -243,7 +243,7 @@ class RagEvalConfig(BaseSettings):
         tuple[_Region, ...],
         ONE_OR_MORE,
         Expected("countries by two capital letters, such as 'DE'"),
-    ] = setting((), "Countries whose phone numbers are removed without their `+` prefix, too.")
+    ] = setting((), "Countries whose phone numbers are also removed without a `+` prefix.")
     redact_ids_key: Secret = setting(
         None, "Key that hashes ids of users and sessions; never printed."
     )

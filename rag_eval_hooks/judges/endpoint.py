@@ -119,7 +119,7 @@ class Endpoint:
         except openai.APIConnectionError as error:
             raise self._connection_error(error) from None
         except (ValueError, openai.APIResponseValidationError) as error:
-            raise _UnreadableError(f"the reply is no JSON ({type(error).__name__})") from None
+            raise _UnreadableError(f"the reply is not JSON ({type(error).__name__})") from None
         finally:
             _post.reset(token)
 

@@ -157,7 +157,7 @@ class Intake:
         )
 
     def _is_left_out(self, interaction: Interaction) -> bool:
-        """Return whether a request without a decision at its start gets no span of ours."""
+        """Return whether a request, undecided at its start, gets no span of ours."""
         if self.leaves_out is None or interaction.status is not Status.OK:
             return False
         if interaction.sampling_key is None:

@@ -59,7 +59,7 @@ async def many(
         (RuntimeError("a client of the user's"), CallOutcome.ERROR, False),
         (StatusError(400), CallOutcome.REFUSED, True),
         (StatusError(404), CallOutcome.REFUSED, True),
-        (ValueError("the reply is no JSON"), CallOutcome.ERROR, None),
+        (ValueError("the reply is not JSON"), CallOutcome.ERROR, None),
         (JudgeError("it returned None"), CallOutcome.ERROR, None),
         (asyncio.CancelledError(), CallOutcome.CANCELLED, None),
         (JudgeUnavailable("open"), None, None),

@@ -234,7 +234,7 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
         (("r.jsonl", "--cut", "ragas.faithful=0.1:0.2"), "did you mean 'ragas.faithfulness'?"),
         (("r.jsonl", "--by", "workflw"), "did you mean 'workflow'?"),
         (("r.jsonl", "--where", "workflw=x"), "did you mean 'workflow'?"),
-        (("other.jsonl",), "`rag-eval-hooks evaluate DATA -o RESULTS` makes results"),
+        (("other.jsonl",), "`rag-eval-hooks evaluate DATA -o RESULTS` writes results"),
         (("r.jsonl", "--cut", "ragas.faithfulness=2"), "Use METRIC=LOW:HIGH"),
         (("r.jsonl", "--labels", "other.jsonl"), "no metric has labels"),
         (("r.jsonl", "--labels", "bad.jsonl"), "labels: line 2"),
