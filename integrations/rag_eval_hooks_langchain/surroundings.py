@@ -149,16 +149,21 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
 def _vendor_spans(run_id: UUID) -> Iterator[Span | None]:
     # Instrumentors add their handler to every manager.
     for handler in (*BaseCallbackManager([]).inheritable_handlers, *current_handlers()):
-        # For a proxy, the class of its target.
-        for base in handler.__class__.__mro__:
-            look_up = _LOOK_UPS.get((base.__module__.rpartition(".")[0], base.__name__))
-            if look_up is not None:
-                try:
-                    span = look_up(handler, run_id)
-                except (AttributeError, LookupError, TypeError):
-                    # Another version stores its spans elsewhere.
-                    span = None
-                yield span if isinstance(span, Span) else None
+        # Of a proxy, the class that it stands for.
+        kind: type = handler.__class__
+        if (look_up := _look_up(kind)) is not None:
+            try:
+                span = look_up(handler, run_id)
+            except (AttributeError, LookupError, TypeError):
+                # Another version keeps its spans elsewhere.
+                span = None
+            yield span if isinstance(span, Span) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _look_up(kind: type) -> _LookUp | None:
+    packages = ((base.__module__.rpartition(".")[0], base.__name__) for base in kind.__mro__)
+    return next((_LOOK_UPS[one] for one in packages if one in _LOOK_UPS), None)
 
 
 def _is_langfuse_current(root: Run) -> bool:
