@@ -55,7 +55,7 @@ def test_the_embedded_judge_does_not_listen() -> None:
 @pytest.mark.parametrize("kind", ["openai-decisions", "systemone"])
 def test_no_attack_changes_what_a_decision_model_is_asked(kind: str) -> None:
     """Text of a sample stands in blocks; questions have ids, whose number the claims decide."""
-    metrics = ("ragas", "graphrag", "nvidia", "whitepaper")
+    metrics = ("ragas", "graphrag", "nvidia", "whitepaper.relevance")
     with DecisionServer() as server:
         judge = DecisionJudge(f"{kind}:m", base_url=server.url, api_key="k")
         with RagEval(metrics, judge, embedder="none") as evals:
