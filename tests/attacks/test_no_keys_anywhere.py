@@ -80,7 +80,7 @@ class Keyed:
         return self.key
 
 
-def test_what_is_no_judge_is_told_by_its_type() -> None:
+def test_judge_of_a_wrong_type_error_names_the_type() -> None:
     """The error for a wrong judge names its type: a client or its arguments may show a key."""
     given: Any
     for given in [{"api_key": KEY}, Keyed(KEY), [KEY]]:

@@ -139,7 +139,7 @@ def test_all_means_all(name: str) -> None:
 
 @orders
 @shapes
-def test_what_is_not_evaluated_waits_for_nothing(name: str, shape: str, order: str) -> None:
+def test_span_without_evaluation_does_not_wait(name: str, shape: str, order: str) -> None:
     """A request that is sampled out is not kept back, and its spans are all there."""
     calls = calls_of(name, True, shape, order, sample_rate=0.0, hold_timeout=600)
     assert theirs(calls[order], calls) == theirs(calls["alone"], calls)

@@ -53,7 +53,7 @@ VERDICTS = st.builds(Verdict, st.just(False), sure=st.booleans())
 
 
 @given(st.lists(st.tuples(SUPPORTS, VERDICTS, VERDICTS), min_size=1, max_size=8))
-def test_only_what_is_doubtful_is_sent_on(
+def test_cascade_sends_on_only_unsure_verdicts(
     rows: list[tuple[Support, Verdict, Verdict]],
 ) -> None:
     support, agreement, found = zip(*rows, strict=True)

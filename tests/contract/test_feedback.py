@@ -318,7 +318,7 @@ def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
         ("thumbs downstream", False),
     ],
 )
-def test_a_label_says_thumbs_down_beside_other_words(label: str, down: bool) -> None:
+def test_label_with_thumbs_down_among_words_is_negative(label: str, down: bool) -> None:
     assert Feedback(label=label).is_thumbs_down is down
 
 

@@ -37,7 +37,7 @@ async def test_every_finding_has_calls_of_its_own() -> None:
     assert findings.answer_claims == (*VERIFY.answer_claims[:1], "Its lamp burns oil")
 
 
-async def test_a_prompt_shows_what_its_definition_allows() -> None:
+async def test_prompt_shows_only_fields_of_its_definition() -> None:
     for kind in sorted(ALL.wanted):
         marks = {name: f"{name}mark" for name in Field if name is not Field.REFERENCE_IDS}
         task = replace(
@@ -103,7 +103,7 @@ async def test_a_finding_is_asked_for_a_limited_number_of_times() -> None:
     ("error", "cause"),
     [(JudgeError("HTTP 401"), Cause.JUDGE_FAILED), (JudgeTimeout("30 s"), Cause.TIMEOUT)],
 )
-async def test_a_lost_connection_keeps_what_was_made(error: JudgeError, cause: Cause) -> None:
+async def test_lost_connection_keeps_finished_findings(error: JudgeError, cause: Cause) -> None:
     findings = await verify(BrainChat([without("answer_support", 0), error]), wanted=SUPPORT)
     assert [one.sure for one in findings.answer_support] == [False, True]  # type: ignore[union-attr]
     findings = await verify(BrainChat([error]), wanted=SUPPORT)
@@ -218,7 +218,7 @@ async def test_one_valid_rating_of_two_is_enough() -> None:
     assert findings.accuracy_ratings == (2, 4)
 
 
-async def test_usage_belongs_to_wanted_findings_failed_calls_included() -> None:
+async def test_usage_of_requested_findings_includes_failed_calls() -> None:
     chat = BrainChat([without("relevance", 0), right])
     findings = await verify(chat, wanted=RELEVANCE)
     assert findings.usage == {Finding.RELEVANCE: USED + USED}

@@ -162,7 +162,7 @@ async def awaited(evals: Any) -> Any:
 
 
 @pytest.mark.parametrize("code", ERRORS)
-def test_mistake_in_an_inline_call_raises_what_is_wrong(code: str, evals: RagEval) -> None:
+def test_mistake_in_an_inline_call_raises_its_cause(code: str, evals: RagEval) -> None:
     with pytest.raises((InputError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
         eval(code, {"evals": evals, "half": half, "asyncio": asyncio, "awaited": awaited})
 
@@ -238,7 +238,7 @@ def test_mistake_in_a_metric_is_logged_with_the_line_of_the_metric(
 
 @pytest.mark.parametrize("kind", ["tracer", "meter", "logger"])
 @pytest.mark.parametrize("wrong", ["http://localhost:4318", RagEval, 5])
-def test_provider_that_is_none_is_refused_by_name(kind: str, wrong: object) -> None:
+def test_provider_of_a_wrong_type_is_rejected_by_name(kind: str, wrong: object) -> None:
     with pytest.raises(ConfigError, match=rf"^{kind}_provider is .* an object with get_{kind}\(\)"):
         RagEval(**{f"{kind}_provider": wrong})  # type: ignore[arg-type]
 
@@ -433,7 +433,7 @@ def test_judge_of_a_wrong_form_is_told_by_its_place(judge: Any, words: str) -> N
     assert SECRET not in outcome.detail  # type: ignore[union-attr]
 
 
-def test_metric_asked_for_by_name_tells_what_the_sample_lacks() -> None:
+def test_metric_requested_by_name_reports_missing_fields() -> None:
     with RagEval("ragas") as made:
         chosen = ["ragas.context_recall", "ragas.faithfulness"]
         outcomes = made.evaluate(question="q", contexts=["A."], answer="A.", metrics=chosen)

@@ -37,7 +37,7 @@ FINDINGS = Findings(
 
 @pytest.mark.parametrize("cut", ["contexts", "contexts[3].text", "contexts[0].metadata.a", ""])
 @pytest.mark.parametrize("missing", [0, 1, 3])
-def test_what_limits_cut_is_no_missing_support(cut: str, missing: int) -> None:
+def test_cut_context_is_no_missing_support(cut: str, missing: int) -> None:
     flags = [number >= missing for number in range(4)]
     findings = Findings(
         answer_claims=tuple("abcd"),

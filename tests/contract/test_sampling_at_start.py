@@ -98,7 +98,7 @@ def test_requests_of_a_conversation_are_sampled_alike() -> None:
     world.evals.shutdown()
 
 
-def test_block_by_hand_is_sampled_with_all_that_runs_in_it() -> None:
+def test_manual_block_is_sampled_with_its_runs() -> None:
     world = World(sample_rate=0.5, spans="sampled")
     for number in range(20):
         with world.evals.interaction(f"question {number}", metadata={"thread_id": f"t{number}"}):
@@ -118,7 +118,7 @@ def test_block_by_hand_is_sampled_with_all_that_runs_in_it() -> None:
         {"spans": "none", "tail": [{"dont_know": True, "then": ["all"], "rate": 1.0}]},
     ],
 )
-def test_what_needs_the_end_of_a_request_is_decided_there(settings: dict[str, Any]) -> None:
+def test_rules_that_need_the_end_are_decided_at_the_end(settings: dict[str, Any]) -> None:
     world = World(sample_rate=0.0, **settings)
     otel = get_current()
     key = world.evals.recorder.left_out.key_of(1, RunKind.CHAIN, otel, {"thread_id": "t"})

@@ -131,7 +131,7 @@ def test_factual_accuracy_weighs_its_criteria(correct: int, complete: int, consi
     assert outcome.label == "EDCBA"[sum(expected >= limit for limit in (200, 400, 600, 800))]
 
 
-def test_the_mode_decides_what_a_refusal_is() -> None:
+def test_dont_know_mode_decides_the_class() -> None:
     sample = sample_of({"sample": {"answer": "The Tomb of the Unknown Soldier."}})
     findings = findings_of({"classification": {"holds": True}})
     for mode, label in ((DontKnow.PHRASES, "DON'T KNOW"), (DontKnow.REFUSAL, "CORRECT")):

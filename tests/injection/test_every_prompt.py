@@ -74,7 +74,7 @@ def test_asking_again_quotes_nothing() -> None:
         assert [mark for mark in MARKS.values() if mark in "".join(outside(body))] == []
 
 
-def test_delimiters_cannot_be_computed_from_what_they_enclose() -> None:
+def test_delimiters_cannot_be_computed_from_their_content() -> None:
     seen: dict[str, str] = {}
     for _ in range(2):
         for body in prompts():

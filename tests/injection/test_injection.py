@@ -53,7 +53,7 @@ def test_the_embedded_judge_does_not_listen() -> None:
 
 
 @pytest.mark.parametrize("kind", ["openai-decisions", "systemone"])
-def test_no_attack_changes_what_a_decision_model_is_asked(kind: str) -> None:
+def test_attack_never_changes_questions_to_a_decision_model(kind: str) -> None:
     """Text of a sample stands in blocks; questions have ids, whose number the claims decide."""
     metrics = ("ragas", "graphrag", "nvidia", "whitepaper.relevance")
     with DecisionServer() as server:

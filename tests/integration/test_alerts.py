@@ -31,7 +31,7 @@ def at(seconds: float, value: float, scale: Scale = UNIT, **metadata: str) -> Ev
     better=st.booleans(),
 )
 @settings(max_examples=25, deadline=None)
-def test_alert_says_what_the_samples_show(
+def test_alert_reports_the_samples_evidence(
     level: float, limit: float, number: int, better: bool
 ) -> None:
     """Far on the wrong side of the limit there is one alert in a cool-down, else none."""

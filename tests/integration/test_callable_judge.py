@@ -64,7 +64,7 @@ async def stream(messages: Messages) -> Any:
     yield messages
 
 
-def test_what_is_no_function_of_messages_is_refused() -> None:
+def test_judge_function_with_wrong_arguments_is_rejected() -> None:
     function: Any
     for function in ["gpt", None, lambda a, b: a, lambda: "", stream, str]:
         with pytest.raises(ConfigError, match="messages"):
@@ -77,7 +77,7 @@ def test_a_memo_needs_a_name() -> None:
     assert CallableJudge(told, name="mine", memo=Memo()).name == "callable:mine"
 
 
-async def test_what_a_function_raises_is_not_passed_on() -> None:
+async def test_judge_function_error_text_is_not_used() -> None:
 
     def failing(_messages: Messages) -> str:
         raise RuntimeError(SECRET)

@@ -214,7 +214,7 @@ def test_a_sink_that_is_down_is_probed_by_one_result_at_a_time(
     assert set(sink.taken.values()) == {1}
 
 
-def test_phoenix_sends_what_it_knows_and_waits_for_the_rest(
+def test_phoenix_sends_known_spans_and_waits_for_others(
     begin: Callable[..., Opened],
 ) -> None:
     """Phoenix refuses a request with an unknown span and names it: the others are sent at once."""

@@ -120,7 +120,7 @@ def test_doctor_masks_a_key_in_an_address(tmp_path: Path) -> None:
         ({"RAG_EVAL_QUESTION_CHECKS": "gone.toml"}, "settings", "gone.toml", "question_checks"),
     ],
 )
-def test_doctor_names_what_is_wrong_with_advice(
+def test_doctor_names_each_problem_with_advice(
     changes: dict[str, str], check: str, text: str, advice: str, judge: JudgeServer, tmp_path: Path
 ) -> None:
     code, rows = results(tmp_path, **openai(judge, **changes))

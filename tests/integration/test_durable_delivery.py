@@ -179,7 +179,7 @@ def books(evals: RagEval) -> dict[str, int]:
     return {name: count for name, count in evals.spooled().items() if count}
 
 
-def test_a_sink_that_hung_gets_what_came_meanwhile_and_nothing_twice(make: Make) -> None:
+def test_sink_after_a_hang_gets_each_result_once(make: Make) -> None:
     """A call that returns late has delivered, whatever it returns; the others follow."""
     free, rows = threading.Event(), Counter[str]()
 
@@ -199,9 +199,7 @@ def test_a_sink_that_hung_gets_what_came_meanwhile_and_nothing_twice(make: Make)
     assert rows == {"s0": 1, "s1": 1, "s2": 1, "s3": 1}
 
 
-def test_what_no_sink_ever_takes_stops_no_other(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rejected_result_does_not_block_others(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that no sink takes is given up after `SINK_KEEP_SECONDS`; others arrive before."""
     monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 10.0)
     rows: Counter[str] = Counter()
@@ -228,7 +226,7 @@ def count_in_memory(chars: int) -> int:
     return sum(type(one) is Sample and len(one.question) == chars for one in gc.get_objects())
 
 
-def test_what_is_too_much_for_memory_is_left_in_the_spool(
+def test_result_beyond_memory_stays_in_the_spool(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "SINK_QUEUE_CHARS", 5000)
@@ -297,9 +295,7 @@ def test_no_exception_of_a_sink_ends_anything(
     assert evals.shutdown(PATIENCE)
 
 
-def test_what_is_old_is_tried_for_a_while_all_the_same(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_result_is_retried_for_a_while(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that starts after a weekend gives its sinks time to come up."""
     first = make([Table()])
     offer(first, 2)

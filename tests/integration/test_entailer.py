@@ -58,7 +58,7 @@ def tiny(folder: Path, labels: list[str], favoured: int) -> str:
         ("neutral", ClaimVerdict.NOT_STATED),
     ],
 )
-async def test_a_model_on_disk_decides_what_words_leave_open(
+async def test_entailment_model_decides_unsure_claims(
     tmp_path: Path, favoured: str, verdict: ClaimVerdict
 ) -> None:
     labels = ["contradiction", "entailment", "neutral"]

@@ -45,7 +45,7 @@ def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
         ({"value": None}, "a mapping without `score`"),
     ],
 )
-def test_what_is_no_result_is_told_what_to_return(returned: Any, words: str) -> None:
+def test_invalid_metric_result_error_names_valid_results(returned: Any, words: str) -> None:
 
     def own(_sample: Sample) -> Any:
         return returned

@@ -141,7 +141,7 @@ def test_a_function_of_a_sample_is_a_metric() -> None:
     evals.shutdown(1)
 
 
-def test_a_judge_that_is_none_says_what_to_write() -> None:
+def test_wrong_judge_error_names_the_fix() -> None:
     judge: Any
     for judge, advice in [
         ("gpt-4o-mini", "did you mean 'openai:gpt-4o-mini'?"),
@@ -160,7 +160,7 @@ def test_a_judge_that_is_none_says_what_to_write() -> None:
             RagEval(judge=judge)
 
 
-def test_mistakes_with_handlers_say_what_to_write() -> None:
+def test_handler_mistake_error_names_the_fix() -> None:
     doors: list[Callable[[Any], object]] = [
         RagEvalCallbackHandler,
         rag_eval_hooks_langchain.enable,

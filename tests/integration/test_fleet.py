@@ -180,7 +180,7 @@ def waiting(redis: RedisServer) -> list[dict[str, Any]]:
     return [json.loads(json.loads(body)[0][0]) for body in bodies]
 
 
-def test_messages_are_compressed_json_without_what_is_redacted(tmp_path: Path) -> None:
+def test_message_is_compressed_json_without_redacted_text(tmp_path: Path) -> None:
     """Nothing in Redis holds a text of the application in the clear, nor one that is redacted."""
     draw = Variation(1)
     secrets = [f"{draw.name()}@{draw.name()}.example" for _ in range(20)]

@@ -177,7 +177,7 @@ def test_a_wrong_setting_leaves_the_application_alone(
     assert collector.spans == {}
 
 
-def test_what_turns_it_off_is_said(
+def test_disabled_instrumentor_logs_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(instrumentor, "_FRAMEWORKS", {})

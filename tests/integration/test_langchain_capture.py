@@ -213,7 +213,7 @@ def test_the_session_is_found_in_metadata_and_in_configurable(
     assert (root.attributes or {})["user.id"] == "u1"
 
 
-def test_metadata_of_a_step_tells_what_the_root_does_not(world: World) -> None:
+def test_step_metadata_completes_the_roots(world: World) -> None:
     """A reference that is bound to a part of the chain reaches the sample; the root's wins."""
     chain = plain().with_config(metadata={"reference": "r", "user_id": "inner", "free": 1})
     outer: Any = RunnableLambda(lambda question: chain.invoke(question))
@@ -223,7 +223,7 @@ def test_metadata_of_a_step_tells_what_the_root_does_not(world: World) -> None:
     assert {k: v for k, v in sample.metadata.items() if k in ("k", "free")} == {"k": 2}
 
 
-def test_a_rewritten_question_is_kept_beside_the_question(world: World) -> None:
+def test_rewritten_question_is_kept_with_the_question(world: World) -> None:
     """The question stays what the user asked; what the retriever was asked is in the metadata."""
     better = WORDS("At what time does the ferry to Skarn leave?")
     retriever = store().as_retriever(search_kwargs={"k": 2})

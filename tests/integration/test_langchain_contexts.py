@@ -233,7 +233,7 @@ def test_masked_text_does_not_come_back(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(5))
 @pytest.mark.parametrize("place", ["system", "question"])
-def test_what_the_assistant_once_quoted_is_not_shown_again(
+def test_quoted_document_of_an_earlier_turn_does_not_count(
     world: World, place: str, seed: int
 ) -> None:
     """A document that was dropped counts neither whole nor in part for standing in the history."""

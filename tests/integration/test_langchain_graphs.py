@@ -150,9 +150,7 @@ def answer_of(drawn: Variation) -> str:
 
 @varied
 @pytest.mark.parametrize("named", [True, False])
-def test_what_a_model_said_is_the_answer_in_a_users_message(
-    world: World, named: bool, seed: int
-) -> None:
+def test_model_text_in_a_user_message_is_the_answer(world: World, named: bool, seed: int) -> None:
     """A bare text in `messages` becomes the user's, and an agent's report bears a name."""
     drawn = Variation(seed)
     question, passages = drawn.question(), drawn.passages(2)
@@ -171,7 +169,7 @@ def test_what_a_model_said_is_the_answer_in_a_users_message(
 
 
 @varied
-def test_a_report_is_the_text_that_holds_what_several_models_said(world: World, seed: int) -> None:
+def test_report_of_several_models_is_the_text_with_all_replies(world: World, seed: int) -> None:
     """A report is the text that the last step put together, beside its parts or a conversation."""
     drawn = Variation(seed)
     question, passages = drawn.question(), drawn.passages(3)

@@ -202,7 +202,7 @@ async def test_tools_have_no_enums_of_numbers() -> None:
     assert not re.search(r'"enum": \[[0-9]', json.dumps(asked))
 
 
-def test_what_is_no_runnable_is_refused() -> None:
+def test_object_without_invoke_is_rejected() -> None:
     with pytest.raises(ConfigError, match="chat model"):
         LangChainJudge("gpt")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="timeout"):

@@ -154,7 +154,7 @@ async def test_any_other_model_is_asked_by_text(llm: Any) -> None:
     assert spent(findings).calls == pytest.approx(1)
 
 
-def test_what_is_no_llm_is_refused() -> None:
+def test_llama_index_judge_rejects_wrong_arguments() -> None:
     with pytest.raises(ConfigError, match="LLM"):
         LlamaIndexJudge("gpt")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="concurrency"):
@@ -169,7 +169,7 @@ def test_what_is_no_llm_is_refused() -> None:
         {"prompt_eval_count": 100, "eval_count": 20},
     ],
 )
-async def test_usage_is_what_the_model_tells(raw: dict[str, Any]) -> None:
+async def test_usage_matches_the_models_report(raw: dict[str, Any]) -> None:
     told = spent(await verified(Caller(raw=raw)))
     assert [told.input_tokens, told.output_tokens] == pytest.approx([100, 20])
 

@@ -129,7 +129,7 @@ async def test_a_content_in_parts_is_read() -> None:
         assert len(server.calls()) == 1
 
 
-async def test_what_was_wrong_with_the_replies_is_told() -> None:
+async def test_problem_of_bad_replies_is_reported() -> None:
     for completions, words in [
         (_message(content=None, refusal="I cannot help."), "it was a refusal"),
         (_message(content=None, finish_reason="content_filter"), "cut off by a filter"),

@@ -193,7 +193,7 @@ def test_pause_that_a_platform_asks_for_is_read(header: str | None) -> None:
     assert caught.value.wait == WAITS.get(header or "")
 
 
-def test_phoenix_is_left_with_what_waits_for_a_span() -> None:
+def test_phoenix_keeps_annotations_without_a_span() -> None:
     """In the end an annotation of an unknown span is handed to Phoenix, which keeps it."""
 
     def answer(request: Request) -> Answer:
@@ -255,7 +255,7 @@ def test_platform_sink_after_failed_constructor_or_shutdown_is_usable_again(kind
                 assert sink.books()["sent"] == sent
 
 
-def test_langfuse_gets_what_its_own_client_sends(open_sink: Callable[..., Opened]) -> None:
+def test_langfuse_request_matches_its_own_client(open_sink: Callable[..., Opened]) -> None:
     """Path, keys and fields of a score are those of the real client's `create_score`."""
     langfuse = pytest.importorskip("langfuse")
     with PlatformServer(well) as server:

@@ -104,7 +104,7 @@ async def test_provider_that_stays_busy_is_told_by_its_status(
 
 
 @all_judges
-async def test_usage_is_what_the_provider_counts(
+async def test_usage_matches_the_providers_count(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProviderServer() as server:

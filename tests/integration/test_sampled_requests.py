@@ -60,7 +60,7 @@ def test_the_span_tells_rate_and_reason(spans: Spans) -> None:
     assert "rag.eval.ragas.faithfulness.sample_rate" not in beta
 
 
-def test_rules_see_what_a_chain_tells(spans: Spans) -> None:
+def test_rules_see_traits_of_a_chain(spans: Spans) -> None:
     """Question, answer and metadata of a real request decide, and its failure."""
     rules = [
         {"error": "Timeout", "rate": 1.0, "name": "failed"},

@@ -91,7 +91,7 @@ def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics:
     assert told == {("openai:m", "timeout"): 1, ("openai:n", "cancelled"): 1}
 
 
-def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> None:
+def test_call_rejected_by_the_budget_is_not_counted(make: Make, metrics: Metrics) -> None:
     with JudgeServer() as server:
         evals = make("openai:m", **at(server, budget={"calls_per_hour": 1}))
         evals.submit(ships())
@@ -122,7 +122,7 @@ def test_the_breaker_is_seen_in_each_state(
         until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
 
 
-def test_what_waits_is_seen_with_its_limits(
+def test_waiting_work_is_reported_with_its_limits(
     make: Make, metrics: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = threading.Event()

@@ -187,7 +187,7 @@ def test_relative_path_after_chdir_stays_the_same_folder(
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_nobody_else_can_read_the_spool(stuck: Make, folder: Path) -> None:
+def test_spool_is_readable_only_by_its_owner(stuck: Make, folder: Path) -> None:
     folder.mkdir(mode=0o755)
     old = os.umask(0)
     try:

@@ -94,7 +94,7 @@ def test_an_evaluation_span_has_every_result_and_one_link(open_world: OpenWorld)
 @pytest.mark.parametrize(
     ("late", "config"), [(False, {}), (True, {"evaluation_span": "off", "hold_timeout": 0.01})]
 )
-def test_scores_in_time_and_unwanted_ones_have_no_span_of_their_own(
+def test_timely_or_disabled_scores_have_no_evaluation_span(
     open_world: OpenWorld, late: bool, config: dict[str, Any]
 ) -> None:
     world = open_world(judge=ScriptedJudge(HALF, latency=0.3 * late), **config)
@@ -325,9 +325,7 @@ def test_a_signal_that_fails_takes_no_other_with_it(open_world: OpenWorld) -> No
     assert len(world.metrics.points("rag.eval.score")) == 1
 
 
-def test_judge_metrics_are_the_sum_of_what_the_scores_cost(
-    open_world: OpenWorld, tmp_path: Path
-) -> None:
+def test_judge_metrics_equal_the_sum_of_score_usage(open_world: OpenWorld, tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text('currency = "EUR"\n[models."*test-model"]\ninput = 1.0\noutput = 2.0\n')
     used: list[Usage] = []

@@ -42,7 +42,7 @@ class _NoModel(_Engine):  # type: ignore[misc]
         return ["en"]
 
 
-def test_what_presidio_finds_is_taken_out() -> None:
+def test_presidio_entities_are_redacted() -> None:
     """An analyzer's results become placeholders, beside those of the ready rules."""
     registry = presidio.RecognizerRegistry(supported_languages=["en"])
     pattern = presidio.Pattern("name", r"Ada Lorne", 0.9)

@@ -93,7 +93,7 @@ def test_functions_have_either_form(given: Any, result: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [lambda text: 1 / 0, lambda text: None, lambda text: text.nope])
-def test_what_cannot_be_redacted_is_not_used(bad: Any) -> None:
+def test_unredactable_sample_is_dropped(bad: Any) -> None:
     """A failing redactor drops the sample, counted; inline it raises, without content."""
     sink = MemorySink()
     with RagEval(judge=ScriptedJudge(), sinks=[sink], redact=bad) as evals:
@@ -181,7 +181,7 @@ SCORED = [
 
 
 @pytest.mark.parametrize("sample", SCORED)
-def test_scores_stay_what_they_are(sample: Sample) -> None:
+def test_scores_are_equal_with_redaction(sample: Sample) -> None:
     """Claims, words, numbers and entities match behind placeholders as they matched before."""
     metrics = ("ragas.faithfulness", "ragas.context_recall", "graphrag", "lexical.exact_match",
                "lexical.number_match", "lexical.keyword_coverage")  # fmt: skip

@@ -22,7 +22,7 @@ def request(key: str = "", *ids: str, sample_id: str = "s") -> Request:
     )
 
 
-def test_wait_ends_with_what_was_accepted_before_it() -> None:
+def test_wait_returns_after_earlier_requests_settle() -> None:
     books = Books()
     assert books.wait(0)
     first, second, later = request(), request(), request()

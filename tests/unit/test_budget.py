@@ -192,14 +192,14 @@ def test_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) 
 
 
 @pytest.mark.parametrize("name", ["host", "screening", "warm_up"])
-def test_metered_judge_has_what_its_judge_may_have(name: str) -> None:
+def test_metered_judge_keeps_optional_methods(name: str) -> None:
     judge = Own()
     assert not hasattr(metered(judge), name)
     setattr(judge, name, value := object())
     assert getattr(metered(judge), name) is value
 
 
-def test_limit_of_cost_needs_prices_of_what_costs_alone() -> None:
+def test_cost_limit_needs_prices_only_of_paid_models() -> None:
     config = RagEvalConfig(budget={"cost_per_day": 3})
     assert budget_of(config, HeuristicJudge(), None, Incidents()) is not None
     embedder = OpenAIEmbedder("vectors", base_url="http://localhost")

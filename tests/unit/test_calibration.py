@@ -93,7 +93,7 @@ def written(folder: Path, probabilities: list[float], truths: list[bool]) -> lis
     return ["calibrate", str(results), str(labels), "-o", str(folder / "made.json")]
 
 
-def test_the_command_writes_what_the_judge_reads(
+def test_calibrate_writes_a_file_that_the_judge_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     probabilities, truths = drawn(random.Random(1), 120, 1.0, -1.0)

@@ -121,7 +121,7 @@ def test_variables_hold_lists_and_mappings_as_text(
 
 
 @given(st.text(min_size=1).filter(lambda text: "\n" not in text))
-def test_a_string_where_a_list_is_wanted_is_one_item(text: str) -> None:
+def test_string_for_a_list_setting_is_one_item(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "settings.toml")
         path.write_text('sinks = "jsonl:a,b"\nredact = "email"\n')

@@ -169,7 +169,7 @@ def test_document_that_a_quoted_grader_rejected_is_no_context(seed: int) -> None
 
 
 @varied
-def test_answering_prompt_orders_what_it_shows(seed: int) -> None:
+def test_answering_prompt_orders_contexts(seed: int) -> None:
     drawn = Variation(seed)
     old, kept, new = drawn.passages(3)
     summary, answer = drawn.sentence(), drawn.sentence()
@@ -183,7 +183,7 @@ def test_answering_prompt_orders_what_it_shows(seed: int) -> None:
 
 
 @varied
-def test_short_text_counts_where_a_prompt_shows_it_beside_its_list(seed: int) -> None:
+def test_short_text_counts_if_a_prompt_shows_it_with_its_list(seed: int) -> None:
     drawn = Variation(seed)
     (long,), word = drawn.passages(1), drawn.name()[:9]
     for prompt, expected in (
