@@ -8,7 +8,7 @@ that readers see which values a step passes on.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -196,13 +196,17 @@ class Copier:
         most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
-        held = dict(islice(items, most))
-        copy = dict(zip(held, self._copies(value, list(held.values()), depth), strict=True))
+        copy = dict(islice(items, most))
+        if self._has_containers(copy.values()):
+            self._around.add(id(value))
+            for key, item in copy.items():
+                if type(item) not in _ATOMS:
+                    copy[key] = _OPAQUE if self._nodes < 0 else self.of(item, depth - 1)
+            self._around.discard(id(value))
         last = self.known(value)
-        if type(last) is not dict or len(last) != len(copy) or not all(map(is_, last, copy)):
-            return self.remember(value, copy)
-        is_same = all(map(is_, last.values(), copy.values()))
-        return last if is_same else self.remember(value, copy)
+        if type(last) is dict and len(last) == len(copy) and _are_same(last, copy):
+            return last
+        return self.remember(value, copy)
 
     def items(self, value: Any, depth: int) -> Any:
         """Return a copy of a list or tuple as one."""
@@ -210,32 +214,39 @@ class Copier:
         most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
-        copy = self._copies(value, list(islice(iter_of(value), most)), depth)
+        copy: list[Any] = list(islice(iter_of(value), most))
+        if self._has_containers(copy):
+            self._around.add(id(value))
+            for place, item in enumerate(copy):
+                if self._nodes < 0:
+                    del copy[place:]
+                    break
+                if type(item) not in _ATOMS:
+                    copy[place] = self.of(item, depth - 1)
+            self._around.discard(id(value))
         made = tuple(copy) if isinstance(value, tuple) else copy
         last = self.known(value)
         if type(last) is type(made) and len(last) == len(made) and all(map(is_, last, made)):
             return last
         return self.remember(value, made)
 
-    def _copies(self, value: Any, parts: list[Any], depth: int) -> list[Any]:
-        """Replace the parts of a container by copies, and count their texts."""
-        kinds = set(map(type, parts))
+    def _has_containers(self, values: Collection[Any]) -> bool:
+        """Count the texts among values; return whether anything else has to be copied."""
+        kinds = set(map(type, values))
         if str in kinds:
-            for part in parts:
-                if type(part) is str:
-                    self._count(part)
-        if not kinds <= _ATOMS:
-            self._around.add(id(value))
-            for place, part in enumerate(parts):
-                if type(part) not in _ATOMS:
-                    parts[place] = _OPAQUE if self._nodes < 0 else self.of(part, depth - 1)
-            self._around.discard(id(value))
-        return parts
+            for value in values:
+                if type(value) is str:
+                    self._count(value)
+        return not kinds <= _ATOMS
 
 
 def iter_of(value: Any) -> Iterable[Any]:
     """Return the items of a list or tuple, bypassing its class."""
     return list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+
+
+def _are_same(last: dict[Any, Any], copy: dict[Any, Any]) -> bool:
+    return all(map(is_, last.values(), copy.values())) and all(map(is_, last, copy))
 
 
 def _form_of(kind: type) -> Form:
