@@ -17,7 +17,7 @@ from rag_eval_hooks.config.sources import otlp_endpoint
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.redaction import choose_redactor
-from rag_eval_hooks.request import Ending, Request
+from rag_eval_hooks.request import Ending
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 from rag_eval_hooks_celery.app import TASK, Fleet, fleet_of, visibility_timeout
 from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
@@ -52,6 +52,18 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
     if meta["status"] == states.SUCCESS:
         return str(meta["result"])
     tries = meta["result"]["tries"] if meta["status"] == states.STARTED else 0
+    if not tries:
+        return _evaluate(task, text, tries)
+    # It may have crashed a worker. It is evaluated alone, so that no other sample is suspected.
+    with _one_suspect:
+        if tries >= _MOST_TRIES:
+            return result_to_text(Ending.dropped("gave_up"))
+        return _evaluate(task, text, tries)
+
+
+def _evaluate(task: Task[Any, Any], text: str, tries: int) -> str:
+    # Before anything reads the sample, which may end this process.
+    task.update_state(state=states.STARTED, meta={"tries": tries + 1})
     try:
         request = request_from_wire(text, choose_redactor(_config, None))
     except Exception as error:  # noqa: BLE001 - any program may have written it
@@ -59,17 +71,6 @@ def evaluate(task: Task[Any, Any], text: str) -> str:
         is_redaction = isinstance(error, RedactionError)
         reason = "redaction_failed" if is_redaction else "unreadable"
         return result_to_text(Ending.dropped(reason))
-    if not tries:
-        return _evaluate(task, request, tries)
-    # It may have crashed a worker. It is evaluated alone, so that no other sample is suspected.
-    with _one_suspect:
-        if tries >= _MOST_TRIES:
-            return result_to_text(Ending.dropped("gave_up"))
-        return _evaluate(task, request, tries)
-
-
-def _evaluate(task: Task[Any, Any], request: Request, tries: int) -> str:
-    task.update_state(state=states.STARTED, meta={"tries": tries + 1})
     accepted = _evals().take(request)
     # With a spool, results are safe without a sink that hangs.
     patience = limits.SINK_SECONDS if _config.spool else visibility_timeout(_config)
