@@ -180,7 +180,7 @@ class Sample:
         if "question" not in known:
             got = ", ".join(map(repr, data)) or "an empty mapping"
             near = nearest("question", list(map(str, data)))
-            hint = f"; did you mean it by {near!r}?" if near else ""
+            hint = f"; is {near!r} the question?" if near else ""
             raise InputError(f"A sample needs a 'question'{hint or '.'}", f"The mapping has {got}.")
         given = known.get("metadata") or {}
         check_type("metadata", given, Mapping, "a mapping")

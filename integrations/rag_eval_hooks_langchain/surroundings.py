@@ -149,13 +149,13 @@ def vendor_span(root: Run) -> tuple[bool, Span | None]:
 def _vendor_spans(run_id: UUID) -> Iterator[Span | None]:
     # Instrumentors add their handler to every manager.
     for handler in (*BaseCallbackManager([]).inheritable_handlers, *current_handlers()):
-        # Of a proxy, the class that it stands for.
+        # For a proxy, the class of its target.
         kind: type = handler.__class__
         if (look_up := _look_up(kind)) is not None:
             try:
                 span = look_up(handler, run_id)
             except (AttributeError, LookupError, TypeError):
-                # Another version keeps its spans elsewhere.
+                # Another version stores its spans elsewhere.
                 span = None
             yield span if isinstance(span, Span) else None
 

@@ -52,7 +52,7 @@ class RunKind(StrEnum):
     EMBEDDING = "embedding"
     RERANKER = "reranker"
     MANUAL = "manual"
-    """An interaction that the application opened itself."""
+    """An interaction that the application opened."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

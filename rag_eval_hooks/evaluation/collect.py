@@ -50,7 +50,7 @@ _LEFT_OUT: Final = NotScored(Cause.JUDGE_FAILED, "the judge did not return it")
 _LONGEST_LOAD: Final = 600.0
 """Seconds after which the loading time of a model counts against the sample."""
 _LATER_ROUNDS: Final = 2
-"""Rounds after the first. The last round is empty unless the judge makes items without a call."""
+"""Rounds after the first. The last is empty unless the judge makes items without a call."""
 _GRACE: Final = 0.25
 """Seconds for a judge to return its findings after the sample's time."""
 _NOTHING: Final = "no context was retrieved"
