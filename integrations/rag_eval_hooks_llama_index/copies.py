@@ -75,7 +75,7 @@ def is_no_question(root: Run) -> bool:
 
 
 def nodes_in(value: Any) -> list[NodeContext] | None:
-    """Return the nodes that a call gave out as a list; None for anything else."""
+    """Return a call's list of nodes, or None for other results."""
     is_list = isinstance(value, list) and all(isinstance(item, NodeContext) for item in value)
     return value if is_list else None
 

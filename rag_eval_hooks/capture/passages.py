@@ -57,7 +57,7 @@ class Passage:
 
     @cached_property
     def is_distinctive(self) -> bool:
-        """Whether finding it in a prompt is no coincidence."""
+        """Whether a prompt cannot contain the text by coincidence."""
         return is_distinctive(self.folded)
 
     @cached_property

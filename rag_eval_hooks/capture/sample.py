@@ -223,7 +223,7 @@ def _seconds(root: Run) -> float | None:
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Return an ended interaction below the current span, with one retrieval for all contexts."""
+    """Return a finished interaction below the current span, with one retrieval for all contexts."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(

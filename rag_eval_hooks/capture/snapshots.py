@@ -31,7 +31,7 @@ _NODES = 90
 LATE_NODES = 20_000
 """Containers per copy in the background."""
 _ENTRIES = 15
-"""Entries per container, as a multiple of these."""
+"""Entries in one copy, as a multiple of its maximum number of containers."""
 _DEEP = 12
 """Levels of containers per copy on the request's thread."""
 LATE_LEVELS = 50

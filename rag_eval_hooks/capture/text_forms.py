@@ -130,7 +130,7 @@ def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
 
 
 def is_distinctive(folded: str) -> bool:
-    """Return whether finding a folded text in a prompt is no coincidence."""
+    """Return whether a prompt cannot contain a folded text by coincidence."""
     if len(folded) >= _DISTINCTIVE:
         return True
     return width(folded) >= _DISTINCTIVE or _SHORT_ROWS.fullmatch(folded) is not None

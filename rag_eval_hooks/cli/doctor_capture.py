@@ -104,7 +104,7 @@ def _lines(
 ) -> Iterator[str]:
     for number, sample in enumerate(samples, 1):
         if len(samples) > 1:
-            yield f"Sample {number} of {len(samples)}: set root=NAME for one sample a request\n"
+            yield f"Sample {number} of {len(samples)}: set root=NAME for one sample per request\n"
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"

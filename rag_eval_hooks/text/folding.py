@@ -138,7 +138,7 @@ def _bigrams(run: str) -> Sequence[str]:
 
 
 def has_cjk(text: str) -> bool:
-    """Return whether the text holds a Chinese, Japanese or Korean character."""
+    """Return whether the text contains a Chinese, Japanese or Korean character."""
     return not text.isascii() and _ANY_CJK.search(text) is not None
 
 
