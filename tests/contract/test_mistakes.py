@@ -422,7 +422,7 @@ class Loose(_Judge):
     [
         (Hasty(), "must be async"),
         (Loose(), "be Findings, not dict"),
-        (lambda _: SECRET, "the JSON"),
+        (lambda _: SECRET, "the requested JSON"),
     ],
 )
 def test_judge_of_a_wrong_form_is_told_by_its_place(judge: Any, words: str) -> None:
