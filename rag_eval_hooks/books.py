@@ -108,6 +108,10 @@ class Books(Observer):
 
     def accepted(self, request: Request) -> None:
         with self._lock:
+            if request.is_counted:
+                # It was left in the spool and is back.
+                request.is_counted = False
+                self._counts[Column.DROPPED.value, "spooled"] -= 1
             self._enter(self._begin(request), request)
 
     def begun(self, request: Request) -> None:
@@ -183,7 +187,8 @@ class Books(Observer):
         with self._lock:
             by_column: dict[str, dict[str, int]] = {column.value: {} for column in Column}
             for (column, reason), count in self._counts.items():
-                by_column[column][reason] = count
+                if count:
+                    by_column[column][reason] = count
             pending = sum(isinstance(one, Request) for one in self._pending)
             notes: dict[str, Any] = {name: dict(counts) for name, counts in self._notes.items()}
         columns: dict[str, Any] = {

@@ -43,6 +43,8 @@ class Job:
     row: int | None = None
     text: str | None = None
     is_stored: bool = False
+    is_left: bool = False
+    """Whether this process counted the sample as `spooled`, and must not count it again."""
     is_put: bool = False
     is_undurable: bool = False
     written: Future[bool] | None = None

@@ -33,7 +33,7 @@ _BUSY_S: Final = 0.5
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL,"
     " origin INTEGER, accepted REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, owner TEXT,"
-    " payload TEXT NOT NULL)",
+    " left_by TEXT, payload TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS jobs_ready ON jobs (owner, consumer)",
     "CREATE TABLE IF NOT EXISTS owners (owner TEXT PRIMARY KEY, lease REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS counts (name TEXT PRIMARY KEY, n INTEGER NOT NULL)",
@@ -49,7 +49,7 @@ _DEAD: Final = (
 _READY: Final = "SELECT 1 FROM jobs WHERE owner IS NULL AND consumer = ? LIMIT 1"
 _CLAIM: Final = (
     "UPDATE jobs SET owner = ? WHERE id IN (SELECT id FROM jobs WHERE owner IS NULL"
-    " AND consumer = ? ORDER BY id LIMIT ?) RETURNING id, tries, accepted, payload"
+    " AND consumer = ? ORDER BY id LIMIT ?) RETURNING id, tries, accepted, payload, left_by"
 )
 _OLD: Final = "DELETE FROM jobs WHERE owner IS NULL AND accepted < ? AND consumer NOT IN"
 _SIZE: Final = (
@@ -113,7 +113,7 @@ class OutboxFile:
             for (owner,) in db.execute(_DEAD, leases).fetchall():
                 self._release_all(db, owner)
             claimed = [
-                _claimed(name, *row)
+                _claimed(name, *row, self._owner)
                 for name, room in open_to.items()
                 for row in sorted(db.execute(_CLAIM, (self._owner, name, room)).fetchall())
             ]
@@ -173,8 +173,9 @@ class OutboxFile:
             return self._changed(db, "UPDATE jobs SET tries = ?", job.tries, row=job.row)
         if state is not State.DONE:
             self._insert(db, job)
-            release = "UPDATE jobs SET owner = NULL"
-            return state is State.HELD or self._changed(db, release, row=job.row)
+            left_by = self._owner if job.is_left else None
+            release = "UPDATE jobs SET owner = NULL, left_by = ?"
+            return state is State.HELD or self._changed(db, release, left_by, row=job.row)
         if job.row is not None and not self._changed(db, "DELETE FROM jobs", row=job.row):
             return False
         if job.count:
@@ -193,7 +194,7 @@ class OutboxFile:
             job.row = db.execute(_INSERT, row).lastrowid
 
     def _changed(
-        self, db: sqlite3.Connection, statement: str, *values: float, row: int | None
+        self, db: sqlite3.Connection, statement: str, *values: float | str | None, row: int | None
     ) -> bool:
         sql = f"{statement} WHERE id = ? AND owner = ?"
         return db.execute(sql, (*values, row, self._owner)).rowcount > 0
@@ -208,11 +209,15 @@ def _identity_of(path: Path) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> Job:
+def _claimed(
+    consumer: str, row: int, tries: Any, accepted: Any, text: Any, left_by: Any, owner: str
+) -> Job:
     # Any program may have changed the file: a row of other types is unreadable.
     if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
         tries, accepted, text = 0, 0.0, ""
-    return Job(consumer, text, lambda: text, accepted, tries=tries, row=row, is_stored=True)
+    job = Job(consumer, text, lambda: text, accepted, tries=tries, row=row, is_stored=True)
+    job.is_left = left_by == owner
+    return job
 
 
 def check_spool(folder: Path) -> bool:

@@ -258,6 +258,7 @@ class Pipeline:
     def resume(self, request: Request) -> bool:
         ending = self._queue(request)
         if ending is not None and request.accepted:
+            request.entry.is_left = True
             self.observers.settle(request, Ending.dropped("spooled"))
         return ending is None
 

@@ -121,7 +121,8 @@ class Processor(Observer):
         if not self._pipeline.outbox.is_durable or request.by_feedback or decision is None:
             return
         if request.is_recovered:
-            self.recovered += 1
+            self.recovered += not request.entry.is_left
+            request.entry.is_left = False
             return
         mark = self._parts.redactor.mark
 
@@ -201,15 +202,19 @@ class Processor(Observer):
             return self._refuse(job, "gave_up")
         request = Request.of(sample)
         request.entry, request.accepted_at, request.is_recovered = job, job.accepted, True
+        request.is_counted = job.is_left
         # A newer metric has the probability of its sample.
         ids, others = self._parts.scorer.metric_ids, decision.rates.highest
         request.decision = decision.limited_to(ids, others)
         return self._pipeline.resume(request)
 
     def _refuse(self, job: Job, reason: str) -> bool:
-        self.recovered += 1
         unread = Sample(question="")
-        request = Request(key="", build=lambda: unread, entry=job)
+        request = Request(key="", build=lambda: unread, entry=job, is_counted=job.is_left)
+        if job.is_left:
+            self._pipeline.books.accepted(request)
+        else:
+            self.recovered += 1
         self._pipeline.observers.settle(request, Ending.dropped(reason))
         return True
 
@@ -284,8 +289,10 @@ class Processor(Observer):
             # The remote worker published it, but the held span and the sinks here still need it.
             request.outcomes = result.outcomes
             return self._parts.telemetry.judged(result)
-        is_down = result.reason == BROKER_DOWN and request.entry is not None
-        is_safe = is_down and self._pipeline.outbox.release(request.entry)
+        if result.reason != BROKER_DOWN or request.entry is None:
+            return result
+        request.entry.is_left = True
+        is_safe = self._pipeline.outbox.release(request.entry)
         return Ending.dropped("spooled") if is_safe else result
 
     async def _filled(self, blank: Evaluation, decision: Decision) -> Evaluation:

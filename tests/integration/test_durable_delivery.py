@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
+import sqlite3
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +227,31 @@ def count_in_memory(chars: int) -> int:
     """Number of samples in this process whose question has so many characters."""
     gc.collect()
     return sum(type(one) is Sample and len(one.question) == chars for one in gc.get_objects())
+
+
+def test_a_sink_that_fails_gets_each_result_though_the_disk_hangs(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an overloaded machine the file takes nothing for seconds."""
+    monkeypatch.setattr(process, "PATIENCE_S", 0.1)
+    calls, taken = itertools.count(), Counter[str]()
+
+    def fails_at_times(sample: Sample, _outcomes: Outcomes) -> None:
+        if next(calls) % 3 == 1:
+            raise ConnectionError
+        taken[sample.sample_id] += 1
+
+    evals = make([fails_at_times])
+    offer(evals, 1)
+    file = tmp_path / "spool" / outbox_file.NAME
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        for number in range(1, 10):
+            assert evals.submit(sample(number))
+        until(lambda: len(taken) == 10)
+        db.execute("ROLLBACK")
+    assert set(taken.values()) == {1}
+    assert evals.stats().scored == evals.stats().offered == 10
 
 
 def test_result_beyond_memory_stays_in_the_spool(

@@ -229,6 +229,9 @@ def test_the_spool_holds_samples_until_the_broker_is_back(tmp_path: Path) -> Non
             ids = {one["sample"]["sample_id"] for one in waiting(redis)}
         assert ids == {sample.sample_id for sample in samples}
         assert evals.spooled()["pending"] == 50
+        stats = evals.stats()
+        assert (stats.offered, stats.recovered, stats.dropped.get("spooled", 0)) == (50, 0, 0)
+        assert total(stats) == 50
 
 
 @pytest.mark.long

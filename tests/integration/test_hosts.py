@@ -49,6 +49,10 @@ def answer():
     return str(os.getpid()).encode()
 """
 SCORE = "rag.eval.ragas.faithfulness.score"
+SERVES = """
+def post_worker_init(worker):
+    worker.log.info("serves now")
+"""
 LISTENING = r"(?:Listening at:|running on) http://127\.0\.0\.1:(\d+)"
 
 
@@ -131,10 +135,12 @@ def test_gunicorn_worker_evaluates_each_request_it_serves(
     pytest.importorskip("gunicorn")
     pytest.importorskip("gevent" if worker == "gevent" else "gunicorn")
     write(tmp_path, WSGI)
+    (tmp_path / "gunicorn.conf.py").write_text(SERVES)
     options = ["--workers", "2", "--worker-class", worker, "--bind", "127.0.0.1:0"]
     options += ["--preload"] * preload + ["--timeout", "120", "--graceful-timeout", "120"]
     server = serve(tmp_path, "gunicorn", *options, "app:application")
     port = port_of(tmp_path)
+    until(lambda: (tmp_path / "stderr").read_text().count("serves now") == 2, "both workers")
     with ThreadPoolExecutor(8) as clients:
         served = list(clients.map(get, [port] * 40))
     server.send_signal(signal.SIGTERM)
