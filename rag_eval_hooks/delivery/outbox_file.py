@@ -113,7 +113,7 @@ class OutboxFile:
             for (owner,) in db.execute(_DEAD, leases).fetchall():
                 self._release_all(db, owner)
             claimed = [
-                _claimed(name, *row, self._owner)
+                _claimed(self._owner, name, *row)
                 for name, room in open_to.items()
                 for row in sorted(db.execute(_CLAIM, (self._owner, name, room)).fetchall())
             ]
@@ -209,9 +209,8 @@ def _identity_of(path: Path) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _claimed(
-    consumer: str, row: int, tries: Any, accepted: Any, text: Any, left_by: Any, owner: str
-) -> Job:
+def _claimed(owner: str, consumer: str, row: int, *columns: Any) -> Job:
+    tries, accepted, text, left_by = columns
     # Any program may have changed the file: a row of other types is unreadable.
     if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
         tries, accepted, text = 0, 0.0, ""
