@@ -28,6 +28,9 @@ _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
 _TEXT_KEYS = ("text", "page_content", "content")
 _SCALARS = (str, int, float, bool)
 _PAIR = 2
+_OF_IDS = (
+    " For a mapping of ids to texts, write [{'id': key, 'text': text} for key, text in it.items()]."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     Raises:
         TypeError: A value is not a document.
     """
+    if isinstance(values, Mapping):
+        return (_of_mapping(values, _OF_IDS),)
     if _is_one(values):
         return (Context.of(values),)
     if not isinstance(values, Iterable):
@@ -133,10 +138,10 @@ def _is_one(value: Any) -> bool:
     return isinstance(value, str | Context | Mapping) or document
 
 
-def _of_mapping(value: Mapping[str, Any]) -> Context:
+def _of_mapping(value: Mapping[str, Any], advice: str = "") -> Context:
     text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
     if text is None:
-        raise refusal(value)
+        raise refusal(value, advice)
     metadata = scalars(value.get("metadata"))
     score = _number(value.get("score"))
     if score is None and "text" not in value:
@@ -158,7 +163,7 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def refusal(value: Any) -> InputError:
+def refusal(value: Any, advice: str = "") -> InputError:
     """Return the error for a value that is not a document. Its log line shows no mapping keys."""
     stated = wrong_type("contexts", "texts or objects with a text", value).stated
     if not isinstance(value, Mapping):
@@ -169,5 +174,5 @@ def refusal(value: Any) -> InputError:
     elif meant := next((key for key in _TEXT_KEYS if nearest(key, keys)), None):
         stated += f" A key is like {meant!r}, but not the same."
     else:
-        stated += f" Its text must be under {', '.join(map(repr, _TEXT_KEYS))}."
+        stated += f" Its text must be under {', '.join(map(repr, _TEXT_KEYS))}.{advice}"
     return InputError(stated, f"It has {', '.join(keys) or 'no keys'}.")

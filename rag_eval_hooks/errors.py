@@ -16,6 +16,7 @@ __all__ = [
     "JudgeError",
     "JudgeTimeout",
     "JudgeUnavailable",
+    "NoOutcome",
     "RagEvalError",
     "RedactionError",
     "check_names",
@@ -133,6 +134,16 @@ class InputError(RagEvalError, TypeError, ValueError):
     def __init__(self, stated: str, shown: str = "") -> None:
         super().__init__(f"{stated} {shown}".strip())
         self.stated = stated
+
+
+class NoOutcome(KeyError):
+    """No outcome or score has this name."""
+
+    __str__ = Exception.__str__
+
+    def __init__(self, name: object, told: str) -> None:
+        super().__init__(told)
+        self.name = name
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rag_eval_hooks.encodable import encodable
-from rag_eval_hooks.errors import InputError, unknown
+from rag_eval_hooks.errors import InputError, NoOutcome, unknown
 from rag_eval_hooks.score import Outcome, Score
 
 __all__ = [
@@ -187,17 +187,11 @@ _REASON_CHARS: Final = 1000
 """Maximum length of one score's reason."""
 
 
-class NoOutcome(KeyError):
-    """No outcome has this name."""
-
-    __str__ = Exception.__str__
-
-
 class OutcomeTable(dict[str, Outcome]):
     """Outcomes by metric that display as a table."""
 
     def __missing__(self, name: object) -> Outcome:
-        raise NoOutcome(unknown("There is no outcome of", name, list(self)))
+        raise NoOutcome(name, unknown("There is no outcome of", name, list(self)))
 
     def __getattr__(self, name: str) -> Any:
         one = next(iter(self), "ragas.faithfulness")

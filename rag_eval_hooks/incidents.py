@@ -13,16 +13,18 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from types import CodeType
+from dataclasses import FrozenInstanceError
+from types import CodeType, FrameType
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
-from rag_eval_hooks.errors import InputError, RedactionError, nearest
+from rag_eval_hooks.errors import InputError, NoOutcome, RedactionError, nearest
 
 __all__ = [
     "ExitError",
     "Incidents",
     "host_edge",
     "in_words",
+    "is_called_by",
     "named",
     "place_in_application",
     "place_of",
@@ -119,7 +121,7 @@ def _story(origin: str, error: BaseException) -> str:
         return f"{origin}: {words}{f', at {theirs}' if theirs else called}"
     kind, ours = f"{origin}: {named(error)}", _last_frame_of_ours(error)
     if theirs:
-        return f"{kind} raised at {theirs}, called by {ours}"
+        return f"{kind} raised at {theirs}" + f", called by {ours}" * ("-packages" in theirs)
     return f"{kind} raised{' at ' if ours else ''}{ours}{called}"
 
 
@@ -147,7 +149,7 @@ def _code_of(handler: Any) -> CodeType | None:
 def is_ours(error: BaseException) -> bool:
     """Return whether one of our packages raised it: other texts may contain content."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return not frames or str(frames[-1].f_globals.get("__name__", "")).startswith("rag_eval_hooks")
+    return not frames or _is_our_frame(frames[-1])
 
 
 def is_stated(error: BaseException) -> TypeGuard[InputError]:
@@ -170,7 +172,17 @@ def named(error: BaseException) -> str:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not frames:
         return kind
-    code = frames[-1].f_code
+    theirs = (frame for frame in reversed(frames) if not _is_our_frame(frame))
+    code = next(theirs, frames[-1]).f_code
+    if isinstance(error, NoOutcome):
+        return f"{kind} ({error})" if error.name in code.co_consts else kind
+    if isinstance(error, FrozenInstanceError):
+        name, owner = (frames[-1].f_locals.get(key) for key in ("name", "self"))
+        if name not in code.co_names:
+            return kind
+        cls = type(owner).__name__
+        advice = f"write dataclasses.replace({cls.lower()}, {name}=...)"
+        return f"{kind} (a {cls} cannot be changed; {advice})"
     if isinstance(error, AttributeError | NameError) and error.name in code.co_names:
         known = [name for name in dir(getattr(error, "obj", None)) if name[0] != "_"]
         near = nearest(error.name, known)
@@ -189,8 +201,8 @@ def _last_frame_of_ours(error: BaseException) -> str:
     """Return file, line and function of our last frame in the traceback."""
     ours = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith("rag_eval_hooks"):
+        if _is_our_frame(frame):
+            module = str(frame.f_globals["__name__"])
             file = "/".join(module.split(".")) + ".py"
             ours = f"{file}:{line} in {frame.f_code.co_name}"
     return ours
@@ -201,7 +213,7 @@ def place_in_application(error: BaseException) -> str:
     file, place, outer = "", "", ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
-        if str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks"):
+        if _is_our_frame(frame):
             file, place, outer = "", "", place or outer
         elif name == file or (not file and not _is_stdlib(name)):
             file, place = name, f"{name}:{line}"
@@ -212,16 +224,25 @@ def place_of_caller() -> str:
     """Return file and line of the application's call that led here; empty in our threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
-        ours = str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
-        if not (ours or _is_stdlib(file) or "-packages" in file):
+        if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
             return f"{file}:{line}"
     return ""
+
+
+def is_called_by(*packages: str) -> bool:
+    """Return whether a module of these packages of ours is among the callers."""
+    callers = (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))
+    return any(str(one.f_globals.get("__name__", "")).startswith(packages) for one in callers)
 
 
 def place_of(function: Callable[..., Any]) -> str:
     """Return a sentence on where a function is defined; empty without one."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
+
+
+def _is_our_frame(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
 
 
 def _is_stdlib(file: str) -> bool:

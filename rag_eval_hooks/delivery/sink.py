@@ -146,10 +146,10 @@ class UserSink(Destination):
     def __init__(self, sink: Sink | FeedbackSink | SinkFunction) -> None:
         self._sink = own = cast("Any", sink)
         is_function = not isinstance(sink, Sink | FeedbackSink)
-        name = "CallableSink" if is_function else type(sink).__name__
+        kind = "CallableSink" if is_function else type(sink).__name__
         # Two files are two sinks, also in the next process and in any order.
-        place = str(getattr(sink, "place", name)).encode("utf-8", "backslashreplace").decode()
-        super().__init__(name, place)
+        place = str(getattr(sink, "place", kind)).encode("utf-8", "backslashreplace").decode()
+        super().__init__(getattr(sink, "__name__", kind), place)
         # A data set run waits for its file without a limit.
         self.is_watched = getattr(sink, "is_watched", True)
         deliver = own if is_function else getattr(sink, "deliver", None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
@@ -50,8 +52,8 @@ class CallableChat(ChatAdapter):
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
-                kind = type(text).__name__
-                raise JudgeError(f"{self.name}: it returned {kind}, not a str.{self._place}")
+                told = f"it returned {type(text).__name__}, not a str.{_way_to_text(text)}"
+                raise JudgeError(f"{self.name}: {told}{self._place}")
         meter.replied(None)
         return only_text(text)
 
@@ -93,6 +95,18 @@ class CallableJudge(LLMJudge):
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(CallableChat(function, f"callable:{name or default}", limits), **keywords)
+
+
+def _way_to_text(reply: object) -> str:
+    if isinstance(reply, Sequence | Mapping) or reply is None:
+        return " Return the reply's text."
+    if hasattr(reply, "choices"):
+        return " Return its text: `.choices[0].message.content`."
+    for path in ("content", "text", "output_text", "message.content"):
+        with contextlib.suppress(Exception):
+            if isinstance(attrgetter(path)(reply), str):
+                return f" Return its text: `.{path}`."
+    return " Return the reply's text."
 
 
 def _takes_messages(function: object) -> bool:

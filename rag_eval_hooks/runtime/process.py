@@ -301,7 +301,7 @@ class Processor(Observer):
             scored = await _score(self._parts, blank.sample, decision.chosen)
         # The wall clock may be adjusted meanwhile; the duration must stay correct.
         end = blank.start + time.monotonic_ns() - began
-        return replace(blank, outcomes=by_rates(scored, decision), end=end, log=log)
+        return replace(blank, outcomes=OutcomeTable(by_rates(scored, decision)), end=end, log=log)
 
 
 async def evaluate_inline(

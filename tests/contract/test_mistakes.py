@@ -51,6 +51,7 @@ MISTAKES: dict[str, str] = {
     "evals.submit({'question': SECRET, 'contexts': [{'txt': SECRET}]})": "A key is like 'text'",
     "evals.submit({'question': SECRET, 'contexts': [{'text': 5}]})": "Its 'text' must be str",
     "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
+    "evals.submit(question=SECRET, contexts={SECRET: SECRET})": "write [{'id': key, 'text': text}",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": (
         "A sample has no field 'anwser'; did you mean 'answer'?"
     ),
@@ -104,6 +105,7 @@ MISTAKES: dict[str, str] = {
     "evals.feedback(SECRET, score=float('nan'))": "feedback: score must be a number, called",
     "evals.feedback(None, score=1)": "the id must be a trace id or sample id, not NoneType",
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
+    "evals.feedback(True, score=1)": "submit() returns whether it was accepted; pass sample.sample",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
     "evals.explain(SECRET)": "explain: an unknown id (pass a trace id or sample id",
     "evals.explain(None)": "the id must be a trace id or sample id, not NoneType",
@@ -382,6 +384,11 @@ def reflecting(sample: Sample) -> Any:
     return getattr(sample, SECRET)
 
 
+def changing(sample: Any) -> float:
+    sample.answer = SECRET
+    return 1.0
+
+
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
@@ -390,6 +397,11 @@ def reflecting(sample: Sample) -> Any:
         (subscribing, "TypeError ('Sample' object is not subscriptable) at"),
         (hiding, "AttributeError at"),
         (reflecting, "AttributeError at"),
+        (
+            changing,
+            "FrozenInstanceError (a Sample cannot be changed; "
+            "write dataclasses.replace(sample, answer=...)) at",
+        ),
     ],
 )
 def test_error_of_a_metric_tells_the_names_that_its_code_spells_out(
@@ -439,3 +451,49 @@ def test_metric_requested_by_name_reports_missing_fields() -> None:
         outcomes = made.evaluate(question="q", contexts=["A."], answer="A.", metrics=chosen)
     assert set(outcomes) == set(chosen)
     assert outcomes["ragas.context_recall"].detail == "the sample has no reference"  # type: ignore[union-attr]
+
+
+# What a sink writes, and the one WARNING.
+SINKS: dict[str, str] = {
+    "evaluation.scores['hafl']": "no score of 'hafl'; did you mean 'own.half'?) raised at",
+    "evaluation.outcomes['hafl']": "no outcome of 'hafl'; did you mean 'own.half'?) raised at",
+    "evaluation.scores['own.unsure']": "'own.unsure' has no score: undefined) raised at",
+    "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
+    "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
+    "evals.flush()": "flush() inside a sink, metric or judge waits for itself (remove it, at",
+    "evals.shutdown()": "shutdown() inside a sink, metric or judge waits for itself (remove it, at",
+}
+
+
+def unsure(_: Sample) -> NotScored:
+    return NotScored("undefined")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", SINKS)
+def test_mistake_in_a_sink_is_logged_once_with_its_line(
+    code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def store(evaluation: Any) -> None:
+        exec(compile(code, "/app/store.py", "exec"), {"evaluation": evaluation, "evals": evals})
+
+    with RagEval(metrics=[half, unsure], sinks=[store]) as evals:
+        for _ in range(2):
+            evals.submit(sample(answer=SECRET))
+        assert evals.flush(60)
+    (line,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert SINKS[code] in line
+    assert "/app/store.py:1" in line or __file__ in line
+    assert SECRET not in line
+
+
+@given(st.sampled_from(["content", "text", "message.content"]))
+def test_judge_function_that_returns_an_object_names_its_text(path: str) -> None:
+    def ask(_: Any) -> Any:
+        reply: Any = SECRET
+        for name in reversed(path.split(".")):
+            reply = SimpleNamespace(**{name: reply})
+        return reply
+
+    with RagEval("ragas.faithfulness", judge=ask) as made:
+        outcome = made.evaluate(sample())["ragas.faithfulness"]
+    assert f"Return its text: `.{path}`. It is defined at" in outcome.detail  # type: ignore[union-attr]

@@ -220,7 +220,7 @@ def test_rejected_result_does_not_block_others(make: Make, monkeypatch: pytest.M
     until(lambda: rows == {"s3": 1, "s4": 1, "s5": 1})
     until(lambda: books(evals) == {"accepted": 6, "scored": 6, "undelivered": 3})
     until(lambda: books(evals) == {"accepted": 6, "scored": 6})
-    assert evals.stats().incidents["sink CallableSink, kept too long: Lost"] == 3
+    assert evals.stats().incidents["sink picky, kept too long: Lost"] == 3
 
 
 def count_in_memory(chars: int) -> int:
@@ -317,7 +317,7 @@ def test_no_exception_of_a_sink_ends_anything(
     offer(evals, 3)
     until(lambda: books(evals) == {"accepted": 3, "scored": 3})
     assert bad.rows == good.rows == {"s0": 1, "s1": 1, "s2": 1}
-    assert evals.stats().incidents[f"sink CallableSink: {error.__name__}"] == 4
+    assert evals.stats().incidents[f"sink {'a' * is_async}write: {error.__name__}"] == 4
     offer(evals, 1, sample_id="later")
     assert good.rows["later"] == 1
     assert evals.shutdown(PATIENCE)
