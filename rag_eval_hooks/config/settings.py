@@ -305,7 +305,8 @@ def _config_error(
     values: Mapping[str, Any],
     origins: Mapping[str, str],
 ) -> ConfigError:
-    first = error.errors(include_url=False)[0]
+    # A misspelled key comes before the key that is missing because of it.
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     name, *inner = first["loc"]
     if name not in settings.model_fields:
         return unknown_setting(str(name), settings.model_fields, source=origins[str(name)])

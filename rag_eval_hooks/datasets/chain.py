@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import reduce
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks.datasets.run import Ask
@@ -23,6 +24,9 @@ def named_object(name: str, option: str = "chain") -> Any:
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise ConfigError(option, name, "module:object, such as app:chain")
+    if module.endswith(".py") or "/" in module:
+        dotted = ".".join(part for part in Path(module).with_suffix("").parts if part not in "./..")
+        raise ConfigError(option, name, f"module:object; write {dotted}:{attribute}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

@@ -248,6 +248,11 @@ def _of_json(path: Path) -> Iterator[Any]:
 def _of_csv(path: Path) -> Iterator[dict[str, str]]:
     with _opened(path) as file:
         reader = csv.DictReader(_lines(file), restkey="")
+        header = "".join(reader.fieldnames or ())
+        other = next((mark for mark in ";\t|" if mark in header), None)
+        if other and len(reader.fieldnames or ()) == 1:
+            wants = f"a file with commas between its cells; its first line has {other!r}"
+            raise ConfigError("data", str(path), wants)
         while True:
             # The limit is process-wide, so each row restores it.
             limit = csv.field_size_limit(MAX_LINE_CHARS)

@@ -30,7 +30,7 @@ from rag_eval_hooks.judges.calls.context import (
     in_call_context,
     is_in_time,
 )
-from rag_eval_hooks.judges.calls.failures import absence_of
+from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
 from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
@@ -286,13 +286,4 @@ class FindingsCollector:
             _logger.debug("judge %s raised", source.name, exc_info=True)
             why = NotScored(Cause.JUDGE_FAILED, in_words("the judge", error))
         self._miss(kinds, why)
-        self._report(kinds, source)
-
-    def _report(self, kinds: frozenset[Finding], source: Source) -> None:
-        outcomes = [getattr(self._findings, kind) for kind in sorted(kinds)]
-        failed = [one for one in outcomes if isinstance(one, NotScored) and one.cause.is_failure]
-        if failed:
-            host = getattr(source, "host", None)
-            where = f" at {host}" if host else ""
-            detail = f"{failed[0].cause.value}: {failed[0].detail}"
-            self._incidents.count(f"judge {source.name}{where} failed", detail=detail)
+        report_failure(self._incidents, source, kinds, self._findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from rag_eval_hooks.datasets.data_rows import DataRow, data_rows
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Sample
 
+_logger = logging.getLogger("rag_eval_hooks")
 MATCH: Final = "reference_match"
 """Metadata key. `exact` if the reference comes from a golden question."""
 
@@ -78,7 +80,18 @@ def read_golden(path: str) -> tuple[Golden, ...]:
         raise ConfigError("references", path, error.wants) from None
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
+    _warn_of_two_references(path, golden)
     return golden
+
+
+def _warn_of_two_references(path: str, golden: Iterable[Golden]) -> None:
+    first: dict[str, tuple[int, str]] = {}
+    for row, one in enumerate(golden, start=1):
+        used, reference = first.setdefault(_folded(one.question), (row, one.reference))
+        if reference != one.reference:
+            told = f"rows {used} and {row} have one question, but two references; remove one"
+            _logger.warning("%s: %s (row %d is used)", path, told, used)
+            return
 
 
 def _golden(row: DataRow, path: str) -> Golden:

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict, made
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Judge
-from rag_eval_hooks.judges.calls.failures import absence_of
+from rag_eval_hooks.judges.calls.failures import absence_of, report_failure
 from rag_eval_hooks.judges.llm import metered
 from rag_eval_hooks.prompts import ABOUT
 from rag_eval_hooks.sample import Sample
@@ -51,6 +52,9 @@ class Cascade:
 
     annotator_kind = AnnotatorKind.LLM
 
+    incidents: Incidents | None = None
+    """Counts failures of the first judge, which the second judge hides."""
+
     def __init__(self, first: str | Judge, second: str | Judge, *, floor: float = 0.02) -> None:
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
@@ -75,6 +79,8 @@ class Cascade:
         """Return findings of the first judge, completed by the second."""
         judges = _made(self.first), _made(self.second)
         first = await _tried(judges[0], sample, wanted, known)
+        if self.incidents is not None:
+            report_failure(self.incidents, judges[0], wanted, first)
         sent = self._sent(sample.question, wanted, first, known)
         places = _places(sent, known)
         items: dict[str, Any] = {

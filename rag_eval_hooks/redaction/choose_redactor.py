@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hmac
 import importlib
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.redaction.redactor import Finder, RedactFunction, Redactor, Rule
 
 __all__ = ["RedactSpec", "choose_redactor"]
@@ -77,11 +79,14 @@ def _function(given: Any) -> RedactFunction:
     """Return a function of field and text; the given one takes both or only the text."""
     if isinstance(given, type) or not callable(given):
         raise ConfigError("redact", given, REDACTIONS)
+    only_text = functools.wraps(given)(lambda _field, text: given(text))
     try:
-        parameters = list(inspect.signature(given).parameters.values())
+        signature = inspect.signature(given)
     except (TypeError, ValueError):  # some built-in functions
-        parameters = []
-    required = sum(p.default is p.empty and p.kind in (0, 1) for p in parameters)
-    if required > 2:
-        raise ConfigError("redact", given, "a function of a text, or of a field's name and a text")
-    return given if required == 2 else functools.wraps(given)(lambda _field, text: given(text))
+        return only_text
+    for arguments, function in ((("text",), only_text), (("field", "text"), given)):
+        with contextlib.suppress(TypeError):
+            signature.bind(*arguments)
+            return function
+    wants = "a function of a text, or of a field's name and a text"
+    raise ConfigError("redact", given, f"{wants}.{place_of(given)}")

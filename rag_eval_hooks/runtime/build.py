@@ -90,16 +90,18 @@ class Models:
                 raise ConfigError(table.setting, kind_of(value), wants + _way_to_wrap(value))
         return names
 
-    def sources(self, config: RagEvalConfig) -> Sources:
+    def sources(self, config: RagEvalConfig, incidents: Incidents, *, embeds: bool) -> Sources:
         judge = self._judge
         named = judge.second_name if isinstance(judge, Cascade) else None
         embedder = self.embedder if isinstance(self.embedder, Embedder) else None
         is_own = named is None and isinstance(judge, Judge)
-        if embedder is None and not (is_own and config.embedder == "auto"):
+        if embedder is None and not ((is_own or not embeds) and config.embedder == "auto"):
             # `auto` follows the configured judge. With a user's judge object it means none.
             embedder = choose_embedder(config)
         if isinstance(judge, Cascade):
-            made: Judge = judge.resolved(lambda name: choose_judge(config.for_judge(name)))
+            cascade = judge.resolved(lambda name: choose_judge(config.for_judge(name)))
+            cascade.incidents = incidents
+            made: Judge = cascade
         else:
             made = metered(judge if isinstance(judge, Judge) else choose_judge(config))
         scorer = self.token_scorer
@@ -184,11 +186,12 @@ def parts_of(
     available = build(_metric_options(config.question_checks))
     redactor = choose_redactor(config, redact)
     chosen = _chosen_metrics(metrics, config, available)
-    sources = models.sources(config)
     # In a fleet, the configured sinks belong to the workers.
     all_sinks = sink_list(() if fleet and sinks is None else sinks, config)
     measured = chosen_by_default(available) if chosen is None else chosen
     embeds = any(metric.findings & EMBEDDED for metric in measured)
+    sources = models.sources(config, incidents, embeds=embeds)
+    _check_alerts(all_sinks, [metric.id for metric in measured])
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
     meter = _usable(metrics_api.get_meter, meter, metrics_api.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
@@ -214,6 +217,14 @@ def parts_of(
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
         fleet=fleet,
     )
+
+
+def _check_alerts(sinks: Iterable[object], metrics: Sequence[str]) -> None:
+    """Reject a condition of an alert on a metric that no sample gets."""
+    for sink in sinks:
+        for name in getattr(sink, "__dict__", {}).get("metrics_in_conditions", ()):
+            if name not in metrics:
+                raise ConfigError.unknown("AlertSink condition", name, metrics)
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import _logs, metrics, trace
 
-from rag_eval_hooks.errors import missing_extra
+from rag_eval_hooks.errors import ConfigError, missing_extra
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -45,8 +45,12 @@ def setup_tracing(
 
     Raises:
         ImportError: The extra `otel` is not installed.
+        ConfigError: `endpoint` is not a URL.
         RuntimeError: A tracer provider is already set.
     """
+    if endpoint is not None and not str(endpoint).startswith(("http://", "https://")):
+        wants = "a URL that starts with http:// or https://, or None; service_name= takes a name"
+        raise ConfigError("endpoint", endpoint, wants)
     try:
         from rag_eval_hooks.telemetry import sdk
     except ImportError as error:

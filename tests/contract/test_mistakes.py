@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +22,21 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
-from rag_eval_hooks import ConfigError, Findings, NotScored, RagEval, Sample, Score
+from rag_eval_hooks import (
+    CallableJudge,
+    Cascade,
+    ConfigError,
+    Findings,
+    NotScored,
+    RagEval,
+    Sample,
+    Score,
+    setup_tracing,
+)
+from rag_eval_hooks.datasets.chain import named_object
+from rag_eval_hooks.datasets.data_rows import data_rows
 from rag_eval_hooks.errors import InputError, unknown
+from rag_eval_hooks.results import AlertSink
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.support.evaluation import sample
 
@@ -255,18 +271,23 @@ def test_evaluate_of_a_misspelt_field_names_the_field_meant(
         evals.evaluate(**{written: "x"})  # type: ignore[arg-type]
 
 
-@given(st.sampled_from(["RAGEVAL_", "RAG_EVALS_", "RAGEVAL_HOOKS_"]))
-def test_variable_of_another_prefix_is_warned_of_where_it_ends_as_a_setting(prefix: str) -> None:
-    handler = logging.Handler()
+@contextmanager
+def capture_warnings() -> Iterator[list[str]]:
     seen: list[str] = []
+    handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: seen.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("rag_eval_hooks")
     logger.addHandler(handler)
-    with pytest.MonkeyPatch.context() as patched:
+    yield seen
+    logger.removeHandler(handler)
+
+
+@given(st.sampled_from(["RAGEVAL_", "RAG_EVALS_", "RAGEVAL_HOOKS_"]))
+def test_variable_of_another_prefix_is_warned_of_where_it_ends_as_a_setting(prefix: str) -> None:
+    with pytest.MonkeyPatch.context() as patched, capture_warnings() as seen:
         patched.setenv(f"{prefix}SAMPLE_RATE", "0.1")
         patched.setenv(f"{prefix}SEED", "7")
         RagEval().shutdown(0)
-    logger.removeHandler(handler)
     assert seen == [f"{prefix}SAMPLE_RATE is not read; did you mean RAG_EVAL_SAMPLE_RATE?"]
 
 
@@ -497,3 +518,83 @@ def test_judge_function_that_returns_an_object_names_its_text(path: str) -> None
     with RagEval("ragas.faithfulness", judge=ask) as made:
         outcome = made.evaluate(sample())["ragas.faithfulness"]
     assert f"Return its text: `.{path}`. It is defined at" in outcome.detail  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mark", list(";|\t"))
+def test_table_with_another_separator_names_it(mark: str, tmp_path: Path) -> None:
+    file = tmp_path / "data.csv"
+    file.write_text(f"question{mark}answer\n{SECRET}{mark}{SECRET}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"its first line has {mark!r}")):
+        list(data_rows(file))
+
+
+@given(NAMES, NAMES, st.sampled_from(["", "./"]))
+def test_pipeline_by_its_file_names_the_module(module: str, name: str, folder: str) -> None:
+    with pytest.raises(ConfigError, match=f"; write {module}:{name}"):
+        named_object(f"{folder}{module}.py:{name}")
+
+
+def wordless() -> str:
+    return SECRET
+
+
+# A wrong argument of the constructor, and what its error says.
+SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"redact": [wordless]}, f"or of a field's name and a text. It is defined at {__file__}:"),
+    ({"rules": [{"rat": 0.5}]}, r"rules\[0\].rat is not a setting; did you mean rules\[0\].rate"),
+    ({"tail": [{"ten": "ragas"}]}, r"tail\[0\].ten is not a setting; did you mean tail\[0\].then"),
+    (
+        {"sinks": [AlertSink("http://127.0.0.1:9", "own.hafl<0.5")]},
+        "AlertSink condition is 'own.hafl'; did you mean 'own.half'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given_", "words"), SETTINGS)
+def test_wrong_argument_of_the_constructor_says_what_to_write(
+    given_: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        RagEval(half, **given_)
+
+
+@given(NAMES)
+def test_tracing_of_a_name_says_where_a_name_goes(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"endpoint is '{name}'.* service_name= takes a name"):
+        setup_tracing(name)
+
+
+def test_failure_of_a_first_judge_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The score of the second judge stays."""
+    text = "The ferry leaves the quay at 07:40."
+    with RagEval("ragas.faithfulness", judge=Cascade(CallableJudge(refusing), "heuristic")) as made:
+        for _ in range(2):
+            outcomes = made.evaluate(question="When?", contexts=[text], answer=text)
+            assert isinstance(outcomes["ragas.faithfulness"], Score)
+    (line,) = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    words = "judge callable:refusing failed (judge_failed: callable:refusing: KeyError at"
+    assert f"{words} {__file__}" in line
+
+
+@given(NAMES, st.booleans())
+def test_question_with_two_references_is_warned_of_with_its_rows(
+    question: str, is_same: bool
+) -> None:
+    rows = [{"question": question, "reference": "One."}, {"question": "Other?", "reference": "A."}]
+    rows.append({"question": f" {question.upper()}", "reference": "One." if is_same else "Two."})
+    with TemporaryDirectory() as folder, capture_warnings() as seen:
+        file = Path(folder) / "golden.jsonl"
+        file.write_text("\n".join(map(json.dumps, rows)))
+        RagEval(references=str(file)).shutdown(0)
+    assert len(seen) == (not is_same)
+    assert all("rows 1 and 3 have one question, but two references" in line for line in seen)
+
+
+@pytest.mark.parametrize(("metric", "is_told"), [("ragas.answer_relevancy", True), (half, False)])
+def test_missing_embedder_is_told_only_where_a_metric_uses_one(
+    metric: Any, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("rag_eval_hooks.judges.choose._has_minilm", lambda: asked.append(1))
+    RagEval(metric).shutdown(0)
+    assert bool(asked) is is_told

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 
 from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
-from rag_eval_hooks.incidents import is_ours, named, place_in_application
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.incidents import Incidents, is_ours, named, place_in_application
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
@@ -71,6 +72,19 @@ def absence_of(error: JudgeError) -> NotScored:
     place = place_in_application(error)
     where = f" at {place}" if place else ""
     return NotScored(cause_of(error), f"the judge raised {type(error).__name__}{where}")
+
+
+def report_failure(
+    incidents: Incidents, source: Any, kinds: frozenset[Finding], findings: Findings
+) -> None:
+    """Count a judge or another source that failed to make some findings."""
+    outcomes = [getattr(findings, kind) for kind in sorted(kinds)]
+    failed = [one for one in outcomes if isinstance(one, NotScored) and one.cause.is_failure]
+    if failed:
+        host = getattr(source, "host", None)
+        where = f" at {host}" if host else ""
+        detail = f"{failed[0].cause.value}: {failed[0].detail}"
+        incidents.count(f"judge {source.name}{where} failed", detail=detail)
 
 
 def outcome_of(error: BaseException) -> CallOutcome | None:
