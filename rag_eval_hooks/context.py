@@ -19,6 +19,7 @@ __all__ = [
     "refusal",
     "scalars",
     "score_in",
+    "search_method",
 ]
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
@@ -99,7 +100,8 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
         return (_of_mapping(values, _OF_IDS),)
     if _is_one(values):
         return (Context.of(values),)
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Iterable) or hasattr(type(values), "model_fields"):
+        # An object of pydantic yields its fields.
         raise refusal(values)
     return tuple(_numbered(number, value) for number, value in enumerate(values))
 
@@ -163,10 +165,19 @@ def _number(value: Any) -> float | None:
     return None
 
 
+def search_method(value: Any) -> str | None:
+    """Return the name of a retriever's method, or None."""
+    return next(
+        (one for one in ("invoke", "retrieve") if callable(getattr(value, one, None))), None
+    )
+
+
 def refusal(value: Any, advice: str = "") -> InputError:
     """Return the error for a value that is not a document. Its log line shows no mapping keys."""
     stated = wrong_type("contexts", "texts or objects with a text", value).stated
     if not isinstance(value, Mapping):
+        if search := search_method(value):
+            stated += f" Pass its documents: retriever.{search}(question)."
         return InputError(stated)
     keys = list(map(str, value))
     if named := next((key for key in _TEXT_KEYS if key in value), None):

@@ -16,6 +16,7 @@ __all__ = [
     "JudgeError",
     "JudgeTimeout",
     "JudgeUnavailable",
+    "Misplaced",
     "NoOutcome",
     "RagEvalError",
     "RedactionError",
@@ -55,6 +56,16 @@ def kind_of(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
+
+
+class Misplaced:
+    """An attribute that a framework reads first of an object in the wrong place; it raises."""
+
+    def __init__(self, advice: str) -> None:
+        self._advice = advice
+
+    def __get__(self, _: object, owner: type) -> Any:
+        raise AttributeError(f"{owner.__name__} {self._advice}")
 
 
 def _end(sentence: str) -> str:

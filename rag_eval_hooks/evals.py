@@ -21,6 +21,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import (
     ConfigError,
     InputError,
+    Misplaced,
     check_names,
     check_number,
     check_type,
@@ -99,6 +100,11 @@ class RagEval:
         ConfigError: A value is invalid. The text names field, value and accepted values.
         ImportError: A chosen judge or embedder needs an extra that is not installed.
     """
+
+    # LangChain reads these of a callback.
+    raise_error = run_inline = Misplaced(
+        "is no callback handler. Write: callbacks=[RagEvalCallbackHandler(evals)]"
+    )
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ __all__ = [
     "place_of",
     "place_of_caller",
     "raised_by_signal_handler",
+    "warn_once",
     "without_exit",
 ]
 
@@ -108,6 +109,12 @@ class Incidents:
 
 def _warn(message: str) -> None:
     _logger.warning("%s; stats() counts it, and later ones are not logged", message)
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    """Log a mistake that no evaluator can count."""
+    _logger.warning(message)
 
 
 def _story(origin: str, error: BaseException) -> str:

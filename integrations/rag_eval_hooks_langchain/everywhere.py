@@ -58,6 +58,7 @@ def enable(evals: RagEval, **options: Unpack[HandlerKeywords]) -> RagEvalCallbac
         evals.incidents.mistake("enable() replaces another RagEval", advice)
     disable()
     evals.recorder.by_hand.everywhere.add(FRAMEWORK)
+    evals.recorder.handlers[handler.place] = True
     ask_ambient()
     AMBIENT.everywhere = handler
 

@@ -13,8 +13,8 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture import Origin, Run, RunKind
 from rag_eval_hooks.capture.documents import contexts_in
 from rag_eval_hooks.capture.interaction import enclosing_interactions
-from rag_eval_hooks.context import refusal
-from rag_eval_hooks.incidents import host_edge
+from rag_eval_hooks.context import refusal, search_method
+from rag_eval_hooks.incidents import host_edge, place_of_caller, warn_once
 from rag_eval_hooks_langchain import graphs
 from rag_eval_hooks_langchain.graphs import ChainState, state_of
 from rag_eval_hooks_langchain.runs import RunHandler, end_edge, run_edge
@@ -51,9 +51,9 @@ class RagEvalCallbackHandler(RunHandler):
         document_keys: State keys whose list is a retrieval even if it is empty or has texts or
             mappings. Lists of documents count under any key. None means the default keys, where
             emptying a list before any retrieval is only a reset.
-        retrieval_tools: Names of the tools whose text counts as context if they return no
+        retrieval_tools: Names of the only tools whose text counts as context if they return no
             documents. None means every tool, if nothing else was found.
-        as_context: Converts an application's object to its text, a `Context`, or None.
+        as_context: Converts an application's object, no dict, to its text, a `Context`, or None.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -231,7 +231,7 @@ class RagEvalCallbackHandler(RunHandler):
         if run is None:
             return
         contexts = contexts_in(self._reader.whole(run, self._reader.copy(run, data)))
-        if contexts is None:
+        if contexts is None or search_method(data):
             raise refusal(data[0] if isinstance(data, list | tuple) and data else data)
         self._reader.later(
             run, "on_custom_event", self._recorder.documents, contexts, Origin.STATED
@@ -262,4 +262,7 @@ def record_contexts(documents: Any) -> bool:
     scopes = enclosing_interactions()
     for scope in scopes:
         scope.contexts(documents)
+    if run_id is None and not scopes:
+        told = f"record_contexts() recorded nothing outside of a run, at {place_of_caller()}. "
+        warn_once(f"{told}Call it in a step of a chain, or inside evals.interaction(question).")
     return bool(scopes)

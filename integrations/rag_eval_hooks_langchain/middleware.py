@@ -48,6 +48,7 @@ class RagEvalMiddleware(AgentMiddleware[_State, Any, Any]):  # type: ignore[misc
         ask_ambient()
         self._callbacks = RagEvalCallbackHandler(evals, **options)
         self._incidents, self._recorder = evals.incidents, evals.recorder
+        self._recorder.handlers[self._callbacks.place] = True
 
     def __getattr__(self, name: str) -> Any:
         """Return the handler's attributes, so that it also works as a callback."""

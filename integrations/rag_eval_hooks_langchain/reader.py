@@ -187,7 +187,7 @@ class Reader(BaseReader):
         lists: Iterable[tuple[Context, ...]],
         origin: Origin = Origin.DOCUMENTS,
         *,
-        is_named: bool = False,
+        is_named: bool | None = None,
     ) -> None:
         for contexts in lists:
             self._recorder.documents(run, contexts, origin, named=is_named)
@@ -258,18 +258,17 @@ class Reader(BaseReader):
         if found := documents_in(output, keys=self._keys(run)):
             self._note_lists(run, found)
             return
-        names = self.options_of(run).retrieval_tools
-        if names is None or run.name in names:
-            self._note_tool_text(run, output, is_named=names is not None)
+        self._note_tool_text(run, output, is_named=self.is_named_tool(run))
 
-    def _note_tool_text(self, run: Run, output: Any, *, is_named: bool) -> None:
+    def _note_tool_text(self, run: Run, output: Any, *, is_named: bool | None) -> None:
         message = _message_of(output)
         content = message.content if isinstance(message, Message) else message
         if isinstance(message, Message):
             content = message.text if is_distinctive_text(message.text) else content
         if isinstance(content, str):
             rows = list(rows_in(getattr(output, "artifact", None)))
-            if any(c.text in content for contexts in rows for c in contexts):
+            held = (c.text in content for contexts in rows for c in contexts)
+            if is_named is not False and any(held):
                 self._note_lists(run, rows)
                 return
         self._note_lists(run, rows_in(content), Origin.TEXT, is_named=is_named)

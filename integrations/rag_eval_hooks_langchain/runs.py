@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, cast
@@ -16,7 +17,9 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.capture.options import HandlerKeywords
+from rag_eval_hooks.errors import Misplaced
 from rag_eval_hooks.evals import checked
+from rag_eval_hooks.incidents import place_of_caller, warn_once
 from rag_eval_hooks.suppress import is_suppressed
 from rag_eval_hooks_langchain.graphs import is_step
 from rag_eval_hooks_langchain.reader import Reader
@@ -74,19 +77,23 @@ def end_edge(method: Callable[..., None]) -> Callable[..., None]:
     return ending
 
 
-class _NotMiddleware:
-    """The attribute that `create_agent` reads first from a middleware's class."""
+class _NotIgnored:
+    """`ignore_*` of a handler: false. For the class, which cannot capture, it warns."""
 
-    def __get__(self, _: object, owner: type) -> Any:
-        raise AttributeError(
-            f"{owner.__name__} is no middleware. Write: middleware=[RagEvalMiddleware(evals)]"
-        )
+    def __get__(self, handler: object, owner: type) -> bool:
+        is_asked = "langchain" in str(sys._getframe(1).f_globals.get("__name__"))
+        if handler is None and is_asked and (place := place_of_caller()):
+            told = f"{owner.__name__} was passed as a class and captures nothing, at {place}. "
+            warn_once(f"{told}Write: callbacks=[{owner.__name__}(evals)]")
+        return handler is None
 
 
 class RunHandler(BaseCallbackHandler):
     """Handler that keeps the runs of one evaluator."""
 
-    wrap_tool_call = _NotMiddleware()
+    wrap_tool_call = Misplaced("is no middleware. Write: middleware=[RagEvalMiddleware(evals)]")
+    copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
+    ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = _NotIgnored()
 
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
         # A garbage-collected evaluator is closed.
@@ -97,11 +104,14 @@ class RunHandler(BaseCallbackHandler):
         chosen = CaptureOptions.of(type(self).__name__, options)
         self._reader = Reader(recorder, evals.incidents, chosen)
         recorder.locators.add(current_run_id)
+        self.place = place_of_caller()
+        recorder.handlers.setdefault(self.place, False)
 
     def _start(
         self, kind: RunKind, serialized: Mapping[str, Any] | None, event: Mapping[str, Any]
     ) -> Run | None:
         """Start a run, unless it is sampled out, outside the named root, or its start was lost."""
+        self._recorder.handlers[self.place] = True
         run_id, parent_id = key_of(event["run_id"]), key_of(event.get("parent_run_id"))
         if self._left_out and self._left_out.starts(run_id, parent_id, kind):
             return None

@@ -261,18 +261,18 @@ class Reader(BaseReader):
 
     def _note_tool(self, run: Run, output: Any) -> None:
         """Note the text of a tool, which may have searched without an event."""
-        names = self.options_of(run).retrieval_tools
+        named = self.is_named_tool(run)
         if not isinstance(output, Message) or output.failed:
             return
         reply = mapping_in(output.artifact)
-        if found_nothing(reply) or (names is not None and run.name not in names):
+        if found_nothing(reply):
             return
         # The text is the record's form in the prompt.
         rest = output.artifact if reply is None else reply
         is_whole = is_of_framework(rest) or is_record(output.artifact)
         found = [] if is_whole else self._distinctive(run, rest)
         for contexts in found or rows_in(output.text):
-            self._note(run, contexts, Origin.TEXT, named=names is not None)
+            self._note(run, contexts, Origin.TEXT, named=named)
 
     # Models.
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
-__all__ = ["OWN_KEYS", "own_entries", "session_of", "thread_of"]
+__all__ = ["ID_TYPES", "OWN_KEYS", "TEXT_KEYS", "own_entries", "session_of", "thread_of"]
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
-OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference", "reference_ids")
+ID_TYPES = (str, int, UUID)
+"""Types of an id or a reference."""
+TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
+OWN_KEYS = (*TEXT_KEYS, "reference_ids")
 """Metadata keys with their own field on the sample."""
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:
     """Return the session that metadata names, or None."""
-    value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
-    return value if value is None or isinstance(value, str) else str(value)
+    ids = (metadata.get(key) for key in _SESSION_KEYS)
+    return next((str(value) for value in ids if isinstance(value, ID_TYPES)), None)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:

@@ -70,6 +70,8 @@ class Endings:
         self._warned_childless = False
         self._warned_unretrieved = False
         self._passed_over = 0
+        # Whether a passed handler saw retrievers alone so far, if it saw anything.
+        self.lacks_model: bool | None = None
 
     @property
     def unretrieved(self) -> int:
@@ -144,6 +146,10 @@ class Endings:
         if interaction.resumable:
             self._suspensions.reduce(interaction)
         is_manual = interaction.root.kind is RunKind.MANUAL
+        if is_manual or any(run.kind is RunKind.MODEL for run in interaction.runs):
+            self.lacks_model = False
+        elif interaction.passed and interaction.root.kind is RunKind.RETRIEVER:
+            self.lacks_model = self.lacks_model is not False
         if not interaction.is_readable or is_manual or self._is_request(interaction):
             self._on_end(interaction)
         elif not _asks_nothing(interaction):

@@ -10,13 +10,13 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from types import FrameType
+from types import FrameType, NoneType
 from typing import TYPE_CHECKING, Any, Self
 
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks import incidents
-from rag_eval_hooks.capture.conversation import OWN_KEYS
+from rag_eval_hooks.capture.conversation import ID_TYPES, OWN_KEYS, TEXT_KEYS
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
@@ -32,6 +32,7 @@ __all__ = ["ManualInteraction", "enclosing_interactions", "enclosing_run"]
 _PACKAGE = __name__.rpartition(".")[0] + "."
 _RECORDING = ("contexts", "answer", "metadata")
 _OUTSIDE = "outside its with block"
+_MANY_ANSWERS = 4
 _HELPERS = contextlib.__name__
 _INCIDENTS = incidents.__name__
 
@@ -69,14 +70,14 @@ class ManualInteraction:
         self._made_in = otel_context.get_current()
         self._run: Run | None = None
         self._state = _OUTSIDE
-        self._has_answer = False
+        self._answers = 0
         # The enclosing interaction, and the frame of its block.
         self._outer: ManualInteraction | None = None
         self._frame: FrameType | None = None
         if question is None or (isinstance(question, str) and not question.strip()):
             incidents.mistake("capture interaction: no question", "pass the user's question")
         self._question: str = self._read("question", question, _text_of("question")) or ""
-        self._metadata: dict[str, Any] = self._read("metadata", metadata, _mapping) or {}
+        self._metadata: dict[str, Any] = self._read("metadata", metadata, self._entries) or {}
         self._tags: tuple[str, ...] = self._read("tags", tags, tags_of) or ()
         self._name: str = self._read("name", name, _text_of("name")) or "interaction"
         self._options: CaptureOptions | None = self._read("options", options or None, _options_of)
@@ -129,14 +130,27 @@ class ManualInteraction:
             text: The text, a framework's message or response, or None without text.
         """
         if (run := self._opened("answer")) is not None:
-            self._has_answer = True
+            self._answers += 1
+            if self._answers == _MANY_ANSWERS:
+                advice = "the last call counts: join the parts of a stream first"
+                self._incidents.mistake("it.answer() was called repeatedly in a block", advice)
             self._recorder.answer(run, _unless_lost(run, "answer", _text_of("answer"), text))
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Add metadata: `session_id`, `user_id`, `question_id`, `reference`, or free keys."""
         if (run := self._opened("metadata")) is not None:
-            run.interaction.add_metadata({**(_mapping(values) or {}), **more})
+            run.interaction.add_metadata(self._entries({**_mapping(values), **more}))
+
+    def _entries(self, values: Any) -> dict[str, Any]:
+        """Return metadata without objects where an id or a text must be."""
+        own = _mapping(values)
+        for key in TEXT_KEYS:
+            if isinstance(own.get(key), (*ID_TYPES, NoneType)):
+                continue
+            told = f"metadata {key!r} must be a text or a number, not {type(own.pop(key)).__name__}"
+            self._incidents.mistake(told, "it is left out")
+        return own
 
     def __enter__(self) -> Self:
         """Open the interaction."""
@@ -207,7 +221,7 @@ class ManualInteraction:
         if run is not None and error is None:
             if frame is not None:
                 place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-                run.state = BlockEnd(place, has_answer=self._has_answer)
+                run.state = BlockEnd(place, has_answer=self._answers > 0)
             self._recorder.end(run)
         elif run is not None and error is not None:
             self._recorder.fail(run, error)

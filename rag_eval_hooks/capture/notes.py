@@ -116,7 +116,7 @@ class Notes:
         origin: Origin = Origin.DOCUMENTS,
         *,
         shown: Mapping[int, str] | None = None,
-        named: bool = False,
+        named: bool | None = None,
         given: Mapping[str, str] | None = None,
     ) -> None:
         """Note documents that a run returned or the application records.

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self, TypeAlias, TypedDict, TypeVar
 
 from rag_eval_hooks.context import contexts_of
-from rag_eval_hooks.errors import ConfigError, check_names
+from rag_eval_hooks.errors import ConfigError, InputError, check_names, wrong_type
+from rag_eval_hooks.incidents import in_words, place_of, raised_by_signal_handler
 from rag_eval_hooks.sample import Context
 
-__all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords"]
+__all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords", "converted"]
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
 """The name of a key, or a function of a run's input or output."""
@@ -45,9 +46,9 @@ class CaptureOptions:
         contexts: Key or function of a step's output; the last such output wins.
         answer: Key or function of the outermost call's output.
         root: Name of the call that is an interaction, instead of the outermost call.
-        retrieval_tools: Names of the tools whose text counts, or None for every tool.
+        retrieval_tools: Names of the only tools whose text counts, or None for every tool.
         document_keys: Keys whose list is a retrieval even if it is empty or has texts or mappings.
-        as_context: Converts an application's object to its text, a `Context`, or None.
+        as_context: Converts an application's object, no dict, to its text, a `Context`, or None.
 
     Raises:
         ConfigError: An option is invalid.
@@ -100,11 +101,29 @@ class CaptureOptions:
         Raises:
             TypeError: A value is not a document.
         """
-        if self.as_context is None:
+        if (read := self.as_context) is None:
             return contexts_of(documents)
         several = documents if isinstance(documents, list | tuple) else [documents]
-        read = ((one, self.as_context(one)) for one in several)
-        return contexts_of([one if text is None else text for one, text in read])
+        own = [None if isinstance(one, str | Context) else converted(read, one) for one in several]
+        return contexts_of([one or given for one, given in zip(own, several, strict=True)])
+
+
+def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
+    """Return the context that the option `as_context` returns for an object, or None."""
+    kind = type(value).__name__
+    try:
+        found = as_context(value)
+    except Exception as error:
+        if raised_by_signal_handler(error):
+            raise
+        raise InputError(f"{in_words('as_context', error)} for an object of type {kind}.") from None
+    if found is None or isinstance(found, Context):
+        return found
+    if isinstance(found, str):
+        return Context(text=found) if found else None
+    wrong = wrong_type("as_context's result", "str, Context or None", found)
+    stated = f"{wrong.stated.rstrip('.')}, for an object of type {kind}."
+    raise InputError(stated + place_of(as_context))
 
 
 Options = TypeVar("Options", bound=CaptureOptions)

@@ -57,6 +57,8 @@ class Provenance:
         sure: list[Passage] = []
         unsure: list[Passage] = []
         for p in self._found(Origin.TEXT):
+            if p.found.named is False:
+                continue
             run = p.found.run
             kind = tool_kind(run.name, run.description) if run.kind is RunKind.TOOL else None
             if p.found.named or (kind in (None, ToolKind.LOOKUP) and not _is_empty(p)):

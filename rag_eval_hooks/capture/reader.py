@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rag_eval_hooks.capture.copied import Read, entries, named
 from rag_eval_hooks.capture.documents import contexts_in
-from rag_eval_hooks.capture.options import CaptureOptions
+from rag_eval_hooks.capture.options import CaptureOptions, converted
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.records import Run
 from rag_eval_hooks.capture.snapshots import LATE_LEVELS, LATE_NODES, Copier, Cut, Form
@@ -53,6 +54,22 @@ class BaseReader:
         own = None if run is None else run.interaction.options
         return self.options if own is None else own.over(self.options)
 
+    def is_named_tool(self, run: Run) -> bool | None:
+        """Return whether `retrieval_tools` names a tool; None without the option."""
+        names = self.options_of(run).retrieval_tools
+        told = "No tool has a name of the option retrieval_tools,"
+        if names is None:
+            return None
+        return self._recorder.is_named(told, names, run.name, self.place)
+
+    def _converted(self, run: Run, read: Callable[[Any], Any], value: Any) -> Context | None:
+        try:
+            return converted(read, value)
+        except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
+            run.interaction.left_out.add("contexts")
+            self._incidents.report("option as_context", error)
+            return None
+
     # Copies.
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
@@ -88,11 +105,12 @@ class BaseReader:
         read(run, *[self.whole(run, value) for value in values])
 
     def _copier(self, run: Run, **limits: int) -> Copier:
+        read = self.options_of(run).as_context
         return Copier(
             run.interaction.snapshots,
             self._form_of,
             self._forms,
-            self.options_of(run).as_context,
+            read and partial(self._converted, run, read),
             self._recorder.most_waiting,
             **limits,
         )

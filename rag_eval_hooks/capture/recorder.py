@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,7 @@ from rag_eval_hooks.capture.records import (
 )
 from rag_eval_hooks.capture.resume import Suspensions
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.errors import unknown
+from rag_eval_hooks.errors import nearest, unknown
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
@@ -36,6 +36,10 @@ _LOOKED_AT = 20
 """Open interactions to check for cancelled tasks when another starts."""
 _MOST_NAMES = 20
 """Remembered run names for a root that no run matches."""
+_NO_MODEL = (
+    "A retriever ran with the handler, but no model: pass the handler to a chain around both, "
+    "or use evals.interaction"
+)
 _MAX_RUNS = 10_000
 """Runs per interaction; beyond, it is abandoned."""
 
@@ -74,8 +78,10 @@ class Recorder(Notes):
 
     def forked(self) -> None:
         """Forget everything open in a forked child: the parent reports it."""
-        # Seen run names by root option; None after a match.
-        self._roots: dict[tuple[str, str], dict[str, None] | None] = {}
+        # Seen names of runs by option, wanted names and place; None after a match.
+        self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
+        # Whether a run reached a handler, by the handler's place.
+        self.handlers: dict[str, bool] = {}
         self._runs: dict[Hashable, Run] = {}
         self._ended = EndedIds()
         self._open = OpenInteractions()
@@ -88,23 +94,37 @@ class Recorder(Notes):
         )
 
     def is_root(self, root: str, name: str, place: str) -> bool:
-        """Return whether an outermost run has the name of the option `root`.
+        """Return whether an outermost run has the name of the option `root`."""
+        return self.is_named("No run has the name of the option root,", [root], name, place)
 
-        `report_roots` counts an option whose name no run matches.
+    def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
+        """Return whether an option contains a name.
+
+        `report_unmet` counts an option without a match, with the sentence `told`.
         """
-        seen = self._roots.setdefault((root, place), {})
-        if name == root:
-            self._roots[root, place] = None
+        key, is_match = (told, tuple(wanted), place), name in wanted
+        seen = self._names.setdefault(key, {})
+        if is_match:
+            self._names[key] = None
         elif seen is not None and len(seen) < _MOST_NAMES:
             seen[name] = None
-        return name == root
+        return is_match
 
-    def report_roots(self) -> None:
-        """Count each named root that no run has matched so far."""
-        for (root, place), seen in list(self._roots.items()):
+    def report_unmet(self) -> None:
+        """Count options whose names no run has matched so far, and retrievals without a model."""
+        for (told, wanted, place), seen in list(self._names.items()):
             if seen:
-                told = unknown("No run has the name of the option root,", root, [*seen])
-                self._incidents.count(told, detail=place)
+                meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
+                self._incidents.count(unknown(told, meant, [*seen]), detail=place)
+        if self.ended.lacks_model:
+            self._incidents.count(_NO_MODEL)
+
+    def report_unreached(self) -> None:
+        """Count handlers that no run has reached."""
+        for place in [place for place, is_reached in self.handlers.items() if not is_reached]:
+            advice = 'pass it in config={"callbacks": [handler]} of the call'
+            self._incidents.count(f"No run reached the handler made at {place}; {advice}")
+        self.handlers.clear()
 
     def opened(self) -> tuple[int, int]:
         """Return the number of open or interrupted interactions, and their characters."""

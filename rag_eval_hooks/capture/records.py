@@ -160,8 +160,8 @@ class DocumentList:
     origin: Origin = Origin.DOCUMENTS
     # By index, the text as the framework shows it to a model.
     shown: Mapping[int, str] = field(default_factory=dict)
-    # The application named its tool as a retrieval tool.
-    named: bool = False
+    # Whether the application named its tool as a retrieval tool; None if it named none.
+    named: bool | None = None
     # Texts of the run's input documents by id, if known.
     given: Mapping[str, str] = field(default_factory=dict)
 

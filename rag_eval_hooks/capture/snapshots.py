@@ -100,7 +100,7 @@ class Copier:
         snapshots: The copies of the interaction.
         form_of: Returns the form of a framework's class, or None for other classes.
         forms: Forms of classes copied before.
-        own: The option `as_context`, which reads an application's object.
+        own: Reads an application's object by the option `as_context`.
         most_chars: Maximum characters in the copies of one interaction.
         nodes: Containers in one copy.
 
@@ -114,14 +114,14 @@ class Copier:
         snapshots: Snapshots,
         form_of: Callable[[type], Form | None],
         forms: dict[type, Form],
-        own: Callable[[Any], Any] | None,
+        own: Callable[[Any], Context | None] | None,
         most_chars: int,
         nodes: int = _NODES,
     ) -> None:
         self.snapshots = snapshots
         self._form_of = form_of
         self._forms = forms
-        self._own = own
+        self.own = own or (lambda _: None)
         self._most_chars = most_chars
         self._nodes = nodes
         self._entries = nodes * _ENTRIES
@@ -164,13 +164,6 @@ class Copier:
                 return
             snapshots.long.add(id(text))
         snapshots.chars += size
-
-    def own(self, value: Any) -> Context | None:
-        """Return the result of the application's reader for an object."""
-        if self._own is None:
-            return None
-        text = self._own(value)
-        return text if isinstance(text, Context) else Context(text=str(text)) if text else None
 
     def room(self, size: int, depth: int, value: Any = None) -> int:
         """Return how many entries of a container may be copied.
@@ -267,7 +260,8 @@ def _itself(_: Copier, value: Any, __: int) -> Any:
 
 
 def _dict(copier: Copier, value: Any, depth: int) -> Any:
-    if (own := copier.own(value)) is not None:
+    # Frameworks pass plain dicts.
+    if type(value) is not dict and (own := copier.own(value)) is not None:
         return own
     return copier.mapping(value, dict.items(value), dict.__len__(value), depth)
 

@@ -159,7 +159,6 @@ class ExitHook:
 def flush(pipeline: Pipeline, timeout: float | None) -> bool:
     """Wait for everything accepted so far; return False if `timeout` seconds are too few."""
     pipeline.ready()
-    pipeline.recorder.report_roots()
     deadline = None if timeout is None else time.monotonic() + timeout
 
     def left() -> float | None:
@@ -167,6 +166,7 @@ def flush(pipeline: Pipeline, timeout: float | None) -> bool:
 
     outbox = pipeline.outbox
     written = pipeline.clock.call(left())
+    pipeline.recorder.report_unmet()
     # The disk first: it takes milliseconds, and its samples survive a timeout.
     outbox.drain(left())
     finished = pipeline.books.wait(left()) and outbox.drain(left())
@@ -186,6 +186,7 @@ def shutdown(pipeline: Pipeline, timeout: float) -> bool:
     pipeline.clock.call(timeout)
     pipeline.close()
     finished = flush(pipeline, max(0.0, deadline - time.monotonic()))
+    pipeline.recorder.report_unreached()
     pipeline.outbox.drain(_STOP_TIMEOUT)
     pipeline.worker.stop(_STOP_TIMEOUT)
     pipeline.delivery.close()

@@ -19,8 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
 
 from rag_eval_hooks import (
     CallableJudge,
@@ -37,7 +40,7 @@ from rag_eval_hooks.datasets.chain import named_object
 from rag_eval_hooks.datasets.data_rows import data_rows
 from rag_eval_hooks.errors import InputError, unknown
 from rag_eval_hooks.results import AlertSink
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from tests.support.evaluation import sample
 
 SECRET = "a text of the application"
@@ -73,6 +76,28 @@ MISTAKES: dict[str, str] = {
     ),
     "evals.submit({'question': SECRET, 'contexts': [SECRET], 'anwser': SECRET})": (
         "submit: the sample has no answer (but metadata 'anwser'"
+    ),
+    "evals.submit(question=SECRET, contexts=retriever)": (
+        "not Retriever. Pass its documents: retriever.invoke(question), called"
+    ),
+    "with evals.interaction(SECRET) as it: it.contexts(retriever)": (
+        "not Retriever. Pass its documents: retriever.invoke(question), called"
+    ),
+    "RunnableLambda(lambda _: record_contexts(retriever)).invoke(SECRET, config(evals))": (
+        "not Retriever. Pass its documents: retriever.invoke(question), called"
+    ),
+    "record_contexts([SECRET])": "record_contexts() recorded nothing outside of a run",
+    "with evals.interaction(SECRET) as it: [it.answer(SECRET) for _ in range(4)]": (
+        "the last call counts: join the parts of a stream first"
+    ),
+    "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": (
+        "metadata 'user_id' must be a text or a number, not Retriever (it is left out"
+    ),
+    "with evals.interaction(SECRET) as it: it.metadata(session_id=[SECRET])": (
+        "metadata 'session_id' must be a text or a number, not list (it is left out"
+    ),
+    "[retriever.invoke(SECRET, config(evals)) for _ in range(1 + evals.flush())]": (
+        "A retriever ran with the handler, but no model"
     ),
     "evals.submit(question=SECRET, status=SECRET)": "status must be one of ok, error",
     "evals.submit(question=SECRET, latency=SECRET)": "latency must be a number of seconds, 0 or",
@@ -129,6 +154,15 @@ MISTAKES: dict[str, str] = {
 }
 
 
+class Retriever(BaseRetriever):
+    def _get_relevant_documents(self, *_: Any, **__: Any) -> list[Document]:
+        return [Document(SECRET)]
+
+
+def config(evals: RagEval) -> Any:
+    return {"callbacks": [RagEvalCallbackHandler(evals)]}
+
+
 async def evaluate(evals: RagEval) -> Any:
     return evals.evaluate(sample())
 
@@ -148,14 +182,14 @@ def test_mistake_is_logged_once_with_the_line_of_the_caller(
 ) -> None:
     caplog.set_level(logging.DEBUG, "rag_eval_hooks")
     called = compile(code, "/app/mistake.py", "exec")
-    names = {"SECRET": SECRET, "asyncio": asyncio, "sample": sample, "coroutine": coroutine}
+    names = {**globals(), "retriever": Retriever(), "record_contexts": record_contexts}
     for _ in range(3):
-        exec(called, {**names, "evals": evals, "evaluate": evaluate, "__name__": "app"})
+        exec(called, {**names, "evals": evals, "__name__": "app"})
         assert evals.flush(60)
     lines = [one.getMessage() for one in caplog.records if MISTAKES[code] in one.getMessage()]
     assert len(lines) == 1
     place = __file__ if "evaluate" in code else "/app/mistake.py:"
-    assert place in lines[0]
+    assert place in lines[0] or "no model" in lines[0]
     assert not [one for one in caplog.records if SECRET in one.getMessage()]
 
 
@@ -383,6 +417,94 @@ def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, opt
             (told,) = evals.stats().incidents
             assert repr(wrong) in told
             assert f"did you mean {name!r}?" in told
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        (lambda evals: [evals], "no callback handler. Write: callbacks=[RagEvalCallbackHandler("),
+        (RagEvalCallbackHandler, 'Write a list: config={"callbacks": [handler]}'),
+    ],
+)
+def test_wrong_object_as_callbacks_raises_the_fix_in_the_call(
+    given: Any, fix: str, way: str, evals: RagEval
+) -> None:
+    step, told = RunnableLambda(str), {"callbacks": given(evals)}
+    with pytest.raises(AttributeError, match=re.escape(fix)):
+        asyncio.run(step.ainvoke(1, told)) if way == "ainvoke" else step.invoke(1, told)  # type: ignore[arg-type]
+
+
+def test_handler_class_as_a_callback_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Handler(RagEvalCallbackHandler): ...
+
+    told: Any = {"callbacks": [Handler]}
+    for _ in range(2):
+        RunnableLambda(str).invoke("q", told)
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert f"passed as a class and captures nothing, at {__file__}:" in line
+    assert line.endswith("Write: callbacks=[Handler(evals)]")
+
+
+@pytest.mark.parametrize("is_reached", [False, True])
+def test_handler_that_no_run_reaches_is_named_at_shutdown(*, is_reached: bool) -> None:
+    with RagEval(metrics=[half], sinks=[]) as evals:
+        told = config(evals)
+        RunnableLambda(str).invoke("q", told if is_reached else {})
+        evals.flush()
+        assert not evals.stats().incidents
+    lines = [one for one in evals.stats().incidents if f"handler made at {__file__}:" in one]
+    assert len(lines) == 1 - is_reached
+
+
+@given(NAMES, NAMES)
+def test_only_named_tools_give_text_and_a_name_of_no_tool_is_told(name: str, other: str) -> None:
+    """The text neither counts as the tool's nor as that of the step that passes it on."""
+
+    def search(query: str) -> str:
+        """Search the timetable."""
+        return "The ferry to Skarn leaves at 07:40 from the north quay."
+
+    searching = StructuredTool.from_function(search, name=name)
+    for named in (None, [name], [name[:-1] + "Z"], [other, name]):
+        with RagEval(metrics=[half], sinks=[]) as evals:
+            handler = RagEvalCallbackHandler(evals, retrieval_tools=named)
+            model = FakeListChatModel(responses=["At 07:40."])
+            ask: Any = searching | RunnableLambda(lambda text: f"{text} When?") | model
+            ask.invoke({"query": "When?"}, {"callbacks": [handler]})
+            assert evals.flush(60)
+            told = [one for one in evals.stats().incidents if f"did you mean {name!r}?" in one]
+            assert evals.stats().offered == (named is None or name in named)
+            assert len(told) == (named == [name[:-1] + "Z"])
+
+
+@pytest.mark.parametrize("wrong", [{SECRET: 1}, 5, [SECRET], KeyError(SECRET)])
+def test_as_context_of_a_wrong_result_is_named_by_its_line(
+    wrong: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: set[type] = set()
+
+    def read(value: object) -> Any:
+        seen.add(type(value))
+        if isinstance(wrong, Exception):
+            raise wrong
+        return wrong
+
+    with RagEval(metrics=[half], sinks=[]) as evals:
+        handler = RagEvalCallbackHandler(evals, as_context=read)
+        hits = {"hits": [SimpleNamespace(body=SECRET)], "text": SECRET}
+        ask: Any = RunnableLambda(lambda _: hits) | RunnableLambda(str)
+        ask.invoke("q", {"callbacks": [handler]})
+        with evals.interaction("q", as_context=read) as it:
+            it.contexts([SimpleNamespace(body=SECRET), SECRET])
+            it.answer(SECRET)
+        assert evals.flush(60)
+    assert seen == {SimpleNamespace}
+    for line in (one.getMessage() for one in caplog.records):
+        assert f"{__file__}:" in line
+        assert "for an object of type SimpleNamespace" in line
+        assert SECRET not in line
+    assert len(caplog.records) == 2
 
 
 def misspelling(sample: Any) -> float:

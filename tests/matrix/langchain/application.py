@@ -100,7 +100,15 @@ def no_retrieval(world: World, way: str) -> None:
     )
 
 
-@scene("retriever alone", [], ("invoke", "batch", "ainvoke", "abatch"))
+@scene(
+    "retriever alone",
+    [],
+    ("invoke", "batch", "ainvoke", "abatch"),
+    incidents={
+        "A retriever ran with the handler, but no model: pass the handler to a chain around both, "
+        "or use evals.interaction": 1
+    },
+)
 def retriever_alone(world: World, way: str) -> None:
     kit.call(way, kit.store().as_retriever(), [kit.QUESTION], config(world))
 
