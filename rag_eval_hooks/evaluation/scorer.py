@@ -126,7 +126,7 @@ class Scorer:
 
     async def _ask_judge(self, metric: Criterion, sample: Sample) -> Outcome:
         if (absent := metric.absent(sample, self.sources.judge)) is not None:
-            return self._advised(absent)
+            return self._valueless(metric, absent, is_lasting=absent.undecided)
         about, known = metric.judged(sample)
         collector = FindingsCollector(about, [metric], self.sources, self.incidents, known)
         findings = without_cut_verdicts(await collector.run(self.sample_timeout), about)
@@ -167,7 +167,8 @@ class Scorer:
         used, risk = _usage(read, findings, readers), _risk(read, findings)
         outcome = replace(self._measure(metric, sample, findings), usage=used, risk=risk)
         if isinstance(outcome, NotScored):
-            return self._advised(outcome)
+            is_lasting = outcome.cause is Cause.MISSING_INPUT
+            return self._valueless(metric, outcome, is_lasting=is_lasting)
         warnings = (*_warnings(metric, read, findings, sample), *outcome.warnings)
         signed = replace(outcome, **self._signature(read, findings))
         return replace(signed, warnings=tuple(dict.fromkeys(warnings)))
@@ -203,6 +204,14 @@ class Scorer:
             "screening": any(maker.screening for maker in makers),
             "version": f"{__version__}+{judge.version}",
         }
+
+    def _valueless(self, metric: Metric, outcome: NotScored, *, is_lasting: bool) -> NotScored:
+        """Add advice. Report a chosen metric that the configuration leaves without a value."""
+        advised = self._advised(outcome)
+        if is_lasting and not self.only_fed:
+            kind = f"metrics without a value: {advised.detail}"
+            self.incidents.count(kind, detail=f"such as {metric.id}")
+        return advised
 
     def _advised(self, outcome: NotScored) -> NotScored:
         """Add the judge and advice to an undecided outcome."""

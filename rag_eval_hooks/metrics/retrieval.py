@@ -82,7 +82,8 @@ def _scored(measure: _Measure, k: int | None) -> Callable[[Sample, Findings], Ou
         if not relevant:
             return NotScored(Cause.UNDEFINED, "no chunk is known to be relevant")
         if None in retrieved:
-            return NotScored(Cause.MISSING_INPUT, "a chunk has no id")
+            detail = "a chunk has no id; pass contexts=[{'id': ..., 'text': ...}]"
+            return NotScored(Cause.MISSING_INPUT, detail)
         # A chunk from several searches counts at its first position.
         ranked = list(dict.fromkeys(retrieved))[:k]
         if "contexts" in sample.truncated and len(ranked) < (k or math.inf):

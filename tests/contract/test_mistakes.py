@@ -29,6 +29,7 @@ from rag_eval_hooks import (
     CallableJudge,
     Cascade,
     ConfigError,
+    Criterion,
     Findings,
     NotScored,
     RagEval,
@@ -720,3 +721,26 @@ def test_missing_embedder_is_told_only_where_a_metric_uses_one(
     monkeypatch.setattr("rag_eval_hooks.judges.choose._has_minilm", lambda: asked.append(1))
     RagEval(metric).shutdown(0)
     assert bool(asked) is is_told
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ("retrieval", "pass contexts=[{'id': ..., 'text': ...}] (such as retrieval.hit_rate)"),
+        (Criterion("is short", name="short"), "configure an LLM judge (such as criterion.short)"),
+        ("nvidia", "configure an LLM judge (such as nvidia."),
+        ("graphrag.semantic_similarity_percentage", "set `embedder` (such as graphrag.semantic"),
+        (unsure, ""),
+        (None, ""),
+    ],
+)
+def test_chosen_metric_that_never_has_a_value_is_warned_of_once(
+    chosen: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RagEval(chosen) as evals:
+        for _ in range(2):
+            evals.submit(sample(reference_ids=["a"], reference="A text."))
+        assert evals.flush(60)
+    lines = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(lines) == bool(words)
+    assert all(words in line for line in lines)

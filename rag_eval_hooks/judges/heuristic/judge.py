@@ -35,7 +35,8 @@ from rag_eval_hooks.text.key_terms import entities
 
 VERSION: Final = "heuristic.9"
 _NOT_MADE: Final = NotScored(
-    Cause.MISSING_INPUT, "the heuristic judge cannot generate questions or rate by rubrics"
+    Cause.MISSING_INPUT,
+    "the heuristic judge cannot generate questions or rate by rubrics; configure an LLM judge",
 )
 _SUPPORT: Final = {
     Finding.ANSWER_SUPPORT: "answer_claims",
