@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-__all__ = ["ID_TYPES", "OWN_KEYS", "TEXT_KEYS", "own_entries", "session_of", "thread_of"]
+__all__ = ["OWN_KEYS", "objects_in", "own_entries", "session_of", "thread_of"]
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
-ID_TYPES = (str, int, UUID)
-"""Types of an id or a reference."""
-TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
-OWN_KEYS = (*TEXT_KEYS, "reference_ids")
+_TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
+OWN_KEYS = (*_TEXT_KEYS, "reference_ids")
 """Metadata keys with their own field on the sample."""
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:
     """Return the session that metadata names, or None."""
-    ids = (metadata.get(key) for key in _SESSION_KEYS)
-    return next((str(value) for value in ids if isinstance(value, ID_TYPES)), None)
+    value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
@@ -28,6 +26,15 @@ def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
     if metadata.get("thread_id") is None:
         return None
     return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
+
+
+def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return a sentence for each key of an id or a text whose value is another object."""
+    return {
+        key: f"metadata {key!r} must be a text or a number, not {type(metadata[key]).__name__}"
+        for key in _TEXT_KEYS
+        if not isinstance(metadata.get(key), str | int | UUID | None)
+    }
 
 
 def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:

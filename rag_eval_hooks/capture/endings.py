@@ -15,6 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.contexts import has_retrieved
+from rag_eval_hooks.capture.conversation import objects_in
 from rag_eval_hooks.capture.manual_calls import ManualCalls, answers, is_step
 from rag_eval_hooks.capture.question_answer import answer_of
 from rag_eval_hooks.capture.records import BlockEnd, DocumentList, Interaction, Origin, RunKind
@@ -139,6 +140,9 @@ class Endings:
         interaction.read()
         _replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
+        for key, told in objects_in(interaction.metadata).items():
+            self._incidents.count(told, detail="it is left out")
+            interaction.add_metadata({key: None})
         self._note_mistakes(interaction)
         for run in interaction.runs:
             run.state = None

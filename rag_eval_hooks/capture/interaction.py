@@ -10,13 +10,13 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from types import FrameType, NoneType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks import incidents
-from rag_eval_hooks.capture.conversation import ID_TYPES, OWN_KEYS, TEXT_KEYS
+from rag_eval_hooks.capture.conversation import OWN_KEYS, objects_in
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.records import BlockEnd, Origin, Place, Run, RunKind
 from rag_eval_hooks.context import contexts_of
@@ -145,10 +145,8 @@ class ManualInteraction:
     def _entries(self, values: Any) -> dict[str, Any]:
         """Return metadata without objects where an id or a text must be."""
         own = _mapping(values)
-        for key in TEXT_KEYS:
-            if isinstance(own.get(key), (*ID_TYPES, NoneType)):
-                continue
-            told = f"metadata {key!r} must be a text or a number, not {type(own.pop(key)).__name__}"
+        for key, told in objects_in(own).items():
+            del own[key]
             self._incidents.mistake(told, "it is left out")
         return own
 

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias, TypedDict, TypeVar
 
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.errors import ConfigError, InputError, check_names, wrong_type
-from rag_eval_hooks.incidents import in_words, place_of, raised_by_signal_handler
+from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.sample import Context
 
 __all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords", "converted"]
@@ -110,20 +110,13 @@ class CaptureOptions:
 
 def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
     """Return the context that the option `as_context` returns for an object, or None."""
-    kind = type(value).__name__
-    try:
-        found = as_context(value)
-    except Exception as error:
-        if raised_by_signal_handler(error):
-            raise
-        raise InputError(f"{in_words('as_context', error)} for an object of type {kind}.") from None
+    found = as_context(value)
     if found is None or isinstance(found, Context):
         return found
     if isinstance(found, str):
         return Context(text=found) if found else None
     wrong = wrong_type("as_context's result", "str, Context or None", found)
-    stated = f"{wrong.stated.rstrip('.')}, for an object of type {kind}."
-    raise InputError(stated + place_of(as_context))
+    raise InputError(wrong.stated + place_of(as_context))
 
 
 Options = TypeVar("Options", bound=CaptureOptions)

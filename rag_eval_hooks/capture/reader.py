@@ -67,7 +67,7 @@ class BaseReader:
             return converted(read, value)
         except Exception as error:  # noqa: BLE001 - the host's edge: a function of the application
             run.interaction.left_out.add("contexts")
-            self._incidents.report("option as_context", error)
+            self._incidents.report(f"as_context of an object of type {type(value).__name__}", error)
             return None
 
     # Copies.

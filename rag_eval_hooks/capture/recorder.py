@@ -36,10 +36,7 @@ _LOOKED_AT = 20
 """Open interactions to check for cancelled tasks when another starts."""
 _MOST_NAMES = 20
 """Remembered run names for a root that no run matches."""
-_NO_MODEL = (
-    "A retriever ran with the handler, but no model: pass the handler to a chain around both, "
-    "or use evals.interaction"
-)
+_NO_MODEL = "A retriever ran with the handler, but no model: pass it to a chain around both"
 _MAX_RUNS = 10_000
 """Runs per interaction; beyond, it is abandoned."""
 
@@ -98,10 +95,7 @@ class Recorder(Notes):
         return self.is_named("No run has the name of the option root,", [root], name, place)
 
     def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
-        """Return whether an option contains a name.
-
-        `report_unmet` counts an option without a match, with the sentence `told`.
-        """
+        """Return whether an option has a name; `report_unmet` tells one without a match."""
         key, is_match = (told, tuple(wanted), place), name in wanted
         seen = self._names.setdefault(key, {})
         if is_match:
@@ -117,7 +111,7 @@ class Recorder(Notes):
                 meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
                 self._incidents.count(unknown(told, meant, [*seen]), detail=place)
         if self.ended.lacks_model:
-            self._incidents.count(_NO_MODEL)
+            self._incidents.count(_NO_MODEL, detail="or use evals.interaction")
 
     def report_unreached(self) -> None:
         """Count handlers that no run has reached."""

@@ -12,7 +12,7 @@ from opentelemetry import context as otel_context
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.content import Contents
 from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.conversation import ID_TYPES, OWN_KEYS, session_of
+from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.question_answer import (
     answer_of,
     condensed_question,
@@ -172,7 +172,8 @@ def _with_reference(question: str, given: Mapping[str, Any]) -> Sample:
 
 
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:
-    return str(value) if isinstance(value := metadata.get(key), ID_TYPES) else None
+    value = metadata.get(key)
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:

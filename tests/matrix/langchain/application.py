@@ -104,10 +104,7 @@ def no_retrieval(world: World, way: str) -> None:
     "retriever alone",
     [],
     ("invoke", "batch", "ainvoke", "abatch"),
-    incidents={
-        "A retriever ran with the handler, but no model: pass the handler to a chain around both, "
-        "or use evals.interaction": 1
-    },
+    incidents={"A retriever ran with the handler, but no model: pass it to a chain around both": 1},
 )
 def retriever_alone(world: World, way: str) -> None:
     kit.call(way, kit.store().as_retriever(), [kit.QUESTION], config(world))
