@@ -28,7 +28,7 @@ from rag_eval_hooks.errors import (
     kind_of,
 )
 from rag_eval_hooks.explanation_text import html_table
-from rag_eval_hooks.incidents import Incidents, is_called_by
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RagEval", "checked"]
 
-_INNER: Final = tuple(f"rag_eval_hooks.{name}." for name in ("delivery", "evaluation", "judges"))
-"""Packages that call sinks, metrics and judges."""
 _EXPORT_S: Final = 30.0
 """Seconds for the exporters of `setup_tracing` in a flush without a limit."""
 
@@ -365,7 +363,7 @@ class RagEval:
         thread. Returns whether nothing is pending.
         """
         check_number("timeout", timeout, "a number of seconds")
-        if self._waits_for_itself("flush()"):
+        if self.incidents.waits_for_itself("flush()"):
             return False
         deadline = None if timeout is None else time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import flush
@@ -382,7 +380,7 @@ class RagEval:
         samples were finished.
         """
         check_number("timeout", timeout, "a number of seconds")
-        if self._waits_for_itself("shutdown()"):
+        if self.incidents.waits_for_itself("shutdown()"):
             return False
         deadline = time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import shutdown
@@ -390,13 +388,6 @@ class RagEval:
         finished = shutdown(self._pipeline, timeout)
         flush_providers(max(1.0, deadline - time.monotonic()))
         return finished
-
-    def _waits_for_itself(self, call: str) -> bool:
-        inside = is_called_by(*_INNER)
-        if inside:
-            kind = f"{call} inside a sink, metric or judge waits for itself"
-            self.incidents.mistake(kind, "remove it")
-        return inside
 
     def __copy__(self) -> Self:
         """Return the same object: a copy would share its threads and files."""

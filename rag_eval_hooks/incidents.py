@@ -24,7 +24,6 @@ __all__ = [
     "Incidents",
     "host_edge",
     "in_words",
-    "is_called_by",
     "named",
     "place_in_application",
     "place_of",
@@ -44,6 +43,7 @@ _OF_TYPES: Final = re.compile(
     r"|unsupported operand type\(s\) for \S+: '\w+' and '\w+'"
 )
 """Python's messages that contain only type names."""
+_INNER: Final = ("rag_eval_hooks.delivery.", "rag_eval_hooks.evaluation.")
 _STDLIB: Final = sysconfig.get_path("stdlib")
 
 
@@ -95,6 +95,16 @@ class Incidents:
         """Count a mistake in the application's call; log the advice and the place."""
         place = place_of_caller()
         self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
+
+    def waits_for_itself(self, call: str) -> bool:
+        """Report and return whether a sink or metric makes a call that waits for its end."""
+        for frame, _ in traceback.walk_stack(sys._getframe(1)):
+            caller, name = frame.f_locals.get("self"), str(frame.f_globals.get("__name__", ""))
+            counters = (getattr(caller, key, None) for key in ("_incidents", "incidents"))
+            if name.startswith(_INNER) and self in counters:
+                self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
+                return True
+        return False
 
     def _is_first(self, kind: str, times: int = 1) -> bool:
         with self._lock:
@@ -234,12 +244,6 @@ def place_of_caller() -> str:
         if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
             return f"{file}:{line}"
     return ""
-
-
-def is_called_by(*packages: str) -> bool:
-    """Return whether a module of these packages of ours is among the callers."""
-    callers = (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))
-    return any(str(one.f_globals.get("__name__", "")).startswith(packages) for one in callers)
 
 
 def place_of(function: Callable[..., Any]) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from operator import attrgetter
+import re
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
@@ -20,6 +19,7 @@ from rag_eval_hooks.prompts import Prompt
 Messages: TypeAlias = list[dict[str, str]]
 """`[{"role": "system", "content": ...}, {"role": "user", "content": ...}]`."""
 Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]
+_TEXTS = ("choices[0].message.content", "message.content", "output_text", "content", "text")
 _WANTS = "a function of one argument, the messages, that returns the reply's text"
 
 
@@ -98,15 +98,9 @@ class CallableJudge(LLMJudge):
 
 
 def _way_to_text(reply: object) -> str:
-    if isinstance(reply, Sequence | Mapping) or reply is None:
-        return " Return the reply's text."
-    if hasattr(reply, "choices"):
-        return " Return its text: `.choices[0].message.content`."
-    for path in ("content", "text", "output_text", "message.content"):
-        with contextlib.suppress(Exception):
-            if isinstance(attrgetter(path)(reply), str):
-                return f" Return its text: `.{path}`."
-    return " Return the reply's text."
+    paths = (path for path in _TEXTS if hasattr(reply, re.split(r"\W", path)[0]))
+    path = next(paths, None)
+    return f" Return its text: `.{path}`." if path else ""
 
 
 def _takes_messages(function: object) -> bool:

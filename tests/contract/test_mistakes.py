@@ -619,8 +619,8 @@ SINKS: dict[str, str] = {
     "evaluation.scores['own.unsure']": "'own.unsure' has no score: undefined) raised at",
     "evaluation.scores[evaluation.sample.answer]": "sink store: NoOutcome raised at",
     "setattr(evaluation, evaluation.sample.answer, 1)": "sink store: FrozenInstanceError raised at",
-    "evals.flush()": "flush() inside a sink, metric or judge waits for itself (remove it, at",
-    "evals.shutdown()": "shutdown() inside a sink, metric or judge waits for itself (remove it, at",
+    "evals.flush()": "flush() inside a sink or metric waits for itself (remove it, at",
+    "evals.shutdown()": "shutdown() inside a sink or metric waits for itself (remove it, at",
 }
 
 
@@ -645,17 +645,34 @@ def test_mistake_in_a_sink_is_logged_once_with_its_line(
     assert SECRET not in line
 
 
-@given(st.sampled_from(["content", "text", "message.content"]))
-def test_judge_function_that_returns_an_object_names_its_text(path: str) -> None:
-    def ask(_: Any) -> Any:
-        reply: Any = SECRET
-        for name in reversed(path.split(".")):
-            reply = SimpleNamespace(**{name: reply})
-        return reply
+def test_sink_may_flush_another_evaluator() -> None:
+    flushed: list[bool] = []
+    with RagEval(half) as other:
+        with RagEval(half, sinks=[lambda _: flushed.append(other.flush(60))]) as evals:
+            evals.submit(sample())
+            assert evals.flush(60)
+        assert not other.stats().incidents
+    assert flushed == [True]
 
-    with RagEval("ragas.faithfulness", judge=ask) as made:
+
+def test_async_metric_that_flushes_its_evaluator_is_reported() -> None:
+    async def flushing(_: Sample) -> float:
+        return float(made.flush(60))
+
+    with RagEval(flushing) as made:
+        made.submit(sample())
+        assert made.flush(60)
+        assert list(made.stats().incidents) == ["flush() inside a sink or metric waits for itself"]
+
+
+@pytest.mark.parametrize(
+    "path", ["content", "text", "output_text", "message.content", "choices[0].message.content"]
+)
+def test_judge_function_that_returns_an_object_names_its_text(path: str) -> None:
+    reply = SimpleNamespace(**{re.split(r"\W", path)[0]: SECRET})
+    with RagEval("ragas.faithfulness", judge=lambda _: reply) as made:
         outcome = made.evaluate(sample())["ragas.faithfulness"]
-    assert f"Return its text: `.{path}`. It is defined at" in outcome.detail  # type: ignore[union-attr]
+    assert f"not a str. Return its text: `.{path}`." in outcome.detail  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("mark", list(";|\t"))
@@ -719,8 +736,9 @@ def test_question_with_two_references_is_warned_of_with_its_rows(
     question: str, is_same: bool
 ) -> None:
     assume(question.upper().casefold() == question.casefold())
-    rows = [{"question": question, "reference": "One."}, {"question": "Other?", "reference": "A."}]
-    rows.append({"question": f" {question.upper()}", "reference": "One." if is_same else "Two."})
+    last = "One." if is_same else "Two."
+    asked = {f"{question} Why?": "One.", "Other?": "A.", f" {question}  WHY? ": last}
+    rows = [{"question": key, "reference": value} for key, value in asked.items()]
     with TemporaryDirectory() as folder, capture_warnings() as seen:
         file = Path(folder) / "golden.jsonl"
         file.write_text("\n".join(map(json.dumps, rows)))
