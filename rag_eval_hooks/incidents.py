@@ -195,11 +195,9 @@ def named(error: BaseException) -> str:
         return f"{kind} ({error})" if error.name in code.co_consts else kind
     if isinstance(error, FrozenInstanceError):
         name, owner = (frames[-1].f_locals.get(key) for key in ("name", "self"))
-        if name not in code.co_names:
-            return kind
-        cls = type(owner).__name__
-        advice = f"write dataclasses.replace({cls.lower()}, {name}=...)"
-        return f"{kind} (a {cls} cannot be changed; {advice})"
+        advice = f"write dataclasses.replace({type(owner).__name__.lower()}, {name}=...)"
+        told = f"{kind} (a {type(owner).__name__} cannot be changed; {advice})"
+        return told if name in code.co_names else kind
     if isinstance(error, AttributeError | NameError) and error.name in code.co_names:
         known = [name for name in dir(getattr(error, "obj", None)) if name[0] != "_"]
         near = nearest(error.name, known)
