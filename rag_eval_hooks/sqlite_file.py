@@ -119,8 +119,11 @@ def open_existing(path: Path, *, patience: float, writable: bool = False) -> sql
     )
 
 
-def is_damage(error: BaseException) -> bool:
+def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
     """Return whether an exception means that the file, not the disk, is damaged."""
+    if is_read and isinstance(error, sqlite3.DataError):
+        # No row of an intact file exceeds SQLite's limits.
+        return True
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
     # Unencodable text comes from us, not from the file.

@@ -256,7 +256,7 @@ class Outbox:
     def _failed(self, error: Exception, changes: Sequence[tuple[Job, State]] = ()) -> bool:
         """Schedule the next write; return whether to write at once into a new file."""
         self._incidents.report("spool", error)
-        if is_damage(error):
+        if is_damage(error, is_read=not changes):
             is_first, self._is_anew = not self._is_anew, True
             self._begin_anew()
             if is_first:

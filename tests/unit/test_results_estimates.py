@@ -303,7 +303,7 @@ def test_any_key_groups() -> None:
         ({EXACT: 0.9, FAITHFUL: 0.8}, None, "high throughout", "none"),
         ({FAITHFUL: 0.1}, None, "claims that the context does not", "generator"),
         ({PRECISION: 0.1}, None, "irrelevant chunks are retrieved", "retriever"),
-        ({"ragas.noise_sensitivity": 0.1}, None, "wrong claims beside", "generator"),
+        ({"ragas.noise_sensitivity": 0.1}, None, "wrong claims despite", "generator"),
         (
             {FAITHFUL: 0, PRECISION: 0, "ragas.noise_sensitivity": 0},
             None,
