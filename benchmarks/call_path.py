@@ -101,7 +101,7 @@ def submitted() -> CallPath:
 
 
 def captured() -> CallPath:
-    """Return the call path of one request that LangChain reports and a judge judges."""
+    """Return the functions called for one request through LangChain that a judge scores."""
     from benchmarks.handler_overhead import build_chain, handler, invoke
     from tests.servers.judge_server import JudgeServer
 

@@ -79,7 +79,10 @@ def tail(chance: random.Random) -> Drawn:
 def two_strata(
     part: float, one: tuple[float, float], other: tuple[float, float], chance: random.Random
 ) -> Drawn:
-    """Draw from 1,000 requests with two levels and two rates."""
+    """Draw from 1,000 requests of two kinds, each with a mean score and a sample rate.
+
+    `part` is the probability of the first kind.
+    """
     rows = []
     for _ in range(1000):
         level, rate = one if chance.random() < part else other

@@ -43,7 +43,10 @@ SINKS: dict[str, Callable[[str], PlatformSink]] = {
 
 
 class Platform:
-    """Stand-in that stores scores by the keys of the real platforms, slowly, and fails at times."""
+    """Slow, sometimes failing stand-in for a platform.
+
+    It stores scores under the same keys as the real platform.
+    """
 
     def __init__(self, latency: float, failures: float) -> None:
         self._latency, self._failures = latency, failures

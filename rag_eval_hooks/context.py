@@ -58,7 +58,8 @@ class Context:
             InputError: `text` is not a str, `score` not a number, or `metadata` not a mapping.
         """
         if not isinstance(self.text, str):
-            raise wrong_type("text", "str", self.text, "Context.of() reads documents and mappings.")
+            advice = "To build a Context from a document or a mapping, call Context.of(value)."
+            raise wrong_type("text", "str", self.text, advice)
         check_type("score", self.score, Real, "a number")
         check_type("metadata", self.metadata, Mapping, "a mapping")
 

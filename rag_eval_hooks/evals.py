@@ -336,7 +336,7 @@ class RagEval:
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
-        """Return the counts of all samples in the spool, of all processes.
+        """Return the counts of all samples in the spool, from all processes.
 
         `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
         `dropped:<reason>` and `pending`. `undelivered`, if present, counts the scores that a
@@ -348,8 +348,8 @@ class RagEval:
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
         """Explain the recent samples of a trace, or one sample; `str` gives a sentence.
 
-        It covers the last 10,000 requests of this process, 10,000 more that were answered without
-        retrieved text, and the last eight of a trace. Accepts the same ids as `feedback`.
+        Kept are this process's last 10,000 requests, another 10,000 answered without retrieved
+        text, and at most the last eight samples per trace. Accepts the same ids as `feedback`.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
@@ -375,9 +375,9 @@ class RagEval:
     def shutdown(self, timeout: float = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. Also called at exit.
 
-        Unfinished samples stay in the spool, or are dropped as `shutdown` without a spool, like
-        later samples. It flushes the providers of `setup_tracing` last. Returns whether all pending
-        samples were finished.
+        With a spool, unfinished samples stay in it. Without one, they are dropped and counted as
+        `shutdown`, as are samples submitted later. The providers of `setup_tracing` are
+        flushed last. Returns whether all pending samples were finished.
         """
         check_number("timeout", timeout, "a number of seconds")
         if self.incidents.waits_for_itself("shutdown()"):

@@ -93,7 +93,9 @@ def given_id(value: object) -> str:
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not (is_number or isinstance(value, str | uuid.UUID)):
-        advice = "submit() returns whether it was accepted; pass sample.sample_id."
+        advice = (
+            "Pass sample.sample_id. submit() returns whether the sample was accepted, not its id."
+        )
         is_of_submit = isinstance(value, bool)
         raise wrong_type("the id", "a trace id or sample id", value, advice * is_of_submit)
     return id_of(value)

@@ -247,7 +247,7 @@ UNIT = Scale(0.0, 1.0)
 
 
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
-    """Return the id of one metric's outcome, 32 hex digits, by sample, metric, judge and versions.
+    """Return an outcome's id, 32 hex digits derived from sample, metric, judge and versions.
 
     It is an idempotency key: a store with one row per id never has an outcome twice, even if a
     process crashes after the write.

@@ -142,15 +142,15 @@ class _ScoredSpan(ReadableSpan):
 
     @property
     def dropped_attributes(self) -> int:
-        """Attributes that the original lost to the SDK's limit."""
+        """Number of attributes that the original span dropped because of the SDK's limit."""
         return self._original.dropped_attributes
 
     @property
     def dropped_events(self) -> int:
-        """Events that the original lost."""
+        """Number of events that the original span dropped."""
         return self._original.dropped_events
 
     @property
     def dropped_links(self) -> int:
-        """Links that the original lost."""
+        """Number of links that the original span dropped."""
         return self._original.dropped_links

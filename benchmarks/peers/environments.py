@@ -68,7 +68,7 @@ def run(command: Sequence[str], *, text: str = "", timeout: float = 900, **varia
 
 
 def driven(python: Path, module: str, *arguments: str, text: str = "") -> Any:
-    """Return the last JSON line of a driver in this package.
+    """Run a driver of this package, and return the last line of its output, parsed as JSON.
 
     Raises:
         PeerFailure: The driver fails.

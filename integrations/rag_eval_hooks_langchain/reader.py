@@ -215,7 +215,7 @@ class Reader(BaseReader):
         self._recorder.documents(run, contexts)
 
     def prompt(self, run: Run, batches: Any) -> None:
-        """Note a model's prompt, and its documents without a known retrieval."""
+        """Record a model's prompt, and any documents in it that no recorded retrieval returned."""
         if isinstance(batches, Opaque):
             run.interaction.left_out.add("prompt")
             return

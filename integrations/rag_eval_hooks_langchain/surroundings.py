@@ -62,7 +62,7 @@ def current_handlers() -> Sequence[BaseCallbackHandler]:
 
 
 class InlineUnlessWithheld:
-    """`run_inline` of a handler: true, except for one function that it would mislead.
+    """`run_inline` of a handler: true, except for one caller that would then skip other handlers.
 
     Inline handlers save async runs a worker thread per event. However, for plain models,
     `on_llm_start` of langchain-core's async manager calls inline handlers *instead of* all others.

@@ -115,7 +115,7 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def cancelled(self, event: Any) -> None:
-        """Fail a cancelled workflow or step, whose span LlamaIndex ends as if all was well."""
+        """Mark a cancelled workflow or step as failed: LlamaIndex ends its span as successful."""
         run = self._recorder.get(event.span_id)
         if run is not None:
             self._recorder.fail(run, asyncio.CancelledError())

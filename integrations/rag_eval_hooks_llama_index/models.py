@@ -64,7 +64,7 @@ def call_id_of(run: Run, arguments: Mapping[str, Any]) -> Facts:
 
 
 def model_facts(described: Mapping[str, Any], span_id: str | None) -> Facts:
-    """Return provider and model of a call, as the model describes itself, and whether it streams.
+    """Return the provider and model that a model's settings name, and whether the call streams.
 
     Args:
         described: The model's settings.

@@ -180,7 +180,7 @@ class Reader(BaseReader):
     def _note(
         self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS, **how: Any
     ) -> None:
-        """Note contexts, and each node's form in a prompt."""
+        """Record contexts, and the text that each node has in a prompt."""
         shown = {
             place: context.shown
             for place, context in enumerate(contexts)

@@ -205,7 +205,7 @@ class SpanParents:
     def ignores(
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any], instance: Any
     ) -> bool:
-        """Return whether a call without a parent is part of an offline tool's call."""
+        """Return whether an offline tool, such as an evaluator, made a call without a parent."""
         # A manual interaction around it belongs to the user in any case.
         if parent_id not in self._ignored and (
             self._recorder.around(None) is not None or not _is_offline(arguments, instance)

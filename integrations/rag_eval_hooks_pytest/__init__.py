@@ -46,7 +46,9 @@ def _results(config: pytest.Config) -> Path | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and start an empty results file, which xdist workers share."""
-    config.addinivalue_line("markers", f"{_MARKER}: evaluates samples; all users of the fixture")
+    config.addinivalue_line(
+        "markers", f"{_MARKER}: set on every test that uses the fixture {_MARKER}"
+    )
     results = _results(config)
     if results is not None and not hasattr(config, "workerinput"):
         results.parent.mkdir(parents=True, exist_ok=True)

@@ -12,11 +12,11 @@ from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctiv
 __all__ = ["answering_calls"]
 
 _PREFIX = 160
-"""Characters of an output that a prompt must contain; quotations may be cut."""
+"""Number of leading characters of an output that a prompt must contain to count as quoting it."""
 _MAX_CALLS = 200
 """Number of last calls to search for quoted calls."""
 _MIN_OUTPUT = 3
-"""Width of the shortest quotable output."""
+"""Minimum length of an output that a prompt can quote."""
 
 
 @dataclass(frozen=True, slots=True)

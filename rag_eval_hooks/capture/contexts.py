@@ -40,9 +40,9 @@ class ContextSource(StrEnum):
     """Rule that found the contexts."""
 
     RECORDED = "recorded"
-    """The application recorded them."""
+    """The application recorded the contexts."""
     CHOSEN = "chosen"
-    """The application chose them by an option."""
+    """The application selected the contexts itself, through a capture option."""
     PROMPT = "prompt"
     """The answering prompts contain their texts."""
     SHINGLES = "shingles"

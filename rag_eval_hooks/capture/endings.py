@@ -141,7 +141,7 @@ class Endings:
         _replace_rewritten(interaction)
         interaction.snapshots = Snapshots()
         for key, told in objects_in(interaction.metadata).items():
-            self._incidents.count(told, detail="it is left out")
+            self._incidents.count(told, detail="the key is omitted")
             interaction.add_metadata({key: None})
         self._note_mistakes(interaction)
         for run in interaction.runs:

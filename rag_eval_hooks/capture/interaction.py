@@ -147,7 +147,7 @@ class ManualInteraction:
         own = _mapping(values)
         for key, told in objects_in(own).items():
             del own[key]
-            self._incidents.mistake(told, "it is left out")
+            self._incidents.mistake(told, "the key is omitted")
         return own
 
     def __enter__(self) -> Self:

@@ -36,8 +36,8 @@ class OtherInstrumentors:
     def note(self, run: Run, find: Find) -> None:
         """Find other instrumentors when a run below the framework's root starts.
 
-        By then the root's start has reached every handler. It searches again at every retrieval
-        until a span is found, because frameworks do not show all handlers everywhere.
+        By then the root's start has reached every handler. The search is repeated at every
+        retrieval until a span is found, because some handlers are not visible at every step.
         """
         if not self._wanted:
             return

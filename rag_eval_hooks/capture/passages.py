@@ -78,7 +78,10 @@ class Passage:
 
 
 class Place(NamedTuple):
-    """Where a prompt shows a passage, or would show all of it."""
+    """Where a prompt shows a passage.
+
+    If the prompt shows only part (`whole` is false), where the whole passage would be.
+    """
 
     prompt: int
     start: int

@@ -50,8 +50,8 @@ def _outer_retrievers(interaction: Interaction) -> list[Run]:
 def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
     """Return the input text that reached a retriever or a model, else the longest.
 
-    A short unused text, such as the name of a language, is not a question if a retriever has a
-    query.
+    If a retriever received a query, a short input that nothing used (such as a language name) is
+    not taken for the question.
     """
     if used := _used(interaction, interaction.asked, asked):
         return max(used, key=len), "prompt"

@@ -201,7 +201,7 @@ def other_answers(value: Any, given: Any) -> tuple[str, ...]:
 def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
     """Return the texts that a step wrote into a state and that remain there.
 
-    Empty if the state names the answer.
+    Empty if the state has a key for the answer.
     """
     held = entries(final) or {}
     if not values or _first(held, _SURE_KEYS, named_answer):

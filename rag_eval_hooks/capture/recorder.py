@@ -75,7 +75,7 @@ class Recorder(Notes):
 
     def forked(self) -> None:
         """Forget everything open in a forked child: the parent reports it."""
-        # Seen names of runs by option, wanted names and place; None after a match.
+        # Names of runs seen, by option, expected names and place; None after a match.
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.
         self.handlers: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""Runs of a framework and their interaction: data only."""
+"""Data classes for a framework's runs, and for the interaction (one request) that has them."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Suspensions:
             pass
 
     def close(self) -> None:
-        """Drop all waiting interactions, and later ones at once."""
+        """Drop all waiting interactions; from now on, drop new ones as soon as they arrive."""
         self._most = 0
         self.sweep(float("inf"))
 

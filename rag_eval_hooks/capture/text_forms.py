@@ -20,16 +20,16 @@ __all__ = [
 ]
 
 _DISTINCTIVE: Final = 20
-"""Width from which a text in a prompt is no coincidence."""
+"""Minimum width at which a text found in a prompt counts as a match and not as chance."""
 _ENOUGH: Final = 400
-"""Characters to fold to check that a text is long enough."""
+"""Number of leading characters that are folded first to check whether a text is long enough."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
 """Weight of a wide character: Chinese, Japanese and Korean words have two or three."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
-"""Rows of a database, possibly with one short value."""
+"""Database rows printed as a list of tuples or dicts, even if they hold just one short value."""
 _PLAIN = re.compile(r"[ \t\n\r!$%'()+,\-./0-9:;=?@A-Z\[\]^a-z{}]*+")
 _MARKED = (*"*`~#|<>_", "](")
 _MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")

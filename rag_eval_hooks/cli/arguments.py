@@ -97,9 +97,11 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that select results."""
     files = "results: JSON lines, plain or gzip, Parquet, or folders of them"
     parser.add_argument("results", nargs="+", metavar="RESULTS", help=files)
-    since = "only results after 24h, 7d, today, or a date"
+    since = "only results newer than TIME: an age (24h, 7d), today, or a date"
     parser.add_argument("--since", type=_moment, metavar="TIME", help=since)
-    parser.add_argument("--until", type=_moment, metavar="TIME", help="earlier ones only")
+    parser.add_argument(
+        "--until", type=_moment, metavar="TIME", help="only results older than TIME"
+    )
     where = "key of the metadata, tag, workflow, version, reason, day; all must match"
     add_repeated(parser, "--where", "KEY=VALUE", where, pair("KEY=VALUE, such as tag=beta"))
 

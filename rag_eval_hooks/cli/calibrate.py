@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
     if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
         raise UsageError(
-            f"{arguments.labels}: {len(judged)} labels fit a verdict with a probability. "
-            f"Calibration needs {LEAST_LABELS}, of both kinds."
+            f"{arguments.labels}: Only {len(judged)} labels match a verdict with a probability. "
+            f"Calibration needs at least {LEAST_LABELS}, with both true and false among them."
         )
     found = agreement(probabilities, truths)
     calibrated, verdicts = cross_fitted(probabilities, truths, [one[2] for one in judged])

@@ -67,7 +67,7 @@ _NO_SPAN: Final = (
 _FAULT: Final = "The endpoint failed. Read its log, or wait."
 _ADVICE: Final[Mapping[str, str]] = {
     "HTTP 401": "Set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY).",
-    "HTTP 403": "Check what judge_api_key may do, and the model in judge.",
+    "HTTP 403": "Check that judge_api_key has permission for the model that judge names.",
     "HTTP 404": "Check the model in judge, and judge_base_url.",
     "HTTP 429": "Wait, or lower judge_concurrency and sample_rate; check the account's credit.",
     "HTTP 5": _FAULT,
@@ -208,7 +208,7 @@ def _embedder(outcome: Outcome) -> CheckResult:
     if isinstance(outcome, Score):
         return CheckResult("embedder", "ok", "embedded a question")
     if outcome.cause is Cause.MISSING_INPUT:
-        return CheckResult("embedder", "note", "none: metrics by similarity have no value")
+        return CheckResult("embedder", "note", "none configured: similarity metrics get no score")
     return _failed("embedder", outcome.line)
 
 

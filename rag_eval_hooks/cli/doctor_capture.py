@@ -35,11 +35,13 @@ _CONTEXT_RULES: Final[Mapping[str, str]] = {
     "earlier_turn": "an earlier turn stored them in the state, and the prompt shows them",
 }
 _REMEDIES: Final[Mapping[str, str]] = {
-    "question": 'the handler\'s question="KEY" of the input, or a function of the input',
-    "contexts": 'the handler\'s contexts="KEY" of a step\'s output, retrieval_tools=["NAME"] of an '
-    "agent, as_context=FUNCTION for your own objects, or record_contexts(documents) after a "
-    "search",
-    "answer": 'the handler\'s answer="KEY" of the output, or a function of the output',
+    "question": 'pass the handler question="KEY", where KEY is a key of the input, or a function '
+    "that takes the input",
+    "contexts": 'pass the handler contexts="KEY", where KEY is a key of a step\'s output, '
+    'retrieval_tools=["NAME"] for an agent, or as_context=FUNCTION for your own objects; or call '
+    "record_contexts(documents) after a search",
+    "answer": 'pass the handler answer="KEY", where KEY is a key of the output, or a function that '
+    "takes the output",
 }
 _NO_SAMPLE: Final[Mapping[str, tuple[str, str]]] = {
     "without_retrieval": ("no retrieved text was seen, so there is no sample", "contexts"),
@@ -117,7 +119,7 @@ def _lines(
         yield "No sample: no LangChain or LlamaIndex call was captured, and nothing was recorded"
         yield f"  To set it: {_REMEDIES['contexts']}"
     if samples:
-        yield "\nIf a part is wrong, set"
+        yield "\nIf a part is wrong:"
         yield from (f"  {part}: {remedy}" for part, remedy in _REMEDIES.items())
         yield from [f"Keys of the output: {', '.join(keys)}"] if keys else []
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets")
     output = "file to append results to; existing rows are skipped (default: <data>.results.jsonl)"
     add("-o", "--output", type=Path, metavar="FILE", help=output)
-    columns = f"column of {', '.join(COLUMNS)}"
+    columns = f"name of your file's column for {', '.join(COLUMNS)}"
     add_repeated(parser, "--map", "FIELD=COLUMN", columns, pair("FIELD=COLUMN"))
     add("--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers")
     add("--concurrency", type=at_least(1), default=4, metavar="N", help="questions at once")

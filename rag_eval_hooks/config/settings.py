@@ -52,11 +52,11 @@ __all__ = [
 
 REDACTIONS = (
     "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'; in "
-    "code also rules, and functions (text) -> text or (field, text) -> text"
+    "code also redaction rules, and functions (text) -> text or (field, text) -> text"
 )
 BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
 BUDGET = (
-    "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; calls_per_second; "
+    "numbers, 0 or more, for {calls,tokens,cost}_per_{hour,day} and calls_per_second; "
     "and path, the path of a file"
 )
 _KEYS = ", ".join(f"{name}={form}" for name, form in SINK_KEYS.items())
@@ -146,7 +146,7 @@ class RagEvalConfig(BaseSettings):
         "`systemone:<model or url>`.",
     )
     judge_base_url: Url = setting(None, "Base URL of the judge's endpoint.")
-    judge_api_key: Secret = setting(None, "Key of that endpoint; never printed.")
+    judge_api_key: Secret = setting(None, "API key of the judge's endpoint; never printed.")
     judge_headers: SecretByName = setting({}, "HTTP headers for a gateway; never printed.")
     judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
     judge_concurrency: Count = setting(16, "Maximum number of concurrent samples and judge calls.")
@@ -165,13 +165,13 @@ class RagEvalConfig(BaseSettings):
         "none",
         "Model for `graphrag.bert_score_f1`; by default microsoft/deberta-xlarge-mnli.",
     )
-    thresholds: Annotated[NumberByName, Expected("numbers in the metric's scale by metric id")] = (
+    thresholds: Annotated[NumberByName, Expected("metric id = number on that metric's scale")] = (
         setting({}, "Lowest passing values by metric, such as `ragas.faithfulness=0.8`.")
     )
     references: Path = setting(None, "Golden file, JSONL or CSV; see [feedback](feedback.md).")
     question_checks: Path = setting(None, "TOML file with checks by `question_id`.")
     sample_rate: Rate = setting(1.0, "Fraction of requests to evaluate, decided by trace id.")
-    metric_rates: Annotated[MetricRates, Expected("numbers from 0 to 1 by suite or metric id")] = (
+    metric_rates: Annotated[MetricRates, Expected("suite or metric id = number from 0 to 1")] = (
         setting({}, "Inclusion probability by suite or metric; overrides `sample_rate`.")
     )
     rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = setting(
@@ -180,19 +180,27 @@ class RagEvalConfig(BaseSettings):
     )
     tail: Annotated[
         tuple[TailSettings, ...], Expected("tables, each with one condition and `then`")
-    ] = setting((), "Conditions on cheap results or feedback, each with metrics to evaluate.")
+    ] = setting(
+        (),
+        "Conditions on feedback or on results of the heuristic judge, each with the metrics to add "
+        "when the condition holds.",
+    )
     rate_limit: Annotated[
-        RateLimits, Expected("whole numbers, 1 to 1000000, of 'second' and 'minute'")
-    ] = setting({}, "Maximum number of samples per `second` and `minute`, in this process.")
+        RateLimits, Expected("'second' or 'minute' = whole number from 1 to 1000000")
+    ] = setting({}, "Maximum number of samples per `second` or `minute` (or both) in this process.")
     budget: Annotated[Budgets, Expected(BUDGET)] = setting(
         {},
         "Limits on judge and embedder by UTC hour or day. Calls above `calls_per_second` wait. "
         "Processes with the same `path` share a budget.",
     )
     sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
-    queue_size: Count = setting(1000, "Queued samples; further ones are dropped and counted.")
+    queue_size: Count = setting(
+        1000, "Maximum number of queued samples; further samples are dropped and counted."
+    )
     exit_timeout: Seconds = setting(5.0, "Seconds to finish queued samples at exit.")
-    max_text_chars: Count = setting(20_000, "Characters of each context, question and answer.")
+    max_text_chars: Count = setting(
+        20_000, "Maximum characters of each context, question and answer; longer text is cut."
+    )
     hold_timeout: Annotated[Number, Field(ge=0), Expected("seconds, 0 or more")] = setting(
         10.0, "Seconds to hold a RAG span for its scores; 0 disables holding."
     )
@@ -201,16 +209,17 @@ class RagEvalConfig(BaseSettings):
         Expected("'auto', 'all', 'sampled', 'root' or 'none'"),
     ] = setting(
         "auto",
-        "Spans of requests: `auto` (none where another instrumentor writes spans), "
-        "`all`, `sampled` (like `auto`, but none for requests sampled out at their "
-        "start), `root` (the RAG span alone) or `none`.",
+        "Which request spans to write: `auto` (all, unless another instrumentor writes spans), "
+        "`all`, `sampled` (as `auto`, without requests that are sampled out when they start), "
+        "`root` (only the RAG span) or `none`.",
     )
     evaluation_span: Annotated[
         Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
     ] = setting(
         "late",
-        "Span with all results: `late` (for scores that miss the RAG span), `child` (always), "
-        "`trace` (always, in a separate trace) or `off`.",
+        "When to write a separate span with all results: `late` (only if scores arrive after the "
+        "RAG span has ended), `child` (always, below the RAG span), `trace` (always, in a separate "
+        "trace) or `off`.",
     )
     trace_judge: Switch = setting(False, "Write spans of judge calls below the evaluation span.")
     capture_content: Switch = setting(
@@ -236,13 +245,14 @@ class RagEvalConfig(BaseSettings):
     )
     redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE, Expected(REDACTIONS)] = setting(
         (),
-        "Kinds of text removed before anything leaves: `email`, `phone`, `card`, `iban`, `key` "
-        "(all of these: `all`), `ip` and `presidio`. See [privacy](privacy.md).",
+        "Kinds of text removed before anything leaves the process: `email`, `phone`, `card`, "
+        "`iban`, `key`, `ip` and `presidio`. `all` means the first five. See "
+        "[privacy](privacy.md).",
     )
     redact_regions: Annotated[
         tuple[_Region, ...],
         ONE_OR_MORE,
-        Expected("countries by two capital letters, such as 'DE'"),
+        Expected("country codes of two capital letters, such as 'DE'"),
     ] = setting((), "Countries whose phone numbers are also removed without a `+` prefix.")
     redact_ids_key: Secret = setting(
         None, "Key that hashes ids of users and sessions; never printed."

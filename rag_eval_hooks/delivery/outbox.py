@@ -46,7 +46,7 @@ class Consumer(NamedTuple):
     """Takes over jobs of dead processes. Called in the outbox's thread."""
 
     capacity: Callable[[], int]
-    """Returns how many jobs it can take now."""
+    """Returns how many jobs the receiver can accept now."""
     take: Callable[[Job], bool]
     """Takes a claimed job. False leaves the job in the file."""
 
@@ -305,7 +305,7 @@ class Outbox:
         except FILE_ERRORS as error:
             self._failed(error)
             return
-        self._incidents.count("spool, sink of other settings: Lost", lost)
+        self._incidents.count("spool, results for a sink that is no longer configured: Lost", lost)
         for job in claimed:
             self._stored.add(job)
             if not self._consumers[job.consumer].take(job):

@@ -250,7 +250,7 @@ def read_counts(path: Path) -> Mapping[str, int]:
 
 
 def read_size(path: Path) -> tuple[int | None, int | None]:
-    """Return the samples and bytes in a file."""
+    """Return the number of samples and the number of bytes in a file."""
     with _read(path) as db:
         if db is None:
             return 0, 0

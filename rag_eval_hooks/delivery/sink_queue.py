@@ -364,7 +364,7 @@ class SinkQueue:
         if column == "lost" and reason:
             self._incidents.count(f"{self._origin}, {reason}: Lost")
         elif column == "spooled" and reason == _FULL:
-            self._incidents.count(f"{self._origin}: left in the spool")
+            self._incidents.count(f"{self._origin}: undelivered results stay in the spool")
 
 
 def _is_outage(error: BaseException) -> bool:

@@ -57,7 +57,9 @@ _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate excluded it")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
 _BEST_RATING: Final = 2
 _CUT_RATING: Final = NotScored(
-    Cause.UNDEFINED, "limits cut the contexts, and the rest does not state all", undecided=True
+    Cause.UNDEFINED,
+    "the contexts were cut (see max_text_chars), and the kept text does not support every claim",
+    undecided=True,
 )
 
 

@@ -76,12 +76,12 @@ class CallableJudge(LLMJudge):
             evaluator's loop, a synchronous one in a thread. If it raises, the findings are
             `judge_failed`; the text of the exception is not used.
         name: Scores name the judge `callable:<name>`. By default the function's name.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`; a memo
-            keeps replies by `name`.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. With
+            `memo`, pass `name`: replies are stored under it.
 
     Raises:
-        ConfigError: The function does not take exactly one argument, a value is invalid, or a memo
-            has no `name`.
+        ConfigError: The function does not take exactly one argument, a value is invalid, or
+            `memo` is given without `name`.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ def _has_minilm() -> bool:
 
     if isinstance(try_to_load_from_cache(_MINILM, "modules.json"), str):
         return True
-    _logger.info("%s is not on disk; set embedder to its name or a path to use it", _MINILM)
+    _logger.info("%s is not on disk. To use it, set embedder to its name or path.", _MINILM)
     return False
 
 

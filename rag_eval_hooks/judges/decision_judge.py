@@ -123,7 +123,7 @@ class DecisionJudge:
         return replace(findings, by=dict.fromkeys(screened, (Maker.of(self._rules),)))
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return one request if any finding is a decision, else none."""
+        """Return 1 if any finding is a decision (all decisions share one request), else 0."""
         return int(not wanted.isdisjoint(_DECIDED))
 
     async def aclose(self) -> None:

@@ -79,7 +79,7 @@ class _UnreadableError(DescribedError, ValueError):
 
 
 class _StoppedError(openai.OpenAIError):
-    """Carries our error through the client, which would wrap it."""
+    """Carries our error through the client, which would otherwise wrap that error."""
 
 
 _post: ContextVar[tuple[bytes, Meter] | None] = ContextVar("rag_eval_hooks_post", default=None)

@@ -146,8 +146,9 @@ class LLMJudge:
     async def ask_all(self, calls: Iterable[Request]) -> Answers:
         """Make all calls about one finding in parallel, and merge their replies.
 
-        Invalid items are asked for again. A flawed item is asked for once more, then kept. After a
-        cut reply, the remaining items are asked for in halves.
+        Invalid items are requested again. An item with a warning, such as a quote that no chunk
+        has, is requested once more, then kept as it is. After a cut reply, the remaining items are
+        requested in halves.
         """
         answers = Answers()
         await gathered(self._ask(ask, keys, self._attempts, answers) for ask, keys in calls)

@@ -72,7 +72,7 @@ class Prices:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(map(str, ("prices", *first["loc"])))
-            wants = f"prices of a million tokens by model: {first['msg'].lower()}"
+            wants = f"a table from model name to prices per million tokens ({first['msg'].lower()})"
             raise ConfigError(field, first["input"], wants) from None
         self.currency = valid.currency
         self._models = valid.models

@@ -50,7 +50,8 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the requested metrics without duplicates, in order.
 
-    `-` before a name removes metrics of the other names or, without other names, of the default.
+    A name with a leading `-` excludes its metrics from the metrics of the other names, or from the
+    default if there are no other names.
 
     Raises:
         ConfigError: A name is unknown, no metric remains, or two metrics share an id.

@@ -15,9 +15,10 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavai
 def composite(
     parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale
 ) -> dict[str, Any]:
-    """Return `score`, `findings` and `reads` of the weighted mean of the available parts.
+    """Return `score`, `findings` and `reads` of a metric, the weighted mean of its available parts.
 
-    A part without a value is excluded, and a warning names it; the sources treat NaN the same way.
+    A part without a value is excluded, and a warning names it. The papers that define these metrics
+    treat NaN the same way.
     A part lacks a value if the sample lacks an input, the formula is undefined or the judge failed.
     A part that the judge is unsure about makes the mean undefined. A part of weight 0 is never
     computed.

@@ -63,7 +63,7 @@ V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE: Final = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
 _DETAILS: Final = {
-    CUT: "limits cut the texts, and the rest does not state {}",
+    CUT: "the texts were cut (see max_text_chars), and the kept text does not state {}",
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge cannot tell for {}",
 }
@@ -141,7 +141,7 @@ def require_sure(
 ) -> None:
     """Raise `Unavailable` (undecided) if fewer than two thirds of the items are sure."""
     if 3 * sum(sure) < 2 * len(sure):
-        counted = f"{len(sure) - sum(sure)} of {len(sure)}"
+        counted = f"{len(sure) - sum(sure)} of {len(sure)} items"
         detail = _DETAILS[next((r for r in reasons if r in _DETAILS), "")].format(counted)
         raise Unavailable(
             NotScored(Cause.UNDEFINED, detail, undecided=True, explanation=explanation)

@@ -25,12 +25,12 @@ class Metric:
     Attributes:
         id: `<suite>.<metric>`.
         score: Pure function of a sample and its findings. Called only if the sample has all of
-            `needs`. It reads findings through `made`.
+            `needs`. To read a finding, call `made(...)`, which returns it or raises `Unavailable`.
         needs: Fields without which the outcome is `missing_input`.
         findings: Findings that the function reads.
         reads: Returns the findings that the function reads for one sample, if it does not read all.
             Called before a judge is asked, then again with claims, entities, questions and stance.
-            May raise `Unavailable`, like `made`, if the deciding finding is absent.
+            If the finding it needs to choose is absent, it may raise `Unavailable`, as `made` does.
         scale: Native range and direction.
         summary: One sentence on what the number means.
         source: Publication of the definition.

@@ -111,9 +111,10 @@ class View:
         return {number: _plain(text) for number, text in self.texts.items()}
 
     def quoted(self, quote: str) -> frozenset[int]:
-        """Return the numbers of texts that contain a part of the quote. Empty if a part is missing.
+        """Return the numbers of the texts that contain at least one part of the quote.
 
-        Case, accents, white space, quotation marks and Markdown make no difference.
+        Empty if no text has some part. Case, accents, white space, quotation marks and Markdown
+        make no difference.
         """
         parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
         holding = [{n for n, text in self._plain.items() if part in text} for part in parts]
@@ -173,7 +174,7 @@ class _NumberedText(ReplyElement):
 
 
 class EntityList(ReplyElement):
-    """List with numbers and a count, which prove that no entity is missing."""
+    """Numbered list of entities with a total, so that a missing entity is detected."""
 
     items: Annotated[list[_NumberedText], Field(max_length=_MOST_ITEMS)]
     count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
@@ -238,7 +239,7 @@ class SupportElement(AgreementElement):
             raise ReplyError("chunks, or together, belong to supported claims and only to them")
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
-            raise ReplyError("the quote is in another chunk than it names")
+            raise ReplyError("the quote is in none of the chunks that it names")
         return Support(
             tuple(number in supporting for number in range(1, view.chunks + 1)),
             together,

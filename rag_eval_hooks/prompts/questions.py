@@ -1,4 +1,4 @@
-"""A finding as typed questions to a decision model, and its content from their answers. Pure."""
+"""Turns a finding into questions for a decision model, and the answers into its content. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HALF: Final = 0.5
 
 
 class Question(NamedTuple):
-    """One question, without text of the sample."""
+    """One question, containing no text of the sample."""
 
     kind: Literal["predicate", "choice", "score"]
     text: str

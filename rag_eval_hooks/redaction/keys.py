@@ -121,7 +121,7 @@ def _is_no_secret_of(found: str, value: str) -> bool:
 
 
 def _is_secret(text: str) -> bool:
-    """Return whether a text has a letter and a digit or sign, unlike prose or a path."""
+    """Return whether a text mixes letters with digits or signs, and is not a path or variable."""
     text = text.rstrip(".!?:*_")
     is_path = text.startswith(("/", "~/", "./", "${", "$(")) or "://" in text
     is_other = is_path or _VARIABLE_OR_KEYS.fullmatch(text)

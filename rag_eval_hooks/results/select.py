@@ -117,6 +117,6 @@ def time_of(text: str, now: datetime | None = None) -> datetime:
         try:
             return now - timedelta(**{_UNITS[match[2]]: float(match[1])})
         except OverflowError as error:
-            raise ValueError(f"{text} is before the first year") from error
+            raise ValueError(f"{text} reaches back before year 1") from error
     named = datetime.fromisoformat(text)
     return named.replace(tzinfo=named.tzinfo or UTC)

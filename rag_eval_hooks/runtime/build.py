@@ -175,7 +175,7 @@ def parts_of(
 ) -> Parts:
     """Return the parts that settings and arguments request."""
     if config.trace_judge and config.evaluation_span == "off":
-        wants = "an evaluation_span other than 'off', below which the calls are"
+        wants = "false if evaluation_span is 'off', because the calls are written below that span"
         raise ConfigError("trace_judge", True, wants)
     if config.spool is not None:
         # Resolved once, because the application may change its working directory.

@@ -84,7 +84,7 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """End the additions, and pass on the held spans. Idempotent."""
+        """Accept no more attributes or links, and pass on the held spans. Idempotent."""
         with self._lock:
             if self._done:
                 return

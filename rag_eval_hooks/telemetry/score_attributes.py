@@ -151,7 +151,7 @@ class ScoreAttributes:
         return self._thresholds.reason(name, score, content=self._content)
 
     def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-        """Yield values of one kind after another, reasons last."""
+        """Yield attributes grouped by kind: all scores, then all passes and so on, reasons last."""
         rows = {name: self._row(evaluation, name) for name in evaluation.scores}
         for field in _FIELDS:
             yield from ((semconv.eval_key(name, field), row[field]) for name, row in rows.items())

@@ -73,7 +73,7 @@ def set_further_providers(resource: Resource, endpoint: str | None) -> list[Any]
 
 
 def _accept(response: Any, *_: Any, **__: Any) -> Any:
-    """Treat the response of a receiver without this signal as success."""
+    """Treat a response as success if the receiver does not support this signal, such as metrics."""
     if response.status_code in _NOT_TAKEN:
         _logger.debug("%s does not accept this signal (%d)", response.url, response.status_code)
         response.status_code = 200

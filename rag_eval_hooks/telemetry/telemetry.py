@@ -32,8 +32,8 @@ __all__ = ["Telemetry"]
 class Telemetry(Observer):
     """Holds RAG spans, and publishes evaluations on spans, as log events and metrics.
 
-    An exception in one signal is counted and does not stop the others. None means the global
-    provider, even if set later.
+    An exception in one signal is counted and does not stop the others. A provider of
+    None means the global provider, even if it is set later.
     """
 
     def __init__(

@@ -92,10 +92,10 @@ MISTAKES: dict[str, str] = {
         "the last call counts: join the parts of a stream first"
     ),
     "with evals.interaction(SECRET, metadata={'user_id': retriever}): pass": (
-        "metadata 'user_id' must be a text or a number, not Retriever (it is left out"
+        "metadata 'user_id' must be a text or a number, not Retriever (the key is omitted"
     ),
     "with evals.interaction(SECRET) as it: it.metadata(session_id=[SECRET])": (
-        "metadata 'session_id' must be a text or a number, not list (it is left out"
+        "metadata 'session_id' must be a text or a number, not list (the key is omitted"
     ),
     "[retriever.invoke(SECRET, config(evals)) for _ in range(1 + evals.flush())]": (
         "A retriever ran with the handler, but no model"
@@ -147,7 +147,7 @@ MISTAKES: dict[str, str] = {
     "evals.feedback(SECRET, score=float('nan'))": "feedback: score must be a number, called",
     "evals.feedback(None, score=1)": "the id must be a trace id or sample id, not NoneType",
     "evals.feedback(SECRET, score=1)": "feedback for an unknown id (pass a trace id or sample id",
-    "evals.feedback(True, score=1)": "submit() returns whether it was accepted; pass sample.sample",
+    "evals.feedback(True, score=1)": "Pass sample.sample_id. submit() returns whether the sample",
     "evals.shutdown(); evals.feedback(SECRET, score=1)": "feedback after shutdown",
     "evals.explain(SECRET)": "explain: an unknown id (pass a trace id or sample id",
     "evals.explain(None)": "the id must be a trace id or sample id, not NoneType",

@@ -56,7 +56,7 @@ def test_cut_context_is_no_missing_support(cut: str, missing: int) -> None:
     elif missing == 3:
         assert isinstance(share, NotScored)
         assert share.cause is Cause.UNDEFINED
-        assert "limits cut" in share.detail
+        assert "were cut" in share.detail
     else:
         assert isinstance(share, Score)
         assert share.value == 1.0
@@ -103,7 +103,7 @@ def test_an_undecided_score_is_seen_everywhere() -> None:
         evals.flush(300)
     outcome = outcomes["ragas.faithfulness"]
     assert isinstance(outcome, NotScored)
-    words = "undecided: the heuristic judge cannot tell for 2 of 2; configure an LLM judge"
+    words = "undecided: the heuristic judge cannot tell for 2 of 2 items; configure an LLM judge"
     assert outcome.detail == words
     assert words in repr(outcomes)
     assert [row["claim"] for row in outcome.explanation["claims"]] == ["a", "b"]

@@ -154,7 +154,9 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     third = make([])
     third.submit(sample(1))
     until(lambda: "undelivered" not in third.spooled())
-    assert third.stats().incidents["spool, sink of other settings: Lost"] == 9
+    assert (
+        third.stats().incidents["spool, results for a sink that is no longer configured: Lost"] == 9
+    )
 
 
 class Table:
@@ -263,7 +265,7 @@ def test_result_beyond_memory_stays_in_the_spool(
     offer(evals, 20, question="q" * 1000)
     # The thread that writes holds the others until they are on disk.
     until(lambda: count_in_memory(1000) <= 4)
-    assert evals.stats().incidents["sink CallableSink: left in the spool"] >= 17
+    assert evals.stats().incidents["sink CallableSink: undelivered results stay in the spool"] >= 17
     assert evals.stats().scored == evals.stats().offered == 20
     until(lambda: books(evals)["undelivered"] == 20)
     table.down = False

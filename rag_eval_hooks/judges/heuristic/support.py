@@ -74,7 +74,7 @@ class _Lacking(NamedTuple):
     differing: Sequence[Measure]
     """Quantities that agree with no quantity in the chunks."""
     values: Sequence[Measure]
-    """Differing quantities whose number is in no chunk with any unit, nor in the question."""
+    """Differing quantities whose number is not in the question nor, with any unit, in a chunk."""
     names: Sequence[str]
     terms: int
 
