@@ -16,7 +16,7 @@ _MOST_DOUBLINGS: Final = 10
 def pause_after(failures: int) -> float:
     """Return the pause in seconds after consecutive failures: 0.5, doubled up to 15.
 
-    Each pause is drawn from its upper half, so that many processes do not retry at once.
+    A pause is drawn from the upper half of its range, so that many processes do not retry at once.
 
     Args:
         failures: Consecutive failures, from 1.

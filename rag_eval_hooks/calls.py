@@ -1,4 +1,4 @@
-"""Calls to judge, embedder and token scorer, for logs, spans and metrics."""
+"""Records calls to judge, embedder and token scorer for logs, spans and metrics."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class JudgeTimeout(JudgeError):
 
 
 class BudgetError(JudgeError):
-    """The budget has no room for a call, so it was not sent; findings are `over_budget`."""
+    """The budget is used up, so a call was not sent. Its findings are `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):

@@ -259,7 +259,7 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F) -> F:
-    """Wrap a framework's callback. Its exceptions are counted and not raised.
+    """Wrap a framework's callback, so that the callback's exceptions are counted and not raised.
 
     Args:
         method: A method of an object with an `Incidents` in `_incidents`.

@@ -147,7 +147,7 @@ class Request:
     """Builds the sample, once, off the request's thread."""
     status: Status = Status.OK
     size: int = 0
-    """Characters in memory until the request is settled."""
+    """Number of characters kept in memory until the request is settled."""
     ids: tuple[str, ...] = ()
     """Ids for `feedback` and `explain`."""
     trace_id: str | None = None

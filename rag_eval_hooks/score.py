@@ -249,7 +249,7 @@ UNIT = Scale(0.0, 1.0)
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
     """Return an outcome's id, 32 hex digits derived from sample, metric, judge and versions.
 
-    It is an idempotency key: a store with one row per id never has an outcome twice, even if a
+    The id is an idempotency key: a store with one row per id never has an outcome twice, even if a
     process crashes after the write.
     """
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()

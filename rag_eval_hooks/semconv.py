@@ -1,4 +1,4 @@
-"""Names of the spans, attributes and values that we emit.
+"""Defines the names of the spans, attributes and values that we emit.
 
 OpenTelemetry's `gen_ai.*` names are in development and change with their package, so we do not
 import them. We also emit OpenInference's names, because Phoenix reads them.

@@ -93,7 +93,7 @@ class ScriptedJudge:
         latency: Seconds before each reply.
 
     Attributes:
-        calls: Calls in order.
+        calls: All calls so far, in order.
     """
 
     name = "scripted"

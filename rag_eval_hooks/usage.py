@@ -21,9 +21,9 @@ class Usage:
     Attributes:
         calls: Judge requests sent, including retries. Embedding requests, which many samples share,
             do not count.
-        input_tokens: Tokens of prompts and embedded texts, as the endpoint reported; 0 if
+        input_tokens: Number of tokens of prompts and embedded texts, as the endpoint reported; 0 if
             unreported.
-        output_tokens: Tokens of replies.
+        output_tokens: Number of tokens of replies.
         cost: Money in the currency of the price table, or None without a price for the model.
     """
 

@@ -25,7 +25,7 @@ from rag_eval_hooks_celery.wire import request_from_wire, result_to_text
 __all__ = ["app", "worker_settings"]
 
 _MOST_TRIES: Final = 3
-"""Workers that may crash on a sample before it is dropped."""
+"""Number of workers that may crash on a sample before the sample is dropped."""
 
 
 def worker_settings() -> tuple[RagEvalConfig, Fleet]:

@@ -100,7 +100,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_chain_end(self, run: Run, outputs: Any, **event: Any) -> None:
-        """Finish a chain run. Its output may have documents, a root's output the answer."""
+        """Finish a chain run, whose output may have documents or, for a root, the answer."""
         state = state_of(run)
         # A stream reports its input only at its end.
         streamed = [event["inputs"]] if "inputs" in event else []
@@ -204,7 +204,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @end_edge
     def on_tool_end(self, run: Run, output: Any, **_extra: Any) -> None:
-        """Finish a tool call. Its output or artifact may have documents, else its text counts."""
+        """Finish a tool call, whose output or artifact may have documents, else a text."""
         self._reader.choose(run, "contexts", output)
         self._reader.defer(run, "on_tool_end", self._reader.result, output)
 
@@ -212,7 +212,7 @@ class RagEvalCallbackHandler(RunHandler):
 
     @host_edge
     def on_interrupt(self, event: Any) -> None:
-        """Note that a graph waits for a person."""
+        """Record that a graph waits for a person."""
         run = self._recorder.get(key_of(event.run_id))
         if run is not None:
             self._recorder.interrupt(run, event.checkpoint_id)

@@ -36,7 +36,7 @@ _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 class LangChainChat(ChatAdapter):
     """A LangChain chat model, copied without its callbacks and caches.
 
-    It requests structured output by `with_structured_output` (JSON Schema, tool call or JSON mode),
+    Structured output comes from `with_structured_output` (JSON Schema, tool call or JSON mode),
     else by text, in this order until the model accepts one.
     """
 

@@ -58,7 +58,7 @@ class Reader(BaseReader):
     # Inputs of chains.
 
     def input_of_root(self, run: Run, inputs: Any) -> None:
-        """Note the input of a starting outermost run."""
+        """Record the input of a starting outermost run."""
         state_of(run).given = inputs
         if state_of(run).is_continuing:
             self._note_given_documents(run, state_update(inputs))
@@ -67,7 +67,7 @@ class Reader(BaseReader):
             self.whole_input(run, inputs)
 
     def whole_input(self, run: Run, inputs: Any) -> None:
-        """Note the input of an outermost run, if unknown."""
+        """Record the input of an outermost run, if unknown."""
         if not run.query:
             inputs = state_update(inputs)
             self._recorder.question(run, self._question_in(run, inputs))
@@ -93,7 +93,7 @@ class Reader(BaseReader):
         self._note_texts(run, texts, Origin.EARLIER if state.is_earlier else Origin.STEP)
 
     def _note_state(self, step: Run, graph: Run, given: Any) -> None:
-        """Note the question in a step's input if the graph's input lacks it."""
+        """Record the question in a step's input if the graph's input lacks it."""
         if not graph.query and state_of(step).is_pulled:
             # The input of an entrypoint is the graph's input.
             read = self._question_in if isinstance(given, str) else self._question_in_state
@@ -119,7 +119,7 @@ class Reader(BaseReader):
     # Outputs of chains.
 
     def output_of_chain(self, run: Run, outputs: Any, *streamed: Any) -> None:
-        """Note the answer of an outermost run, and documents and texts of any run.
+        """Record the answer of an outermost run, and documents and texts of any run.
 
         Args:
             run: The run.
@@ -203,12 +203,12 @@ class Reader(BaseReader):
     # Retrievers and models.
 
     def query(self, run: Run, query: Any) -> None:
-        """Note a retriever's query."""
+        """Record a retriever's query."""
         asked = question_of(query)
         self._recorder.question(run, str(query) if asked is None and query is not None else asked)
 
     def found(self, run: Run, documents: Any) -> None:
-        """Note a retriever's results: documents, or pairs with a score."""
+        """Record a retriever's results: documents, or pairs with a score."""
         contexts = contexts_in(documents) if documents else ()
         if contexts is None:
             raise TypeError(type(documents[0]).__name__)
@@ -229,7 +229,7 @@ class Reader(BaseReader):
             self._note_lists(step, lists, origin)
 
     def reply(self, run: Run, replies: Sequence[Generation]) -> None:
-        """Note the first reply of a model."""
+        """Record the first reply of a model."""
         reply = next(iter(replies), None)
         calls = vocabulary.tool_calls(reply)
         self._recorder.answer(run, vocabulary.reply_text(reply))
@@ -244,11 +244,11 @@ class Reader(BaseReader):
     # Tools.
 
     def arguments(self, run: Run, inputs: Any, written: Any) -> None:
-        """Note a tool's arguments for its span."""
+        """Record a tool's arguments for its span."""
         self._recorder.for_span(run, arguments=as_json(inputs) or written)
 
     def result(self, run: Run, output: Any) -> None:
-        """Note the documents in a tool's output or artifact, else its texts."""
+        """Record the documents in a tool's output or artifact, else its texts."""
         is_message = isinstance(output, Message)
         if is_message and output.call_id:
             run.facts = {**run.facts, semconv.GEN_AI_TOOL_CALL_ID: output.call_id}

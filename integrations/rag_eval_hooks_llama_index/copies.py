@@ -33,7 +33,7 @@ _QUESTION_KEYS = (
     *("start_event", "kwargs"),
 )
 _LEVELS = 6
-"""Levels of a workflow's store that are looked into for tools' messages."""
+"""Number of nested levels of a workflow's store to search for tools' messages."""
 
 
 def question_of(value: Any) -> str | None:

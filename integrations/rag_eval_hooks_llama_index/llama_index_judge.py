@@ -27,7 +27,7 @@ __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 class LlamaIndexChat(ChatAdapter):
     """A LlamaIndex LLM, copied without its callbacks.
 
-    It requests structured output by a tool call if the LLM supports functions, else by text.
+    The judge requests structured output by a tool call if the LLM supports functions, else by text.
     LlamaIndex's structured LLMs return parsed objects without the original reply and its tokens, so
     they are not used.
     """
@@ -85,7 +85,7 @@ class LlamaIndexJudge(LLMJudge):
     handlers do, in a context that suppresses OpenTelemetry's instrumentations.
 
     Args:
-        llm: The LLM. Its temperature and other settings stay unchanged.
+        llm: The LLM, whose temperature and other settings stay unchanged.
         **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The LLM
             makes its own retries.
 

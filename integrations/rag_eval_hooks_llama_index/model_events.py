@@ -68,7 +68,7 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
             getattr(self, method)(event)
 
     def model_called(self, event: Any) -> None:
-        """Note a model's call; inside another model's call it is that one."""
+        """Record a model's call; inside another model's call it is that one."""
         try:
             run = self._model_run(event.span_id)
             if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
@@ -84,7 +84,7 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def model_replied(self, event: Any) -> None:
-        """Note the complete reply of a model, streamed or not."""
+        """Record the complete reply of a model, streamed or not."""
         self._replied(event.span_id, event.response)
 
     def _replied(self, span_id: str | None, response: Any) -> None:
@@ -108,7 +108,7 @@ class ModelEvents(BaseSpanHandler[BaseSpan], BaseEventHandler):
 
     @host_edge
     def model_failed(self, event: Any) -> None:
-        """Note that a model's stream broke, or was closed by its reader."""
+        """Record that a model's stream broke, or was closed by its reader."""
         run = self._recorder.get(event.span_id)
         if run is not None and run.kind is RunKind.MODEL:
             self._recorder.fail(run, event.exception)

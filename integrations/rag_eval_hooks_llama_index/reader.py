@@ -70,18 +70,18 @@ class Reader(BaseReader):
     # Inputs.
 
     def tool_arguments(self, run: Run, given: Mapping[str, Any]) -> None:
-        """Note a tool call's arguments for its span."""
+        """Record a tool call's arguments for its span."""
         self._recorder.for_span(run, arguments=models.arguments_text(given))
 
     def query(self, run: Run, given: Mapping[str, Any], role: Role) -> None:
-        """Note the query of a retriever or an inner engine."""
+        """Record the query of a retriever or an inner engine."""
         if role is Role.RETRIEVAL:
             self._recorder.question(run, question_of(given) or only(texts_in(given)))
         elif not run.interaction.root.query:
             self._recorder.question(run, question_of(given))
 
     def input(self, run: Run, given: Mapping[str, Any], declared: tuple[str, ...] | None) -> None:
-        """Note the input of an outermost call, which contains the question.
+        """Record the input of an outermost call, which contains the question.
 
         `declared` are the field names of a workflow's start event.
         """
@@ -97,7 +97,7 @@ class Reader(BaseReader):
             remember(self._asked_as, run.name, tuple(names), _MAX_WORKFLOWS)
 
     def step(self, run: Run, event: Any, state: Mapping[str, Any]) -> None:
-        """Note the state with which a workflow without a question continues.
+        """Record the state with which a workflow without a question continues.
 
         An earlier run, maybe in another process, left it in the store of its context and in the
         events of its steps.
@@ -127,7 +127,7 @@ class Reader(BaseReader):
     # Results.
 
     def result(self, run: Run, result: Any, given: Any, state: Any, call: Call) -> None:
-        """Note the documents and the answer in the result of a call.
+        """Record the documents and the answer in the result of a call.
 
         Args:
             run: The run of the call.
@@ -208,7 +208,7 @@ class Reader(BaseReader):
             remember(self._alone, node.id, None, _MAX_ALONE)
 
     def _note_sources(self, run: Run, reply: Reply, call: Call) -> None:
-        """Note the sources of a response; a lone synthesizer's only if retrieved before.
+        """Record the sources of a response; a lone synthesizer's only if retrieved before.
 
         Index building summarizes nodes without a retrieval.
         """
@@ -260,7 +260,7 @@ class Reader(BaseReader):
                 self._note(run, new, Origin.STEP)
 
     def _note_tool(self, run: Run, output: Any) -> None:
-        """Note the text of a tool, which may have searched without an event."""
+        """Record the text of a tool, which may have searched without an event."""
         named = self.is_named_tool(run)
         if not isinstance(output, Message) or output.failed:
             return
@@ -277,7 +277,7 @@ class Reader(BaseReader):
     # Models.
 
     def prompt(self, run: Run, given: Any) -> None:
-        """Note a model's prompt."""
+        """Record a model's prompt."""
         if isinstance(given, Opaque):
             run.interaction.left_out.add("prompt")
         elif isinstance(given, str):
@@ -287,7 +287,7 @@ class Reader(BaseReader):
             self._recorder.prompt(run, [message.text for message in given], roles)
 
     def reply(self, run: Run, response: Any) -> None:
-        """Note the details of a model's reply."""
+        """Record the details of a model's reply."""
         calls = models.tool_calls_of(response)
         arguments = [one["arguments"] for one in calls]
         self._recorder.reply(run, models.reply_facts(response), arguments)

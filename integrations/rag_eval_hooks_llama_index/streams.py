@@ -44,7 +44,7 @@ class StreamedAnswers:
         self._makers = weakref.WeakKeyDictionary()
 
     def note(self, run: Run, given: Any) -> bool:
-        """Note a run's result; return whether it is a stream.
+        """Record a run's result; return whether it is a stream.
 
         The interaction of an outermost run stays open until its stream finishes.
         """

@@ -75,7 +75,7 @@ class Reading:
                 _read_run.reset(token)
 
     def note(self, part: Any) -> None:
-        """Note a part that came out."""
+        """Record a part of the answer that the stream yielded."""
         if not isinstance(part, str):
             self._is_text = False
         elif part and self._left > 0:
@@ -85,7 +85,7 @@ class Reading:
             self._parts.append(kept)
 
     def end(self, error: BaseException) -> None:
-        """Note the end, by what the generator raised."""
+        """Record the end, by what the generator raised."""
         is_whole = isinstance(error, StopIteration | StopAsyncIteration)
         self.ended = time.time_ns()
         self.status = Status.OK if is_whole else status_after(type(error))

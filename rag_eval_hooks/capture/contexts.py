@@ -31,9 +31,9 @@ from rag_eval_hooks.text.folding import has_cjk
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
-"""Width of prose around a document that makes the whole text the context."""
+"""Least width of prose around a document that makes the whole text the context."""
 _MIN_SHARED = 2
-"""Words that a text must share with a question."""
+"""Number of words that a text must share with a question."""
 
 
 class ContextSource(StrEnum):

@@ -105,7 +105,7 @@ class LeftOutRequests:
         return True
 
     def starts(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
-        """Note a starting run; return whether it belongs to a sampled-out request."""
+        """Record a starting run; return whether it belongs to a sampled-out request."""
         left = self._runs.get(parent_id) if parent_id is not None else self._runs.get(run_id)
         if left is None:
             return False
@@ -116,7 +116,7 @@ class LeftOutRequests:
         return True
 
     def ends(self, run_id: Hashable, status: Status) -> Sequence[Hashable] | None:
-        """Note a finished run; return the ids that end with it, or None if not sampled out."""
+        """Record a finished run; return the ids that end with it, or None if not sampled out."""
         left = self._runs.get(run_id)
         if left is None:
             return None

@@ -24,7 +24,7 @@ _REMEMBERED_S = 60
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""Characters of a cut document that a prompt must contain."""
+"""Number of characters of a cut document that a prompt must contain."""
 _MOST_ADDED = 0.2
 """Fraction of a text that a formatter adds to documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
@@ -229,7 +229,7 @@ class ManualCalls:
         self._requests: list[_Request] = []
 
     def add(self, interaction: Interaction) -> None:
-        """Note a finished root that is not a request."""
+        """Record a finished root that is not a request."""
         if interaction.place is not None:
             call = _Call(interaction, interaction.place)
             if call.retrieves or call.models:

@@ -58,24 +58,24 @@ class Notes:
         return self._limited(run.interaction, text, self.longest)
 
     def question(self, run: Run, text: str | None) -> None:
-        """Note the question to a retriever or an outermost run."""
+        """Record the question to a retriever or an outermost run."""
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
-        """Note the texts of an outermost run's input, which may include the question."""
+        """Record the texts of an outermost run's input, which may include the question."""
         interaction = run.interaction
         interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 
     def kept(self, run: Run, texts: Sequence[str]) -> None:
-        """Note the state texts with which an outermost run without input continues."""
+        """Record the state texts with which an outermost run without input continues."""
         run.interaction.kept = self._prompt_texts(run.interaction, texts)
 
     def prompt(self, run: Run, texts: Sequence[str], roles: Sequence[str] = ()) -> None:
-        """Note the texts of a prompt, with roles if known."""
+        """Record the texts of a prompt, with roles if known."""
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Note a run's output text; `unknown` if it cannot be read."""
+        """Record a run's output text; `unknown` if it cannot be read."""
         run.text = self.text(run, text)
         run.text_unknown = unknown
 
@@ -105,7 +105,7 @@ class Notes:
             run.span_content = {**run.span_content, **read}
 
     def reply(self, run: Run, facts: Facts, tool_arguments: Sequence[Any] = ()) -> None:
-        """Note a model reply's text, span attributes and tool arguments."""
+        """Record a model reply's text, span attributes and tool arguments."""
         run.facts = {**run.facts, **facts}
         run.tool_arguments = tool_arguments
 
@@ -141,12 +141,12 @@ class Notes:
         run.interaction.chosen = self._contexts(run.interaction, contexts)
 
     def interrupt(self, run: Run, checkpoint: str | None = None) -> None:
-        """Note that an interaction waits for a person, at a checkpoint if named."""
+        """Record that an interaction waits for a person, at a checkpoint if named."""
         run.interaction.interrupted = True
         self.stop(run, checkpoint)
 
     def stop(self, run: Run, checkpoint: str | None) -> None:
-        """Note the checkpoint at which an interaction stopped, for any reason."""
+        """Record the checkpoint at which an interaction stopped, for any reason."""
         if checkpoint is not None:
             run.interaction.stops.add(checkpoint)
 

@@ -34,11 +34,11 @@ DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATE
 MIN_RUNS = 3
 """Unique word runs that identify a text."""
 _MIN_METADATA = 40
-"""Characters of a metadata text that a prompt may show instead of the document."""
+"""Least number of characters of a metadata text that a prompt may show instead of the document."""
 _FEW = 16
-"""Passages for which a plain search beats an index of the prompts."""
+"""Maximum number of passages for which a plain search is faster than an index of the prompts."""
 _KEY_WORDS = 3
-"""Words for the lookup of a whole text, without its outer words, which may be glued."""
+"""Number of words to look up a whole text by, without the outer words, which may be glued."""
 
 
 class Passage:

@@ -156,7 +156,7 @@ class BaseReader:
             run.interaction.unmet[name] = told, self.place
 
     def _note_choice(self, run: Run, value: Any) -> None:
-        """Note the contexts that the application chose in a step's output. The last wins."""
+        """Record the contexts that the application chose in a step's output. The last wins."""
         choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = (entries(value) or {}).get(choice)

@@ -252,7 +252,7 @@ class Recorder(Notes):
         return run
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        """Note a finished run; return whether it belongs to a sampled-out request."""
+        """Record a finished run; return whether it belongs to a sampled-out request."""
         status = Status.OK if error is None else status_after(type(error))
         ended = self.left_out.ends(run_id, status)
         for one in ended or ():
@@ -290,7 +290,7 @@ class Recorder(Notes):
         self._finish(run, status_after(kind))
 
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
-        """Note that a run's event was lost or unreadable.
+        """Record that a run's event was lost or unreadable.
 
         Its interaction is marked as incomplete; if it is unknown, all open interactions are.
         Without an open parent, runs below this run are not a request, and are counted once.

@@ -350,7 +350,7 @@ class Interaction:
 
     @property
     def chars(self) -> int:
-        """Characters of text that this interaction keeps in memory."""
+        """Number of characters that this interaction keeps in memory."""
         root = self.root
         read = self.kept_chars + len(root.query or "") + len(root.text or "")
         return max(read, self.snapshots.chars)

@@ -25,14 +25,14 @@ _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
 """Keys of a failure's reply."""
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Width from which a text is more than a value of a record."""
+"""Least width of a text that is more than a value of a record."""
 _PASSAGE = 20
-"""Width from which a text in a list is more than a name."""
+"""Least width of a text in a list that is more than a name."""
 _MARKS = 6
 """Quotes, colon and comma of an entry, or a number."""
 _LEVELS = 8
 _DEEP = 50
-"""Levels of containers to search for texts."""
+"""Maximum depth of nested containers to search for texts."""
 _MAX_ITEMS = 1000
 Rows: TypeAlias = Iterator[tuple[Context, ...]]
 Write: TypeAlias = Callable[[Any], str]

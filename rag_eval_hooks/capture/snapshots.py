@@ -31,13 +31,13 @@ _NODES = 90
 LATE_NODES = 20_000
 """Containers per copy in the background."""
 _ENTRIES = 15
-"""Entries in one copy, as a multiple of its maximum number of containers."""
+"""Maximum number of entries in one copy, per container that the copy may have."""
 _DEEP = 12
-"""Levels of containers per copy on the request's thread."""
+"""Maximum depth of containers per copy on the request's thread."""
 LATE_LEVELS = 50
-"""Levels of containers per copy in the background; no reader goes deeper."""
+"""Maximum depth of containers per copy in the background; no reader goes deeper."""
 _LONG = 1_000
-"""Characters from which shared copies of a text count once."""
+"""Least length of a text whose shared copies count once."""
 _MOST_KINDS = 2_000
 """Classes with a remembered form."""
 _IMMUTABLE: tuple[type, ...] = (

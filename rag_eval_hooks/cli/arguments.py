@@ -1,4 +1,4 @@
-"""Types and groups of arguments. Each error names the value and the accepted forms."""
+"""Types and groups of arguments, whose errors name the value and the accepted forms."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _judge(rows: Sequence[Evaluation], metric: str, path: str) -> tuple[str, str
     made = {(score.annotator or "", score.version.partition("+")[2]) for score in scores}
     if len(made) > 1:
         names = ", ".join(sorted(" ".join(one) for one in made))
-        raise UsageError(f"{path}: the scores are of several judges or versions: {names}.")
+        raise UsageError(f"{path}: the scores come from several judges or versions: {names}.")
     return made.pop()
 
 

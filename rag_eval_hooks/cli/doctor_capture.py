@@ -51,7 +51,7 @@ _NO_SAMPLE: Final[Mapping[str, tuple[str, str]]] = {
 _LIMITS: Final = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
 """Settings that affect capture."""
 _SHOWN: Final = 160
-"""Characters of a text to show."""
+"""Maximum number of characters to show of a text."""
 
 
 def show_capture(

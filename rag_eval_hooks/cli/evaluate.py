@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers")
     add("--concurrency", type=at_least(1), default=4, metavar="N", help="questions at once")
     add("--limit", type=at_least(1), metavar="N", help="the first N rows only")
-    add("--metrics", metavar="IDS", help="suites or metrics, by commas")
+    add("--metrics", metavar="IDS", help="suites or metrics, separated by commas")
     add("--judge", help=JUDGES.wanted)
     add_gates(parser)
     add("--workers", choices=("celery",), help="evaluate the rows on Celery workers")

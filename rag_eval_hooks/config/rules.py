@@ -44,7 +44,7 @@ class RuleSettings(BaseModel):
         question: Regular expression, searched in the question.
         answer: Regular expression, searched in the answer. Never matches a missing answer.
         error: `true` matches every request that raised. A regular expression is searched in the
-            exception's class name. These requests are evaluated without their answer.
+            exception's class name. Failed requests are evaluated without an answer.
         latency_above: Minimum duration of the request, in seconds.
         latency_below: Exclusive upper bound of the duration, in seconds.
     """
@@ -69,23 +69,23 @@ class RuleSettings(BaseModel):
 
 
 class TailSettings(BaseModel):
-    """Tail rule: a cheap result or a feedback raises the rate of metrics.
+    """Tail rule: a heuristic result or feedback raises the rate of metrics.
 
     Exactly one condition: `metric` with `below` or `above` or both, `dont_know`, `thumbs_down`,
     `feedback_below` or `feedback_label`.
 
     Attributes:
         then: Suites or metric ids to evaluate.
-        rate: Inclusion probability of these metrics if the condition is met, 0 to 1. It never
-            lowers a rate.
+        rate: Inclusion probability of these metrics if the condition is met, 0 to 1. A tail rule
+            never lowers a rate.
         name: Name in reasons, as `tail:<name>`; by default the subject of the condition.
         metric: Id of a metric without network access. The heuristic judge computes it for every
             request.
-        below: Exclusive upper bound of its value, in the metric's own scale.
-        above: Exclusive lower bound of its value.
+        below: Exclusive upper bound of the metric's value, in its native scale.
+        above: Exclusive lower bound of the metric's value.
         dont_know: The answer is a "don't know".
         thumbs_down: A feedback has a score below 0.5, or a label such as `thumbs_down`.
-        feedback_below: A feedback has a score below this.
+        feedback_below: A feedback has a score below this number.
         feedback_label: Regular expression, searched in a feedback's label.
     """
 

@@ -1,6 +1,6 @@
-"""Rows of data sets as samples: JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
+"""Reads rows as samples: JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
 
-It knows the column names of ragas, DeepEval, LangSmith and LlamaIndex.
+The column names of ragas, DeepEval, LangSmith and LlamaIndex are known.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_LINE_CHARS: Final = 2**24
 """Maximum characters of a line or cell, so that a row has a bounded size."""
 _IDS: Final = re.compile(r"[^,\s]+")
 _LONG: Final = 300
-"""Characters from which a value is text, not metadata."""
+"""Least number of characters of a value that is text, not metadata."""
 _BATCH: Final = 200
 
 

@@ -25,7 +25,7 @@ from rag_eval_hooks.usage import Usage
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Asks the application's pipeline a question with metadata. Its handler captures the sample."""
 _WINDOW: Final = 256
-"""Samples in flight: memory does not grow with the data set."""
+"""Maximum number of samples in flight, so that memory does not grow with the data set."""
 _MOST_ERRORS: Final = 5
 _REPORT_EVERY: Final = 50
 

@@ -17,7 +17,7 @@ __all__ = ["ConsoleSink"]
 
 _WIDTH: Final = 100
 _TEXT_CHARS: Final = 300
-"""Characters of a question or an answer."""
+"""Maximum number of characters to print of a question or an answer."""
 _FAIR: Final = 0.5
 """Normalized score from which a score is shown as fair."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

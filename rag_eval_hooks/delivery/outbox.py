@@ -52,7 +52,7 @@ class Consumer(NamedTuple):
 
 
 class Outbox:
-    """Jobs of this process, and jobs that other processes left. Thread-safe.
+    """Stores jobs of this process, and claims jobs that other processes left. Thread-safe.
 
     Without a path, jobs are only in memory. A file of `max_bytes` accepts no new job.
     """

@@ -91,7 +91,7 @@ class OutboxFile:
             return [self._sync(db, job, state) for job, state in changes]
 
     def claim(self, rooms: Mapping[str, int]) -> tuple[list[Job], int]:
-        """Claim the oldest jobs of dead processes, up to the room of each consumer.
+        """Claim the oldest jobs of dead processes, up to the capacity of each consumer.
 
         The file is locked only for changes: all processes poll every second, and must not delay a
         sample's write. Also returns how many old results of other consumers were removed.

@@ -32,7 +32,7 @@ _DOWN: Final = 5
 _GRACE: Final = 0.1
 """Seconds beyond the timeout in which a cancelled awaitable may still return."""
 _RECOVERED: Final = 64
-"""Results of the spool to claim at once."""
+"""Maximum number of results to claim from the spool at once."""
 _LONGEST_SLEEP: Final = 3600.0
 """Longest wait of the thread for a wakeup, in seconds, because a lock's timeout must be finite."""
 _POLL: Final = 0.05

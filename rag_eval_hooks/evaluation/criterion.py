@@ -23,7 +23,8 @@ class Criterion(Metric):
     ```
 
     A separate judge call checks whether the answer's text supports the criterion, so that the value
-    does not depend on other metrics. It needs a language model: the heuristic judge gives no value.
+    does not depend on other metrics. A criterion needs a language model: the heuristic judge
+    gives no value.
 
     Args:
         text: A predicate of the answer, such as `mentions the notice period`, or a whole sentence

@@ -31,7 +31,7 @@ AskAll: TypeAlias = "Callable[[Iterable[Request]], Coroutine[Any, Any, Answers]]
 _LITERALLY = "found literally"
 _SPREAD = "chunks that state parts of the claim did not fit into one call"
 _MOST_CLAIMS = 10
-"""Claims in one call."""
+"""Maximum number of claims in one call."""
 _BEFORE = r"(?<![^\s(\"'\[])"
 _AFTER = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
@@ -62,11 +62,11 @@ class Answers:
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the items without a reply, or with a flawed reply that a second try may fix."""
+        """Return the items without a reply, or with a warning that a second reply may resolve."""
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Merge valid replies. A second reply for an item is final, flawed or not."""
+        """Merge valid replies. A second reply for an item is final, with or without a warning."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)

@@ -113,7 +113,7 @@ def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreeme
     positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
     negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:
-        raise ValueError("labels of both kinds are needed")
+        raise ValueError("The labels must include both true and false.")
 
     def rates(cut: float) -> tuple[float, float]:
         hit = 1 - bisect_left(positives, cut) / len(positives)

@@ -27,13 +27,13 @@ Positions: TypeAlias = dict[Finding, list[int]]
 
 
 class Cascade:
-    """Asks a cheap judge first, and an LLM only where the first is unsure.
+    """Asks an inexpensive judge first, and an LLM only where the first judge is unsure.
 
     Unsure verdicts and verdicts with a warning go to the second judge. So does a random fraction of
     the sure verdicts, to measure how often the two judges agree. The second judge also makes the
     findings that the first cannot make. If the second judge fails, only these items lack a verdict.
-    Each verdict names its judge (`judge`) and the probability of being sent on (`sent_on`). Weight
-    by its inverse to estimate the agreement.
+    Each verdict names its judge (`judge`) and the probability of being sent on (`sent_on`). To
+    estimate the agreement, weight each verdict by the inverse of that probability.
 
     Example:
         ```python
@@ -41,8 +41,8 @@ class Cascade:
         ```
 
     Args:
-        first: A judge, or its name as in the setting `judge`: fast and cheap.
-        second: A judge, or its name. Its verdicts win.
+        first: A fast, inexpensive judge, or its name as in the setting `judge`.
+        second: A judge, or its name. Where it is asked, the second judge's verdicts count.
         floor: Probability in [0, 1] of sending a sure verdict on. A hash of question and item
             decides, so that the same sample always gets the same verdicts.
 

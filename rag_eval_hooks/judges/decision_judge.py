@@ -72,7 +72,7 @@ class DecisionJudge:
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
         band: Range of probabilities in which a verdict is unsure.
-        window: Tokens of contexts per request, at three bytes of UTF-8 per token. Longer contexts,
+        window: Maximum tokens of contexts per request, at three UTF-8 bytes each. Longer contexts,
             or more than 400 questions, need several requests.
         memo: Keeps answers and serves them again, or None.
         prices: Puts costs on the usage, or None.

@@ -209,4 +209,6 @@ def _check_key(options: ClientOptions) -> None:
         raise ConfigError("api_key", None, "a key, or the base_url of an endpoint without keys")
     for name, text in (("api_key", options.api_key or ""), *options.headers.items()):
         if not (text.isascii() and text.isprintable() and text == text.strip()):
-            raise ConfigError(name, "**********", "printable ASCII text without spaces around it")
+            raise ConfigError(
+                name, "**********", "printable ASCII text without leading or trailing spaces"
+            )

@@ -78,7 +78,7 @@ class LLMJudge:
         attempts: Maximum number of requests for one item.
         stagger: Send the first call about a sample's contexts ahead. The others wait at most five
             seconds for its reply, so that the prompt cache can serve them.
-        verify_tokens: Tokens of contexts in one verification, at three bytes of UTF-8 a token.
+        verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes a token.
         memo: Keeps valid replies and serves them again, or None.
         prices: Puts costs on the usage, or None. A reply from the memo costs nothing.
 

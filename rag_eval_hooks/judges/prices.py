@@ -51,7 +51,7 @@ class _PriceTable(BaseModel):
 
 
 class Prices:
-    """Prices by model.
+    """Price tables of models, used to estimate the cost of calls.
 
     Args:
         table: `currency` (any text, USD by default) and `models`, which maps a pattern to `input`

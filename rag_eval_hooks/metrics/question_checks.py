@@ -93,7 +93,7 @@ class _Check(_Table):
     question_id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
     def metric(self) -> Metric:
-        """Return the metric. It is `missing_input` for samples of any other question."""
+        """Return the metric, which is `missing_input` for samples of any other question."""
 
         def score(sample: Sample, _findings: Findings) -> Outcome:
             if sample.question_id != self.question_id:

@@ -1,4 +1,4 @@
-"""Models of a reply's elements. They define the JSON schema and parse the reply."""
+"""Models of a reply's elements, which define the JSON schema and parse the reply."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class SupportElement(AgreementElement):
             raise ReplyError("chunks, or together, belong to supported claims and only to them")
         quoted = view.quoted(self.quote)
         if supporting and quoted and not quoted & supporting:
-            raise ReplyError("the quote is in none of the chunks that it names")
+            raise ReplyError("none of the listed chunks contains the quote")
         return Support(
             tuple(number in supporting for number in range(1, view.chunks + 1)),
             together,

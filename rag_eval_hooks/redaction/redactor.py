@@ -113,7 +113,7 @@ _CONVERSATION: Final = (
 STRUCTURE: Final = ("role", "type", "id", "name", "finish_reason")
 """Fields of messages and their parts that are not text of the application."""
 _MAX_DEPTH: Final = 8
-"""Levels of nested metadata; deeper values, such as cycles, fail."""
+"""Maximum depth of nested metadata; deeper values, such as cycles, fail."""
 _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
 
 

@@ -109,7 +109,7 @@ def compare(
 
     Args:
         base: Results before.
-        new: Results after.
+        new: Results after the change.
         by: Key of the groups to compare in addition to all samples.
         allow_different_judges: Whether scores of different judges or prompts may be compared.
 

@@ -80,7 +80,7 @@ def read(*sources: Source | Iterable[Source]) -> Results:
 
 
 class Results:
-    """Evaluations, read again by each iteration, so that they need not fit in memory.
+    """Evaluations, read from the files by each iteration instead of being kept in memory.
 
     Attributes:
         skipped: Skipped lines of the last iteration, by reason: `cut` (a process died during the

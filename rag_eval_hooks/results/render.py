@@ -34,7 +34,7 @@ _MOST_SCORES: Final = 6
 _BLOCK: Final = 25
 """Samples per compressed block of the page."""
 _ASKED: Final = 220
-"""Characters of a question in the page's list."""
+"""Maximum number of characters of a question in the page's list."""
 
 
 def as_text(markdown: str, width: int = _WIDTH) -> str:

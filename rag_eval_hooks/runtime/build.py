@@ -116,7 +116,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts of a pipeline, built once."""
+    """All parts of a pipeline, built once."""
 
     config: RagEvalConfig
     incidents: Incidents

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Intake"]
 
 _MOST_WAITING: Final = 1000
-"""Requests that may wait for the background thread before requests help to drain."""
+"""Number of requests that may wait for the background thread before requests help to drain."""
 _MOST_STUCK: Final = 10_000
-"""Requests that may wait while a rule of the application hangs."""
+"""Maximum number of requests that may wait while a rule of the application hangs."""
 _PATIENCE_S: Final = 0.5
 """Seconds after which a rule that runs in another thread counts as hung."""
 _POLL_S: Final = 0.001

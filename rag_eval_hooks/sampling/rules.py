@@ -147,7 +147,7 @@ class TailRule:
         return self.settings.metric is None and self.settings.dont_know is None
 
     def meets(self, sample: Sample, outcomes: Outcomes) -> bool:
-        """Return whether a sample meets the condition, given the outcomes of cheap metrics."""
+        """Return whether a sample meets the condition, given the outcomes of heuristic metrics."""
         if self.settings.dont_know:
             return refusal(sample.answer or "") is not None
         outcome = outcomes.get(self.settings.metric or "")

@@ -40,7 +40,7 @@ def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
 
 
 def _room(span: object, limit: str, used: str) -> int | None:
-    """Return the room below a limit of OpenTelemetry's SDK; None for no limit or other spans."""
+    """Return how much of an SDK limit is unused; None for no limit or other spans."""
     most = getattr(getattr(span, "_limits", None), limit, None)
     return None if most is None else max(0, int(most) - len(getattr(span, used, None) or ()))
 
@@ -59,7 +59,7 @@ def longest_text(span: object) -> int | None:
 def fitting(span: object, attributes: Attributes) -> Attributes:
     """Return the first attributes that fit, and the number of omitted attributes.
 
-    Without room, the result is empty, so that no attribute of the user is evicted.
+    If no attribute fits, the result is empty, so that no attribute of the user is evicted.
     """
     room = attribute_room(span)
     left = _MAX_OURS if room is None else min(room, _MAX_OURS)

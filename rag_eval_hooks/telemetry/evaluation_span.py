@@ -117,7 +117,7 @@ class EvaluationSpans:
     def _write_calls(self, calls: Iterable[Call], below: Span) -> None:
         """Write a span `chat <model>` or `embeddings <model>` for each call, below a span.
 
-        They contain no content, because prompts quote the application's texts.
+        Call spans contain no content, because prompts quote the application's texts.
         """
         parent = trace.set_span_in_context(below, Context())
         for call in calls:

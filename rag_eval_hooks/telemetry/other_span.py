@@ -1,4 +1,4 @@
-"""Spans of other instrumentors that carry our scores."""
+"""Adds our scores to spans of other instrumentors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores in Langfuse, by its public API."""
+"""Sends scores to Langfuse, by its public API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LangfuseSink(PlatformSink):
     Args:
         url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
-        secret_key: Its secret key; never printed.
+        secret_key: The project's secret key; never printed.
         content: Whether comments may quote the application's texts. None: the setting
             `capture_content`.
 

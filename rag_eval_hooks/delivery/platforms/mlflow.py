@@ -33,7 +33,7 @@ class MlflowSink(PlatformSink):
 
     Args:
         url: URL of the tracking server, such as `http://localhost:5000`.
-        token: Its token, if it requires one; never printed.
+        token: The server's token, if the server requires a token; never printed.
         content: Whether rationales may quote the application's texts. None: the setting
             `capture_content`.
 

@@ -21,7 +21,7 @@ class PhoenixSink(PlatformSink):
 
     Args:
         url: URL of Phoenix, such as `http://localhost:6006`.
-        api_key: Its key, if it requires one; never printed.
+        api_key: The server's key, if the server requires a key; never printed.
         content: Whether explanations may quote the application's texts. None: the setting
             `capture_content`.
 

@@ -214,7 +214,7 @@ class Budget:
         return Reservation(self, periods, amount, embedding)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        """Add an amount to every period in one step, or return the period that lacks room."""
+        """Add an amount to every period in one step, or return the period that would overflow."""
         with self._transaction() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)

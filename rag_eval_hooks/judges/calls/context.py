@@ -39,7 +39,7 @@ OUT_OF_TIME: Final = "the sample's time ran out"
 
 @dataclass(slots=True)
 class Tally:
-    """Usage of all calls in a context. It stays readable after the calls were cancelled."""
+    """Usage of all calls in a context, readable even after the calls were cancelled."""
 
     usage: Usage = field(default_factory=Usage)
 
@@ -122,7 +122,7 @@ class Meter:
             raise
 
     def fail(self) -> None:
-        """Note that a try was answered without a result, so that it used no tokens."""
+        """Record that a try was answered without a result, so that it used no tokens."""
         if self._reserved is not None:
             self._reserved.fail()
             self._reserved = None

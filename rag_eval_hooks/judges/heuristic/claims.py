@@ -1,4 +1,4 @@
-"""Claims by sentence and clause splitting."""
+"""Splits a text into claims, by sentence and clause."""
 
 from __future__ import annotations
 
