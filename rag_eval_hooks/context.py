@@ -174,7 +174,7 @@ def search_method(value: Any) -> str | None:
 
 
 def refusal(value: Any, advice: str = "") -> InputError:
-    """Return the error for a value that is not a document. Its log line shows no mapping keys."""
+    """Return the error for a value that is not a document. The log line shows no mapping keys."""
     stated = wrong_type("contexts", "texts or objects with a text", value).stated
     if not isinstance(value, Mapping):
         if search := search_method(value):

@@ -227,7 +227,7 @@ class JudgeTimeout(JudgeError):
 
 
 class BudgetError(JudgeError):
-    """The budget is used up, so a call was not sent. Its findings are `over_budget`."""
+    """The budget is used up, so a call was not sent, and the findings are `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):

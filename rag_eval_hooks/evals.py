@@ -356,8 +356,8 @@ class RagEval:
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything accepted so far is evaluated and delivered.
 
-        It waits for a sink that is at work, however slowly, but not for results that the spool
-        keeps for a failing sink. The providers of `setup_tracing` are flushed last.
+        The call waits for a sink that is at work, however slowly, but not for results that the
+        spool keeps for a failing sink. The providers of `setup_tracing` are flushed last.
 
         Blocks for at most `timeout` seconds; None means no limit. In async code, call it in a
         thread. Returns whether nothing is pending.

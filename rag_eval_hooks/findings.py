@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Finding(StrEnum):
-    """Kinds of findings. Each value is the name of the field in `Findings`."""
+    """Kinds of findings, named like the fields of `Findings`."""
 
     ANSWER_CLAIMS = "answer_claims"
     REFERENCE_CLAIMS = "reference_claims"

@@ -135,7 +135,7 @@ class Score:
 class NotScored:
     """Absence of a score, with its cause. Means never include it.
 
-    It has the fields of `Score`; fields of a value are None or empty.
+    The object has the fields of `Score`; fields of a value are None or empty.
 
     Attributes:
         detail: One sentence for people, without content of the sample.

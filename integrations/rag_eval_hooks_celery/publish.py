@@ -29,7 +29,7 @@ _NAMESPACE: Final = uuid.UUID("5a1e8a3c-54d7-4f0b-9c55-5d1f3a0f7e21")
 
 
 class Publisher:
-    """Sends the samples of one process. Its coroutines run in one event loop.
+    """Sends the samples of one process, with coroutines that run in one event loop.
 
     Args:
         fleet: Broker and result backend.

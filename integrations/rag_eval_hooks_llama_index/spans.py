@@ -235,7 +235,7 @@ class SpanParents:
         return True
 
     def lose(self, span_id: str, parent_id: str | None) -> None:
-        """Record a call with a lost start; nothing inside becomes a request."""
+        """Record a call whose start was lost; no call inside becomes a request."""
         self._recorder.lost(span_id, parent_id)
         for lost in (span_id, parent_id):
             if lost is not None and not self._recorder.knows(lost):

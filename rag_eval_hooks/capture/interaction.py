@@ -105,7 +105,7 @@ class ManualInteraction:
 
     @host_edge
     def contexts(self, *documents: Any) -> None:
-        """Record the documents for the model. They are the contexts of the interaction.
+        """Record the documents for the model, which become the contexts of the interaction.
 
         Args:
             documents: Texts, `Context` objects, mappings with a `text`, documents of LangChain,

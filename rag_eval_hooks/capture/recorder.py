@@ -74,7 +74,7 @@ class Recorder(Notes):
         self.forked()
 
     def forked(self) -> None:
-        """Forget everything open in a forked child: the parent reports it."""
+        """Forget all open interactions in a forked child: the parent reports them."""
         # Names of runs seen, by option, expected names and place; None after a match.
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.

@@ -187,7 +187,7 @@ def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dic
 def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
     """Return the missing part if a graph with a thread ended without an answer.
 
-    It may wait for a person, but that event may be lost.
+    The interaction may wait for a person, but that event may be lost.
     """
     ended = interaction.status is Status.OK and answer is None and interaction.resumable
     return {"answer"} if ended and interaction.metadata.get("thread_id") is not None else set()

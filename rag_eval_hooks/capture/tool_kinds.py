@@ -17,9 +17,9 @@ class ToolKind(Enum):
     """Kind of a tool."""
 
     LOOKUP = auto()
-    """It returns search results."""
+    """The tool returns search results."""
     ACTION = auto()
-    """It acts, calculates, tells the time, plans or hands over."""
+    """The tool acts, calculates, tells the time, plans or hands over."""
     UNKNOWN = auto()
 
 

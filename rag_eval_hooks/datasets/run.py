@@ -23,7 +23,7 @@ from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.usage import Usage
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], object]
-"""Asks the application's pipeline a question with metadata. Its handler captures the sample."""
+"""Asks the pipeline a question with metadata. The pipeline's handler captures the sample."""
 _WINDOW: Final = 256
 """Maximum number of samples in flight, so that memory does not grow with the data set."""
 _MOST_ERRORS: Final = 5

@@ -35,9 +35,10 @@ _CONTENT: Final = ("question", "contexts", "answer", "reference")
 class JsonlSink:
     """Appends a line per sample; `rag_eval_hooks.results.read` reads them.
 
-    The file is opened for each line, and processes may share it. Its mode is 0600, also if it
-    already exists. If a killed process left an incomplete line, the next write starts a new line.
-    With a spool, a crash may repeat a result under the same `result_id`; the reader drops repeats.
+    The file is opened for each line, and processes may share it. The file's mode is 0600, also if
+    it already exists. If a killed process left an incomplete line, the next write starts a new
+    line. With a spool, a crash may repeat a result under the same `result_id`; the reader drops
+    repeats.
 
     Args:
         path: File to append to; its folder must exist. A relative path is resolved once.

@@ -67,7 +67,7 @@ class FileMovedError(ValueError):
 class OutboxFile:
     """File of an outbox, shared by processes. One thread uses it.
 
-    Its methods raise one of `FILE_ERRORS`. After `FileMovedError` or damage, call `replace`.
+    Methods raise one of `FILE_ERRORS`. After `FileMovedError` or damage, call `replace`.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:

@@ -84,7 +84,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform cannot accept results now. It may ask for a pause of `wait` seconds."""
+    """The platform cannot accept results now, and may ask for a pause of `wait` seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)

@@ -130,8 +130,8 @@ class SinkQueue:
     def flush(self, timeout: float) -> bool:
         """Wait until everything so far is sent, lost, or safe in the spool; return whether it is.
 
-        Waiting retries run at once. It does not wait for a spooled result after its first try, or
-        while the sink is down.
+        Waiting retries run at once. The call does not wait for a spooled result after its first
+        try, or while the sink is down.
         """
         now = time.monotonic()
         deadline = now + timeout

@@ -109,7 +109,7 @@ class Agreement:
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
-    """Return the agreement of probabilities with labels. Each class needs a label."""
+    """Return the agreement of probabilities with labels, which must include true and false."""
     positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
     negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:

@@ -96,8 +96,8 @@ class ModelAdapter:
 class ChatAdapter(ModelAdapter, ABC):
     """One chat model.
 
-    The adapter tries output modes in order and remembers the first that the model accepts. It also
-    remembers that a model rejects the temperature.
+    The adapter tries output modes in order and remembers the first that the model accepts. The
+    adapter also remembers that a model rejects the temperature.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """`rag.citation_support`, 0 to 1: whether the cited passages support an answer's claims.
 
 Our own metric. A citation is a number in square brackets or after a word such as "source": `[2]`,
-`[1, 3]`, `(source 2)`, `according to document 2`. It names a chunk by its position in the prompt,
-from 1, and belongs to the sentence that contains or precedes it.
+`[1, 3]`, `(source 2)`, `according to document 2`. A citation names a chunk by its position in the
+prompt, from 1, and belongs to the sentence that contains or precedes it.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _without_thoughts(text: str) -> str:
 def _extent(text: str, start: int) -> tuple[int | None, str]:
     """Return the end of an object and its text.
 
-    A cut object has no end. Its text is then closed after the last complete element.
+    The text of a cut object, which has no end, is closed after the last complete element.
     """
     open_marks: list[str] = []
     complete = "{}"

@@ -4,7 +4,7 @@ A mean of values in [0, 1] is the ratio estimator of Hajek (1971), weighted by t
 probability. Its variance is the linearized one (Sarndal, Swensson and Wretman, Model Assisted
 Survey Sampling, 1992, 5.7), over clusters where samples share one, with each residual corrected for
 its leverage. The interval is Wilson's (1927) for a proportion with this variance (Korn and
-Graubard, 1998), so that it stays on the scale. It uses Student's t unless the values are
+Graubard, 1998), so that it stays on the scale. The interval uses Student's t unless the values are
 proportions of an unweighted, unclustered sample.
 """
 

@@ -155,7 +155,7 @@ class AlertSink:
     ```
 
     The body is JSON; Slack and Mattermost show its `text`. The next evaluation retries a failed
-    post. Each process watches only its own requests.
+    post. A process watches only its own requests.
 
     Args:
         url: Address of the webhook.

@@ -175,8 +175,8 @@ def _explained(row: Evaluation) -> list[str]:
 def as_html(report: ResultReport) -> str:
     """Return a report as one HTML file, for any width and color scheme.
 
-    It contains question, scores and rules of every sample as plain data. Texts and explanations are
-    in compressed blocks, which the page unpacks when a sample is opened.
+    The page contains question, scores and rules of every sample as plain data. Texts and
+    explanations are in compressed blocks, which the page unpacks when a sample is opened.
     """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]

@@ -134,7 +134,7 @@ class Intake:
     def drain(self) -> None:
         """Submit all requests, and wait for submissions of other threads.
 
-        It does not wait for a rule that hangs in another thread.
+        The call does not wait for a rule that hangs in another thread.
         """
         while self._submit_next():
             pass

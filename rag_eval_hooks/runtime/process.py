@@ -54,7 +54,7 @@ class RemoteEvaluator(Protocol):
 
 Moment: TypeAlias = Literal["accepted", "begun", "evaluated", "settled"]
 RemoteFleet: TypeAlias = Callable[[Incidents, str], RemoteEvaluator]
-"""Returns the evaluator of this process. Its samples carry a mark of redaction."""
+"""Returns the evaluator of this process, whose samples carry a mark of redaction."""
 
 
 class Observers:

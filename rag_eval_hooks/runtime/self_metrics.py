@@ -49,7 +49,7 @@ _GAUGES: Final = (
 
 
 def observe(meter: Meter, pipeline: Pipeline) -> None:
-    """Create the instruments. They report nothing once the pipeline is garbage-collected."""
+    """Create the instruments, which report nothing once the pipeline is garbage-collected."""
     reference, limit = weakref.ref(pipeline), ValueLimit()
 
     def callback(read: _Read) -> Callable[[CallbackOptions], Sequence[Observation]]:

@@ -52,10 +52,10 @@ def numbers(text: str) -> list[Number]:
     """Return the numbers that a text states, in order, with repetitions.
 
     "$604" is 604, "1,000" 1000, "0.305 percent" is 0.305 %, "2.5 million" 2500000, "1990s" 1990.
-    It also reads a decimal comma that cannot group thousands ("0,305", "1,5", "1.000,50"), digits
-    of every script and the Unicode minus. It skips digits inside identifiers ("A4b"), versions
-    ("1.2.3"), and the markers of a numbered list of two or more items. A hyphen after a digit or
-    letter is not a sign.
+    The parser also reads a decimal comma that cannot group thousands ("0,305", "1,5", "1.000,50"),
+    digits of every script and the Unicode minus. The parser skips digits inside identifiers
+    ("A4b"), versions ("1.2.3"), and the markers of a numbered list of two or more items. A hyphen
+    after a digit or letter is not a sign.
     """
     return [number for _, _, number in number_spans(text)]
 

@@ -32,7 +32,7 @@ _FIRST_REPLY: Final = 256.0
 """Tokens expected in a reply before any reply arrived."""
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
-"""Seconds to wait for other processes. Each holds the file for a fraction of a millisecond."""
+"""Seconds to wait for other processes, which hold the file for a fraction of a millisecond."""
 _KEPT_S: Final = 7 * 86_400
 """Seconds for which finished periods stay in the file."""
 _TABLE: Final = (

@@ -49,7 +49,7 @@ class CallContext:
     """Settings and observers of the evaluation that a call belongs to."""
 
     observer: Any = None
-    """Records calls (`called`) and gates (`passes`). It never raises or blocks."""
+    """Records calls (`called`) and gates (`passes`), and never raises or blocks."""
     log: CallLog | None = None
     budget: Budget | None = None
     deadline: float | None = None
