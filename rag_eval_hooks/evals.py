@@ -64,9 +64,9 @@ def checked(evals: object) -> RagEval:
 class RagEval:
     """Evaluates RAG interactions in the background and puts the scores on their spans.
 
-    Create one per process and pass it to a framework's handler. Without arguments it evaluates
-    every request with the heuristic judge and all `ragas` metrics whose inputs exist. Every setting
-    of `RagEvalConfig` is a keyword; environment and file set the others.
+    Create one object per process and pass it to a framework's handler. By default, every request is
+    evaluated with the heuristic judge and all `ragas` metrics whose inputs exist. Every setting of
+    `RagEvalConfig` is a keyword; environment and file give the settings without a keyword.
 
     Args:
         metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
@@ -77,13 +77,13 @@ class RagEval:
         sinks: Destinations of evaluations besides the span: sinks, callables `(evaluation)` or
             `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,
             `langfuse:<url>`.
-        config: Further settings; keywords take precedence over it.
+        config: Further settings; keywords override these settings.
         embedder: A name as in the setting, or an `Embedder`.
         token_scorer: A name as in the setting, or a `TokenScorer`.
         run_on: A name as in the setting, or a Celery application.
         redact: Names as in the setting, rules, and functions `(text) -> text` or `(field, text) ->
             text`.
-        tracer_provider: Provider of spans. None means the global one, also for the two below.
+        tracer_provider: Provider of spans. For every provider, None means the global one.
         meter_provider: Provider of metrics.
         logger_provider: Provider of log events.
         **given: Settings, see docs/configuration.md.
@@ -91,7 +91,7 @@ class RagEval:
     Attributes:
         config: The settings in force.
         recorder: Recorder of runs, for integrations.
-        others: Spans of other instrumentors, for `RagEvalSpanProcessor`.
+        others: Registry of other instrumentors' spans, for `RagEvalSpanProcessor`.
         instrumentors: Registry of other instrumentors, for integrations.
 
     Raises:
