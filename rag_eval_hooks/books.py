@@ -31,7 +31,7 @@ class Stats:
             evaluations that a feedback requested.
         scored: Evaluated, with a score for at least one metric.
         sampled_out: Excluded by the sample rate, a metric's rate or a rule.
-        dropped: Not evaluated, by reason; `str(evals.explain(id)[0])` says what each means.
+        dropped: Not evaluated, by reason; `str(evals.explain(id)[0])` explains a reason.
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first cause. `partial`: the judge failed, and only metrics without a judge have scores.
         shipped: Sent to Celery workers, which count the outcome.

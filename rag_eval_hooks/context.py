@@ -40,8 +40,8 @@ class Context:
 
     Attributes:
         text: The chunk's text.
-        id: The document store's id, if it gave one.
-        score: The retriever's or reranker's score in its own unit, if it gave one.
+        id: The document's id in its store, if known.
+        score: Score by the retriever or reranker, in that component's unit, if known.
         metadata: Scalar metadata of the document.
     """
 

@@ -49,8 +49,8 @@ class Sample:
     """One request to a RAG pipeline: question, retrieved contexts and answer.
 
     Attributes:
-        contexts: Chunks that the answering model saw, in its order. None if no retrieval ran; empty
-            if retrieval found nothing. Also accepts texts and documents.
+        contexts: Chunks in the order in which the answering model saw them. None if no retrieval
+            ran; empty if retrieval found nothing. Also accepts texts and documents.
         answer: Answer that the user got, or None.
         reference: Known correct answer, if any.
         reference_ids: Ids of the chunks known to be relevant, if any.

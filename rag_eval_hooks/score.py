@@ -85,12 +85,12 @@ class Score:
         screening: Whether the judge is too weak for decisions and only helps to find bad answers.
         version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
         usage: This metric's share of the sample's judge usage.
-        probability: Inclusion probability of this metric, above 0 and at most 1. Weight by its
-            inverse. None if the metric was not sampled at random.
+        probability: Inclusion probability of this metric, above 0 and at most 1. Weight a
+            score by the inverse. None if the metric was not sampled at random.
         probability_estimated: Whether the probability includes an estimated fraction that a rate
             limit or a full queue admitted.
-        reason: Why it was evaluated: `ratio`, `rule:<name>`, `tail:<name>`, `feedback:<name>`,
-            `reference`; empty inline.
+        reason: Why the metric was evaluated: `ratio`, `rule:<name>`, `tail:<name>`,
+            `feedback:<name>`, `reference`; empty inline.
     """
 
     value: float
@@ -133,7 +133,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """Absence of a score, with its cause. Means never include it.
+    """Absence of a score, with its cause. Means exclude such a metric.
 
     The object has the fields of `Score`; fields of a value are None or empty.
 
@@ -195,7 +195,7 @@ Outcomes: TypeAlias = Mapping[str, Outcome]
 
 
 class Unavailable(Exception):
-    """Raised when a metric reads a missing finding. Becomes the metric's outcome."""
+    """Raised when a metric reads a missing finding; becomes the metric's outcome."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)

@@ -40,16 +40,17 @@ _INCIDENTS = incidents.__name__
 class ManualInteraction:
     """One interaction, opened by `RagEval.interaction`. A sync and async context manager.
 
-    While it is open, outermost runs of a framework become part of it. Inside a framework's run, or
-    inside an interaction with the same question, it joins: its contexts and metadata count there,
-    and its answer if the outer one has none. Inside a manual interaction with another question it
-    is separate, because the outer one may belong to a suspended generator.
+    While the interaction is open, outermost runs of a framework become part of it. Opened inside a
+    framework's run, or inside an interaction with the same question, it joins the outer one:
+    contexts and metadata count there, and the answer if the outer interaction has none. Opened
+    inside a manual interaction with another question, it stays separate, because the outer
+    interaction may belong to a suspended generator.
 
-    Without a current span at its start, it belongs to the trace of its creation: a server may have
-    left its span before the response generator runs.
+    If no span is current when the interaction starts, it belongs to the trace of its creation: a
+    server may have left its span before the response generator runs.
 
-    Its context, and tasks and threads that copy it, know the interaction. A task that outlives it
-    neither adds to it nor keeps it alive.
+    The interaction is known in its context, and in tasks and threads that copy the context. A task
+    that outlives the interaction neither adds to it nor keeps it alive.
 
     `it.answer = text` equals `it.answer(text)`; contexts and metadata work the same way.
     """

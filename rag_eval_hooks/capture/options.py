@@ -38,8 +38,8 @@ class HandlerKeywords(CaptureKeywords, total=False):
 class CaptureOptions:
     """Options of a handler, or of one interaction. None means automatic.
 
-    If a function raises or returns an unusable value, it is counted and the automatic choice
-    applies.
+    If a function raises or returns an unusable value, the failure is counted and the automatic
+    choice applies.
 
     Attributes:
         question: Key or function of the outermost call's input.

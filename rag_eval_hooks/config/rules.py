@@ -39,7 +39,7 @@ class RuleSettings(BaseModel):
         metrics: Suites or metric ids that the rate applies to; empty means all. Other metrics keep
             their rate.
         name: Name in reasons, as `rule:<name>`; by default the rule's number, from 1.
-        tags: Tags that the request must have, all of them.
+        tags: Required tags; the request must have all of them.
         metadata: Required value of each key, or a list of accepted values.
         question: Regular expression, searched in the question.
         answer: Regular expression, searched in the answer. Never matches a missing answer.

@@ -108,7 +108,7 @@ def compare(
     five pairs of a metric count as unpaired samples.
 
     Args:
-        base: Results before.
+        base: Results before the change.
         new: Results after the change.
         by: Key of the groups to compare in addition to all samples.
         allow_different_judges: Whether scores of different judges or prompts may be compared.
