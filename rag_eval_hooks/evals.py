@@ -331,6 +331,17 @@ class RagEval:
             raise ConfigError.unknown("metric", name, known)
         return chosen
 
+    def check_limit(self, setting: str, metric_id: str, limit: float) -> None:
+        """Reject a limit of an unknown metric, and a limit outside the metric's scale.
+
+        Raises:
+            ConfigError: The limit is invalid; `setting` names it in the message.
+        """
+        from rag_eval_hooks.telemetry.score_attributes import check_limit
+
+        scales = {metric.id: metric.scale for metric in self._parts.scorer.metrics}
+        check_limit(setting, metric_id, limit, scales)
+
     def stats(self) -> Stats:
         """Return the statistics of all requests so far, at one moment."""
         return self._pipeline.stats()
@@ -365,6 +376,9 @@ class RagEval:
         check_number("timeout", timeout, "a number of seconds")
         if self.incidents.waits_for_itself("flush()"):
             return False
+        if _is_in_loop():
+            advice = "write: await asyncio.to_thread(evals.flush)"
+            self.incidents.mistake("flush() blocks the running event loop", advice)
         deadline = None if timeout is None else time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import flush
 

@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
     ):
         # A misspelled gate stops the command before any paid call.
-        evals.known_metrics([one.metric for one in gates])
+        for one in gates:
+            evals.check_limit("fail-on", one.metric, one.limit)
         run_dataset(
             rows,
             evals,

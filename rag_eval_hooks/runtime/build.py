@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -51,8 +51,9 @@ from rag_eval_hooks.redaction import Redactor, RedactSpec, choose_redactor
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection
+from rag_eval_hooks.score import Scale
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
-from rag_eval_hooks.telemetry.score_attributes import Thresholds
+from rag_eval_hooks.telemetry.score_attributes import Thresholds, check_limit
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def parts_of(
     measured = chosen_by_default(available) if chosen is None else chosen
     embeds = any(metric.findings & EMBEDDED for metric in measured)
     sources = models.sources(config, incidents, embeds=embeds)
-    _check_alerts(all_sinks, [metric.id for metric in measured])
+    _check_alerts(all_sinks, {metric.id: metric.scale for metric in measured})
     tracer = _usable(trace.get_tracer, tracer, trace.NoOpTracerProvider(), incidents)
     meter = _usable(metrics_api.get_meter, meter, metrics_api.NoOpMeterProvider(), incidents)
     logger = _usable(_logs.get_logger, logger, _logs.NoOpLoggerProvider(), incidents)
@@ -219,12 +220,12 @@ def parts_of(
     )
 
 
-def _check_alerts(sinks: Iterable[object], metrics: Sequence[str]) -> None:
-    """Reject a condition of an alert on a metric that no sample gets."""
+def _check_alerts(sinks: Iterable[object], scales: Mapping[str, Scale]) -> None:
+    """Reject an alert whose condition no sample can meet."""
     for sink in sinks:
-        for name in getattr(sink, "__dict__", {}).get("metrics_in_conditions", ()):
-            if name not in metrics:
-                raise ConfigError.unknown("AlertSink condition", name, metrics)
+        if type(sink).__name__ == "AlertSink":
+            for name, limit in getattr(sink, "limits", ()):
+                check_limit("AlertSink condition", name, limit, scales)
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:

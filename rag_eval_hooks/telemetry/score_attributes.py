@@ -15,7 +15,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT, NotScored, Outcomes, Scale, Score
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
 
-__all__ = ["ScoreAttributes", "Thresholds"]
+__all__ = ["ScoreAttributes", "Thresholds", "check_limit"]
 
 _REASON_CHARS: Final = 300
 _GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
@@ -35,7 +35,7 @@ class Thresholds:
         self._scales = {metric.id: metric.scale for metric in metrics}
         self._limits = dict(limits)
         for metric_id, limit in limits.items():
-            _check(metric_id, limit, self._scales)
+            check_limit("thresholds", metric_id, limit, self._scales)
 
     def reason(self, metric_id: str, score: Score, *, content: bool) -> str:
         """Return one line: the first failure, value and threshold, such as `at least 0.80`."""
@@ -78,14 +78,19 @@ class Thresholds:
         return True if verdicts else None
 
 
-def _check(metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
+def check_limit(setting: str, metric_id: str, limit: float, scales: Mapping[str, Scale]) -> None:
+    """Reject a limit of a metric that is not evaluated, and a limit outside its scale.
+
+    Raises:
+        ConfigError: The limit is invalid.
+    """
     if metric_id not in scales:
         measured = f"`metrics`: {', '.join(sorted(scales))}"
-        raise ConfigError.unknown("thresholds", metric_id, scales, listed=measured)
+        raise ConfigError.unknown(setting, metric_id, scales, listed=measured)
     scale = scales[metric_id]
     if not scale.low <= limit <= scale.high:
         wants = f"a number from {scale.low:g} to {scale.high:g} for {metric_id}"
-        raise ConfigError("thresholds", limit, wants)
+        raise ConfigError(setting, limit, wants)
 
 
 class ScoreAttributes:

@@ -702,6 +702,10 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
         {"sinks": [AlertSink("http://127.0.0.1:9", "own.hafl<0.5")]},
         "AlertSink condition is 'own.hafl'; did you mean 'own.half'",
     ),
+    (
+        {"sinks": [AlertSink("http://127.0.0.1:9", "own.half<3")]},
+        "AlertSink condition is 3.0, but must be a number from 0 to 1 for own.half",
+    ),
 ]
 
 

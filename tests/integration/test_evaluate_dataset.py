@@ -104,6 +104,7 @@ def test_a_judge_brings_the_embedder_that_it_brings_in_python(tmp_path: Path) ->
         (("--fail-on-point", "lexical.exact_match<=0"), 1, "FAILED lexical.exact_match<=0"),
         (("--fail-on", "lexical.exact_match>0.1"), 0, "40 rows evaluated"),
         (("--fail-on", "lexical.exact_mach<0.9"), 2, "did you mean"),
+        (("--fail-on", "lexical.exact_match<90"), 2, "must be a number from 0 to 1"),
         (("--fail-on", "lexical.exact_match=1"), 2, "not accepted"),
     ],
 )
