@@ -99,9 +99,11 @@ class Incidents:
     def waits_for_itself(self, call: str) -> bool:
         """Report and return whether a sink or metric makes a call that waits for its end."""
         for frame, _ in traceback.walk_stack(sys._getframe(1)):
-            caller, name = frame.f_locals.get("self"), str(frame.f_globals.get("__name__", ""))
-            counters = (getattr(caller, key, None) for key in ("_incidents", "incidents"))
-            if name.startswith(_INNER) and self in counters:
+            if not str(frame.f_globals.get("__name__", "")).startswith(_INNER):
+                # Reading a frame's variables keeps their values alive as long as the frame.
+                continue
+            caller = frame.f_locals.get("self")
+            if self in (getattr(caller, key, None) for key in ("_incidents", "incidents")):
                 self.mistake(f"{call} inside a sink or metric waits for itself", "remove it")
                 return True
         return False

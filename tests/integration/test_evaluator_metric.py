@@ -91,7 +91,7 @@ def test_no_result_has_a_cause(evaluator: Any, cause: Cause) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("return {}['absent']", "the metric raised KeyError at {file}:{last}"),
+        ("return {}['absent']", "the metric raised KeyError 'absent' at {file}:{last}"),
         ("return json.loads('no json')", "the metric raised JSONDecodeError at {file}:{last}"),
         ("return 7", "It returned 7."),
         ("return 'high'", "It is defined at {file}:{first}."),
