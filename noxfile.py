@@ -102,9 +102,10 @@ def oldest(session: nox.Session, framework: str) -> None:
 def middle(session: nox.Session) -> None:
     """Run agents, workflows and threads on a llama-index-core between oldest and newest."""
     version = os.environ.get("RAGEVAL_MIDDLE_VERSION", "0.13.6")
-    session.install("-q", f"llama-index-core=={version}", "-r", "tests/middle-llama-index.txt")
-    files = ("tests/matrix", "tests/integration/test_llama_index_many.py")
-    matrix(session, *files, "-k", "agents or workflows or thread or many")
+    frameworks = (f"llama-index-core=={version}", "langchain", "langgraph")
+    session.install("-q", *frameworks, "-r", "tests/middle-llama-index.txt")
+    files = ("tests/matrix", "tests/integration/test_many.py")
+    matrix(session, *files, "-k", "not langchain and (agents or workflows or thread) or many")
 
 
 @nox.session
