@@ -223,9 +223,8 @@ def parts_of(
 def _check_alerts(sinks: Iterable[object], scales: Mapping[str, Scale]) -> None:
     """Reject an alert whose condition no sample can meet."""
     for sink in sinks:
-        if type(sink).__name__ == "AlertSink":
-            for name, limit in getattr(sink, "limits", ()):
-                check_limit("AlertSink condition", name, limit, scales)
+        for name, limit in getattr(sink, "__dict__", {}).get("metric_limits", ()):
+            check_limit("AlertSink condition", name, limit, scales)
 
 
 def _usable(ask: Callable[..., object], own: T, silent: T, incidents: Incidents) -> T:

@@ -404,7 +404,7 @@ NAMES = st.text(st.characters(categories=["Ll"]), min_size=5, max_size=12)
 
 @given(NAMES, st.integers(0, 4), st.sampled_from(["question", "contexts", "answer", "root"]))
 def test_option_that_matches_nothing_names_the_one_meant(name: str, at: int, option: str) -> None:
-    """Each option of a handler, with a drawn name of which a letter is wrong."""
+    """Each option of a handler is set to a drawn name with one wrong letter."""
     wrong = name[:at] + "Z" + name[at + 1 :]
     with RagEval(metrics=[half]) as evals:
         for written in (wrong, name):
@@ -705,6 +705,10 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     (
         {"sinks": [AlertSink("http://127.0.0.1:9", "own.half<3")]},
         "AlertSink condition is 3.0, but must be a number from 0 to 1 for own.half",
+    ),
+    (
+        {"sinks": [type("Pager", (AlertSink,), {})("http://127.0.0.1:9", "own.half<3")]},
+        "AlertSink condition is 3.0",
     ),
 ]
 
