@@ -37,7 +37,7 @@ from tests.servers.brain import WordEmbedder, truthful_reply
 from tests.servers.decision_server import DecisionServer, characters
 from tests.servers.judge_server import JudgeServer
 from tests.servers.prefix_cache import PrefixCache
-from tests.support.corpus import samples
+from tests.support.corpus import EIGHT, samples
 
 TEN = "ten (ragas, nvidia)"
 SETS: Mapping[str, Sequence[str]] = {
@@ -51,14 +51,6 @@ SETS: Mapping[str, Sequence[str]] = {
     ),
     "all suites": ("all",),
 }
-EIGHT = (
-    "ragas.faithfulness",
-    "ragas.context_precision",
-    "ragas.context_precision_without_reference",
-    "ragas.context_recall",
-    "ragas.noise_sensitivity",
-    "nvidia",
-)
 MOST = {TEN: 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
 """Call limits. The ten metrics need eight calls, question generation, and Nvidia's six independent
 ratings."""

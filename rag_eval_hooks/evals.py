@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import sys
 import time
@@ -293,9 +294,7 @@ class RagEval:
             RuntimeError: After `shutdown`.
             RedactionError: The sample could not be redacted.
         """
-        if _is_in_loop():
-            advice = "write: await evals.aevaluate(...)"
-            self.incidents.mistake("evaluate() blocks the running event loop", advice)
+        self._note_block("evaluate()", "evals.aevaluate(...)")
         chosen = self.known_metrics(metrics)
         own = self._pipeline.assembler.own(_sample_of("evaluate", sample, fields))
         return self._pipeline.evaluate(own, chosen)
@@ -376,9 +375,7 @@ class RagEval:
         check_number("timeout", timeout, "a number of seconds")
         if self.incidents.waits_for_itself("flush()"):
             return False
-        if _is_in_loop():
-            advice = "write: await asyncio.to_thread(evals.flush)"
-            self.incidents.mistake("flush() blocks the running event loop", advice)
+        self._note_block("flush()", "asyncio.to_thread(evals.flush)")
         deadline = None if timeout is None else time.monotonic() + timeout
         from rag_eval_hooks.runtime.lifecycle import flush
 
@@ -428,6 +425,14 @@ class RagEval:
         """Queue a request that another process decided about; return whether it is accepted."""
         return self._pipeline.submit(request)
 
+    def _note_block(self, call: str, instead: str) -> None:
+        """Report a call that blocks a running event loop, except a notebook's own."""
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            if "ipykernel" not in sys.modules:
+                advice = f"write: await {instead}"
+                self.incidents.mistake(f"{call} blocks the running event loop", advice)
+
 
 def _sample_of(
     method: str, sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]
@@ -442,12 +447,3 @@ def _sample_of(
             f"{method}() takes a sample or keyword fields, not both; got {', '.join(fields)} too."
         )
     return Sample.of(cast("Sample | Mapping[str, Any]", sample))
-
-
-def _is_in_loop() -> bool:
-    """Return whether an event loop runs in this thread, except a notebook's own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return "ipykernel" not in sys.modules

@@ -33,19 +33,11 @@ from rag_eval_hooks.score import Cause
 from tests.servers.decision_server import DecisionServer, characters, questions_of, state_of
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.samples import GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY, verdicts
-from tests.support.corpus import planted, samples
+from tests.support.corpus import EIGHT, planted, samples
 from tests.support.judge_task import JudgeTask
 from tests.support.size import size
 
 KINDS = ("openai-decisions", "systemone")
-EIGHT = (
-    "ragas.faithfulness",
-    "ragas.context_precision",
-    "ragas.context_precision_without_reference",
-    "ragas.context_recall",
-    "ragas.noise_sensitivity",
-    "nvidia",
-)
 DECIDED = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
 TASKS = [replace(one, wanted=one.wanted & DECIDED) for one in (WHOLE_VERIFY, RATE, GRADE)]
 

@@ -10,6 +10,15 @@ from collections.abc import Iterator
 
 from rag_eval_hooks import Sample
 
+EIGHT = (
+    "ragas.faithfulness",
+    "ragas.context_precision",
+    "ragas.context_precision_without_reference",
+    "ragas.context_recall",
+    "ragas.noise_sensitivity",
+    "nvidia",
+)
+"""Names of the eight metrics of ten that a decision model can decide."""
 _THINGS = ("lighthouse", "railway station", "observatory", "harbour", "library", "theatre", "mill")
 _FIRST = ("Ada", "Bruno", "Clara", "Edgar", "Frida", "Gustav", "Ingrid", "Tomas")
 _LAST = ("Lorne", "Vasko", "Hale", "Brandt", "Quist", "Moreau", "Tanaka", "Okoye")
