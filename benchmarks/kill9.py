@@ -49,7 +49,7 @@ class Report:
 
     kills: int = 0
     seen: int = 0  # samples whose acceptance an application has seen
-    lost: int = 0  # of these, those that never reached the file
+    lost: int = 0  # accepted samples that never reached the file
     oldest_lost: float = 0.0  # seconds between acceptance of the oldest lost sample and the kill
     lost_late: int = 0  # of the lost, those accepted more than 100 ms before the kill
     lost_50: int = 0  # of the lost, those accepted more than 50 ms before the kill
@@ -58,7 +58,7 @@ class Report:
     repeated: int = 0  # lines that repeat a result; its reader drops them
     twice: int = 0  # samples with two results, and samples counted twice
     broken: int = 0  # lines left unfinished by a kill
-    at_least_once: int = 0  # deliveries to a callable, which cannot tell what it has
+    at_least_once: int = 0  # calls of a sink that does not drop repetitions
     posted: int = 0  # requests that the platform took
     books: Mapping[str, int] = field(default_factory=dict)
 

@@ -91,7 +91,7 @@ class CallLog:
 
     calls: list[Call] = field(default_factory=list)
     omitted: int = 0
-    """Number of later calls."""
+    """Number of calls after the first 500."""
 
     def called(self, call: Call) -> None:
         """Add a call, or count it if the log is full."""

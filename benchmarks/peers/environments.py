@@ -40,7 +40,7 @@ def made(peer: str) -> Path:
         return python
     run([sys.executable, "-m", "venv", "--clear", str(environment)])
     run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(pins)])
-    # Our own source runs in every environment, and needs what it depends on.
+    # Our package is measured in every environment, so pip also installs its dependencies.
     run([str(python), "-m", "pip", "install", "--quiet", str(ROOT)])
     stamp.write_bytes(pins.read_bytes())
     return python

@@ -258,7 +258,7 @@ def _is_childless(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Replace the earlier texts of documents by the texts of later steps.
+    """Replace each document's text by the text that a later step gave it.
 
     A masked text must not reappear: as a context, on the retriever's span, in metadata, or in
     prompts of a postprocessor's models. A later text replaces an earlier text with the same id if

@@ -1,4 +1,4 @@
-"""Applications of others: one question each, and what is right by construction."""
+"""Cases of third-party applications: one question each, with the expected sample."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def searching(texts: Texts, before: tuple[str, ...] = (), **more: Any) -> Chat:
 
 @APPS.app("langgraph-supervisor", *AGENT_WAYS)
 def supervised(texts: Texts) -> Case:
-    """A supervisor that hands on to an agent with a retriever, and repeats what it says."""
+    """A supervisor that calls an agent with a retriever, and repeats the agent's answer."""
     # The supervisor's call stands among the messages since the question.
     expert = create_agent(searching(texts, ("",)), [search_tool(texts)], name="expert")
     head = steps(tool_call("transfer_to_expert"), texts.answer)

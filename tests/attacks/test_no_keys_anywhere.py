@@ -44,7 +44,7 @@ def error_of(make: Callable[[], Any]) -> ConfigError:
 
 
 def test_a_wrong_address_is_told_without_its_credentials() -> None:
-    """The error names the setting and what it wants, and neither it nor its causes the key."""
+    """The error names the setting and its accepted values. No error in its chain has the key."""
     for make in [
         lambda: RagEvalConfig(judge_base_url=f"http://user:{KEY}@host"),
         lambda: RagEvalConfig(judge_base_url=f"http://host/v1?key={KEY}"),

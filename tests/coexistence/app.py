@@ -38,7 +38,7 @@ SHAPES: dict[str, tuple[Callable[[], Any], Any]] = {
     "classic": (retrieval_qa, {"query": kit.QUESTION}),
     "graph": (graph, {kit.ASKED: kit.QUESTION}),
 }
-"""Pipelines, and what they are asked."""
+"""Pipelines, each with its question."""
 Instrument = Callable[[TracerProvider], BaseCallbackHandler | None]
 
 
