@@ -109,7 +109,7 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
     Raises:
         InputError: The value is not results, for example a file's path.
     """
-    wanted = "results, such as the list that read(path) returns"
+    wanted = "results, such as the return value of read(path)"
     check_type("rows", rows, Iterable, wanted)
     found = list(rows)
     for row in found[:1]:
