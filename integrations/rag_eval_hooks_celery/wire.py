@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from rag_eval_hooks.decision import Decision
-from rag_eval_hooks.delivery.codec import sample_of, sample_to_text
+from rag_eval_hooks.delivery.codec import lacks, sample_of, sample_to_text
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.request import Column, Ending, Request
 from rag_eval_hooks.sample import Sample
@@ -28,8 +28,8 @@ def request_from_wire(text: str, redactor: Redactor) -> Request:
     data = json.loads(text)
     if not 1 <= data["schema"] <= _SCHEMA:
         raise ValueError(f"Schema {data['schema']!r} is newer than this worker.")
-    sample, decision = sample_of(data, redactor)
-    request = Request.of(sample)
+    sample, decision = sample_of(data)
+    request = Request.of(redactor.again(sample) if lacks(redactor, data) else sample)
     request.decision, request.is_final = decision, True
     request.accepted_at = float(data["accepted"])
     return request

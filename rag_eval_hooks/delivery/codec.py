@@ -13,7 +13,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import outcome_from_dict, outcome_to_dict
 
-__all__ = ["evaluation_to_text", "from_text", "sample_of", "sample_to_text"]
+__all__ = ["evaluation_to_text", "from_text", "lacks", "sample_of", "sample_to_text"]
 
 
 def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: Any) -> str:
@@ -24,15 +24,12 @@ def sample_to_text(sample: Sample, decision: Decision, mark: str = "", **more: A
     return _text(sample, mark, decision=decision.to_dict(), **more)
 
 
-def sample_of(data: Mapping[str, Any], redactor: Redactor) -> tuple[Sample, Decision]:
+def sample_of(data: Mapping[str, Any]) -> tuple[Sample, Decision]:
     """Return sample and decision from the parsed JSON of `sample_to_text`.
 
-    The sample is redacted again if its redaction settings differ. Data that another program changed
-    may raise any exception.
+    Data that another program changed may raise any exception.
     """
-    sample = Sample.from_dict(data["sample"])
-    decision = Decision.from_dict(data["decision"])
-    return redactor.again(sample) if _lacks(redactor, data) else sample, decision
+    return Sample.from_dict(data["sample"]), Decision.from_dict(data["decision"])
 
 
 def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
@@ -49,7 +46,7 @@ def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
 
 
 def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
-    """Return the result in a text, without verdicts; redacted again as in `sample_of`."""
+    """Return the result in a text, without verdicts; redacted again if `lacks` says so."""
     data: Mapping[str, Any] = json.loads(text)
     probability = data["probability"]
     if probability is not None and not 0.0 <= probability <= 1.0:
@@ -62,7 +59,7 @@ def from_text(text: str, redactor: Redactor | None = None) -> Evaluation:
         start=int(data["start"]),
         end=int(data["end"]),
     )
-    if redactor is None or not _lacks(redactor, data):
+    if redactor is None or not lacks(redactor, data):
         return stored
     # Explanations quote the original texts.
     plain = {name: replace(one, explanation={}) for name, one in stored.outcomes.items()}
@@ -73,5 +70,6 @@ def _text(sample: Sample, mark: str, **more: Any) -> str:
     return json.dumps({"sample": sample.to_dict(), "redaction": mark, **more}, default=str)
 
 
-def _lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
+def lacks(redactor: Redactor, data: Mapping[str, Any]) -> bool:
+    """Return whether a stored sample was redacted under other settings than the redactor's."""
     return redactor.active and data["redaction"] != redactor.mark

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.delivery.codec import sample_of, sample_to_text
+from rag_eval_hooks.delivery.codec import lacks, sample_of, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S, Job
 from rag_eval_hooks.delivery.outbox_file import EVALUATE
 from rag_eval_hooks.errors import RedactionError
@@ -196,14 +196,15 @@ class Processor(Observer):
         Called in the outbox's thread.
         """
         try:
-            sample, decision = sample_of(json.loads(job.payload), self._parts.redactor)
+            data = json.loads(job.payload)
+            stored, decision = sample_of(data)
+            is_outdated = lacks(redactor := self._parts.redactor, data)
         except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
             self._parts.incidents.report("spool", error)
-            is_redaction = isinstance(error, RedactionError)
-            return self._refuse(job, "redaction_failed" if is_redaction else "unreadable")
+            return self._refuse(job, "unreadable")
         if job.tries >= _MOST_TRIES:
             return self._refuse(job, "gave_up")
-        request = Request.of(sample)
+        request = Request.of(stored, lambda: redactor.again(stored) if is_outdated else stored)
         request.entry, request.accepted_at, request.is_recovered = job, job.accepted, True
         request.is_counted = job.is_left
         # A newer metric has the probability of its sample.
@@ -222,6 +223,9 @@ class Processor(Observer):
         return True
 
     async def _ending_of(self, request: Request) -> Ending:
+        if request.entry is not None and request.is_recovered and self._pipeline.remote is None:
+            # Redaction or evaluation may crash this process, so the try is counted first.
+            await self._within_patience(self._pipeline.outbox.begin(request.entry))
         try:
             sample = self._parts.referenced(request.judged_sample())
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
@@ -229,9 +233,6 @@ class Processor(Observer):
             self._parts.incidents.report(reason.partition("_")[0], error)
             return Ending.dropped(reason)
         self._pipeline.observers.tell("begun", request)
-        if request.entry is not None and request.is_recovered and self._pipeline.remote is None:
-            # The evaluation may crash this process, so the try is counted first.
-            await self._within_patience(self._pipeline.outbox.begin(request.entry))
         assert request.decision is not None
         selection = self._parts.selection
         if not request.is_final and selection.is_open(request):
