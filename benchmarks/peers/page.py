@@ -1,4 +1,4 @@
-"""Tables of the comparison, and their page."""
+"""Write the tables of the benchmarks, and the page docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from benchmarks.table import shown
 Row = Mapping[str, Any]
 _INTRODUCTION: Final = """# Benchmarks
 
-Made by `make bench` on {date}, {machine}. Every library has a pinned environment of its own
-(`benchmarks/peers/requirements`). Compare within a table, never between machines.
+For readers who want the cost of rag-eval-hooks in CPU, memory, judge calls and lost samples.
+`make bench` wrote this page on {date} with {machine}. Compare figures within one table, never with
+another machine. Each library runs in its own environment with pinned versions
+(`benchmarks/peers/requirements`).
 """
 _PARTS: Final = {
-    "requests": "Request path beside other libraries: CPU in ms that each adds to one LangChain "
-    "request of eleven runs, and its share of the plain request.",
-    "judging": "Faithfulness of the same samples, eight at a time, asked of one judge server. "
-    "Calls and prompt characters are those of one sample. `changed` counts scores that differ from "
-    "the run without faults.",
-    "missing": "Not measured.",
-    "handler_overhead": "CPU and wall time in ms that a handler adds to requests of LangChain.",
-    "llama_index_overhead": "CPU and wall time in ms that a handler adds to LlamaIndex.",
-    "judge_calls": "Judge calls and characters of one sample.",
-    "sink_throughput": "Results that sinks take in a second.",
-    "intervals": "Share of simulated 95 % intervals that hold the true mean; `plain` is the mean "
-    "without weights and sessions.",
-    "gates": "Share of simulated builds that fail. Without a drop, nothing has changed, or all "
-    "means are at their limits.",
-    "alerts": "Alerts of a metric whose limit is 0.8, at 100 evaluations an hour.",
-    "kill9": "Accepted samples of killed processes: scored, lost, or counted twice.",
+    "requests": "CPU time in ms that each library adds to one LangChain request of eleven runs. "
+    "The share divides this time by the CPU time of the request without instrumentation.",
+    "judging": "Each library scores the faithfulness of the same samples, eight at a time, with "
+    "one judge server. Calls and prompt characters are per sample. `changed` counts scores that "
+    "differ from the run without faults.",
+    "missing": "These libraries could not be measured.",
+    "handler_overhead": "CPU and wall time in ms that a callback handler adds to one LangChain "
+    "request.",
+    "llama_index_overhead": "CPU and wall time in ms that capture adds to one LlamaIndex request.",
+    "judge_calls": "Judge calls and characters per sample.",
+    "sink_throughput": "Results per second that each sink delivers.",
+    "intervals": "Fraction of simulated 95 % intervals that contain the true mean. `plain` is the "
+    "mean without weights and sessions.",
+    "gates": "Fraction of simulated builds that fail. Without a drop, either nothing has changed "
+    "or all means equal their limits.",
+    "alerts": "Alerts for a metric with the limit 0.8, at 100 evaluations per hour.",
+    "kill9": "Accepted samples of killed processes: scored, lost, or scored twice.",
 }
 
 
