@@ -1,7 +1,7 @@
 """Live quality evaluation for RAG pipelines.
 
-Create one `RagEval` per process and pass it to a framework's handler, such as
-`rag_eval_hooks_langchain.RagEvalCallbackHandler`. Scores appear on the RAG spans.
+Create one `RagEval` per process. Pass it to a framework's handler, such as
+`rag_eval_hooks_langchain.RagEvalCallbackHandler`. The handler writes scores on the RAG spans.
 """
 
 from __future__ import annotations
@@ -148,5 +148,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return all public names, including lazy ones."""
     return sorted({*globals(), *__all__, *_LAZY})

@@ -1,5 +1,3 @@
-"""Pauses between retries."""
-
 from __future__ import annotations
 
 import random
@@ -10,16 +8,14 @@ __all__ = ["pause_after"]
 _FIRST: Final = 0.5
 _LONGEST: Final = 15.0
 _MOST_DOUBLINGS: Final = 10
-"""Bound of the exponent: a float would overflow after a long series of failures."""
+"""Limits the exponent: 2.0 ** failures would overflow a float."""
 
 
 def pause_after(failures: int) -> float:
-    """Return the pause in seconds after consecutive failures: 0.5, doubled up to 15.
+    """Return the seconds to wait before the next try: 0.5 after one failure, doubled up to 15.
 
-    A pause is drawn from the upper half of its range, so that many processes do not retry at once.
-
-    Args:
-        failures: Consecutive failures, from 1.
+    The pause is random within the upper half of that range. Otherwise many processes would retry at
+    the same moment.
     """
     longest = min(_FIRST * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST)
     return random.uniform(longest / 2, longest)

@@ -1,4 +1,4 @@
-"""Statistics of all requests: every request is in exactly one column at any moment."""
+"""Request statistics. At any moment, each request counts in exactly one column."""
 
 from __future__ import annotations
 
@@ -17,38 +17,41 @@ from rag_eval_hooks.score import Cause, NotScored
 __all__ = ["Books", "Stats"]
 
 _PER_ID: Final = 8
-"""Requests with the same id, such as a trace, that `explain` returns."""
+"""Maximum number of requests that `explain` returns for one id, such as a trace id."""
 _BY_REASON: Final = (Column.DROPPED, Column.FAILED)
 _NOTES: Final = ("decisions", "refused", "failures", "feedback")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Counts of all samples offered so far, by column. `offered` is the sum of the columns.
+    """Request counts since start-up, by outcome.
 
     Attributes:
         offered: Captured requests, submitted samples, samples recovered from the spool, and
-            evaluations that a feedback requested.
-        scored: Evaluated, with a score for at least one metric.
-        sampled_out: Excluded by the sample rate, a metric's rate or a rule.
-        dropped: Not evaluated, by reason; `str(evals.explain(id)[0])` explains a reason.
-        failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
-            first cause. `partial`: the judge failed, and only metrics without a judge have scores.
-        shipped: Sent to Celery workers, which count the outcome.
-        pending: Queued or being evaluated.
-        incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. This field and
-            all fields below are not part of the sum.
-        recovered: Part of `offered` that earlier processes left in the spool.
-        undurable: Part of `offered` that could not be stored in the spool.
-        without_retrieval: Requests in which a model answered and no retrieved text was seen.
-        decisions: Decisions by reason: `ratio`, `rule:<name>`, `tail:<name>`, `sampled_out`,
-            `sampled_out:rule:<name>`, `feedback:<name>`, `reference`; and `rate_limit` for each
-            sample beyond the limit.
-        refused: Metrics without a score because of a limit, by reason: `budget`.
-        failures: Scores missing because of a failure, by metric and cause, such as
-            `ragas.faithfulness: judge_failed`.
-        feedback: Calls of `feedback` by result: `joined`; `passed_on` to other processes or
-            delivered `alone`; `unknown`, `invalid`, or the reason of a rejection.
+            evaluations that feedback requested. Equals the sum of all counts up to `pending`.
+        scored: Requests with a score for at least one metric.
+        sampled_out: Requests that the sample rate, a metric's rate or a rule excluded.
+        dropped: Requests that were not evaluated, by reason. `str(evals.explain(id)[0])` explains a
+            reason.
+        failed: Evaluated requests without a score, by cause. The key is the first `Cause` that is a
+            failure, else the first cause. `partial` means that the judge failed and only metrics
+            without a judge have scores.
+        shipped: Requests sent to Celery workers. The workers count the outcome.
+        pending: Requests in the queue or in evaluation.
+        incidents: Caught exceptions of callbacks, metrics, judges and sinks, by kind. `offered`
+            excludes this count and all counts below.
+        recovered: Requests in `offered` that earlier processes left in the spool.
+        undurable: Requests in `offered` that the spool could not store.
+        without_retrieval: Requests in which a model answered but capture saw no retrieved text.
+        decisions: Sampling decisions by reason: `ratio`, `rule:<name>`, `tail:<name>`,
+            `sampled_out`, `sampled_out:rule:<name>`, `feedback:<name>` or `reference`. `rate_limit`
+            counts samples beyond the rate limit.
+        refused: Metrics that a limit left without a score, by reason: `budget`.
+        failures: Missing scores by metric and failure cause, such as `ragas.faithfulness:
+            judge_failed`.
+        feedback: Calls of `feedback` by result. `joined`: this process knows the request.
+            `passed_on`: sent to the other processes. `alone`: delivered without a request.
+            `unknown`, `invalid` or another reason: rejected.
     """
 
     offered: int = 0
@@ -80,10 +83,10 @@ def _in_words(count: int | Mapping[str, int]) -> str:
 
 
 class Books(Observer):
-    """Counts requests by outcome and remembers recent ones for `explain`. Thread-safe.
+    """Counts requests by outcome and remembers recent requests for `explain`. Thread-safe.
 
-    A plain lock, which C code acquires and releases: the application's signal handler may raise at
-    any moment and must not leave the lock held.
+    The lock is a plain `Lock`, which C code acquires and releases. A signal handler of the
+    application may raise at any moment and must not leave the lock held.
     """
 
     def __init__(self, explained: int = 10_000) -> None:
@@ -123,7 +126,6 @@ class Books(Observer):
                 self._name(number, id_of(sample_id))
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Record the outcome of a request, accepted or not."""
         missing, counts = ending.missing, self._counts
         key = ending.column.value, ending.reason if ending.column in _BY_REASON else ""
         with self._lock:
@@ -152,23 +154,25 @@ class Books(Observer):
                 self._notes["refused"][BUDGET] += 1
 
     def begin(self, feedback: object) -> None:
-        """Record an open feedback. `wait` waits for it; the columns do not show it."""
+        """Record an open feedback call, for which `wait` waits. No column counts feedback."""
         with self._lock:
             self._begin(feedback)
 
     def end(self, feedback: object) -> None:
-        """Remove a feedback, once."""
         with self._lock:
             self._end(feedback)
 
     def explain(self, name: str) -> tuple[Explanation, ...]:
-        """Explain the latest requests with an id, such as a trace id, in order."""
+        """Explain the latest requests with this id, such as a trace id, in order."""
         with self._lock:
             numbers = list(self._named.get(name, ()))[-_PER_ID:]
             return tuple(self._entries[number] for number in numbers)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until everything accepted before this call has finished; return whether it has."""
+        """Wait until every request accepted before this call has finished.
+
+        Return False on timeout.
+        """
         turn = threading.Lock()
         turn.acquire()
         with self._lock:
@@ -226,7 +230,7 @@ class Books(Observer):
                 turn.release()
 
     def _enter(self, number: int, request: Request) -> bool:
-        """Remember a request. Return False without a key, because `explain` could not find it."""
+        """Remember a request for `explain`. Return False if the request has no id."""
         if request.key and number not in self._entries:
             self._entries[number] = Explanation(key=request.key, outcome="pending")
             self._names[number] = set()

@@ -1,4 +1,4 @@
-"""Records calls to judge, embedder and token scorer for logs, spans and metrics."""
+"""Records of calls to the judge, embedder and token scorer, for logs, spans and metrics."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Final
 __all__ = ["Call", "CallLog", "CallOutcome", "Caller", "Operation"]
 
 _MAX_LOGGED: Final = 500
-"""Calls logged per evaluation. Later calls are only counted."""
+"""Maximum number of calls in one evaluation's log. Later calls are only counted."""
 
 
 class Operation(StrEnum):
-    """Purpose of a call."""
-
     CHAT = "chat"
     DECISION = "decision"
     EMBEDDINGS = "embeddings"
@@ -23,30 +21,30 @@ class Operation(StrEnum):
 
 
 class CallOutcome(StrEnum):
-    """Outcome of a call that was sent."""
+    """Outcome of a call to a model."""
 
     OK = "ok"
     """A reply arrived, readable or not."""
     RATE_LIMITED = "rate_limited"
-    """The endpoint asks for fewer calls."""
+    """The endpoint rejected the call because of its rate limit."""
     TIMEOUT = "timeout"
     REFUSED = "refused"
-    """The endpoint rejected this request."""
+    """The endpoint rejected this call as invalid."""
     ERROR = "error"
     """The endpoint was unreachable, had an internal error, or denied access."""
     CANCELLED = "cancelled"
-    """The sample's time ran out, or the evaluator shut down."""
+    """The evaluation's timeout passed, or the evaluator shut down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Model that is called.
+    """A model that receives calls.
 
     Attributes:
         name: Kind and model, such as `openai:gpt-4o-mini`.
         operation: Purpose of the calls.
-        provider: Provider by the GenAI conventions, or None if unknown.
-        local: True for a model that runs in the evaluator itself.
+        provider: Provider name in OpenTelemetry's GenAI conventions, or None if unknown.
+        local: Whether the model runs on this machine, in the evaluator.
     """
 
     name: str
@@ -56,17 +54,17 @@ class Caller:
 
     @property
     def model(self) -> str:
-        """Name of the model without its kind. A local model has its full name."""
+        """The model's name without the kind, such as `gpt-4o-mini`. Local models keep the kind."""
         kind, _, model = self.name.partition(":")
         return self.name if self.local else model or kind
 
 
 @dataclass(slots=True)
 class Call:
-    """One call without content, including all retries of its client.
+    """One call to a model, including the client's retries. Contains no texts.
 
-    `start` and `end` are nanoseconds since the epoch. Unknown tokens are 0. `error` is the HTTP
-    status or the type of the exception.
+    `start` and `end` are nanoseconds since the epoch. Token counts are 0 if unknown. `error` is the
+    HTTP status or the exception's type.
     """
 
     caller: Caller
@@ -81,13 +79,12 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds."""
         return (self.end - self.start) / 1e9
 
 
 @dataclass(slots=True)
 class CallLog:
-    """The first 500 calls of one evaluation, in the order in which they finished."""
+    """The first 500 calls of one evaluation, ordered by finish time."""
 
     calls: list[Call] = field(default_factory=list)
     omitted: int = 0

@@ -1,6 +1,6 @@
-"""Capture completions of any client through OpenTelemetry's GenAI instrumentations.
+"""Capture model calls of any client through OpenTelemetry's GenAI instrumentations.
 
-`OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK=rag_eval_hooks` selects the entry point.
+Set `OTEL_INSTRUMENTATION_GENAI_COMPLETION_HOOK=rag_eval_hooks` to select this hook.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rag_eval_hooks.incidents import host_edge
 __all__ = ["RagEvalCompletionHook", "completion_hook"]
 
 _CAPTURED: Final = ("langchain", "llama")
-"""Name parts of instrumentations whose frameworks we capture ourselves."""
+"""Words in the names of instrumentations whose frameworks our own integrations capture."""
 _OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 
 
 class RagEvalCompletionHook:
-    """Captures each completion as a model call.
+    """Records each completion as a model call.
 
-    Inside `evals.interaction(...)`, the completion belongs to that interaction, and its reply is
-    the default answer. Elsewhere it is a request if its prompt shows tool results of this turn or
-    documents of a captured retriever.
+    Inside `evals.interaction(...)`, the completion belongs to that request, and its reply is the
+    default answer. Elsewhere, a completion is a request only if its prompt shows retrieved text.
+    Retrieved text is a tool result of this turn or a document of a captured retriever.
     """
 
     def __init__(self, evals: RagEval) -> None:
@@ -46,7 +46,7 @@ class RagEvalCompletionHook:
         span: Span | None = None,
         **_: Any,
     ) -> None:
-        """Record a finished completion; `opentelemetry-util-genai` calls this."""
+        """Record a finished completion. `opentelemetry-util-genai` calls this method."""
         around = self._recorder.around(None)
         if not _is_completion(span) or not (around is None or around.by_hand):
             return
@@ -98,7 +98,7 @@ class RagEvalCompletionHook:
 
 
 def completion_hook() -> RagEvalCompletionHook:
-    """Return a hook for this process's evaluator, creating the evaluator if necessary.
+    """Return the hook for this process's evaluator. The first call creates the evaluator.
 
     Raises:
         ConfigError: A setting is invalid.
@@ -112,7 +112,7 @@ def completion_hook() -> RagEvalCompletionHook:
 
 
 def _is_completion(span: Span | None) -> bool:
-    """Return whether a client that we do not capture otherwise called a model."""
+    """Return whether a client called a model that our own integrations do not capture."""
     scope = getattr(getattr(span, "instrumentation_scope", None), "name", "") or ""
     attributes = getattr(span, "attributes", None) or {}
     operation = attributes.get(semconv.GEN_AI_OPERATION_NAME, _OPERATIONS[0])

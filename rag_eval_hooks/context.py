@@ -1,4 +1,4 @@
-"""Retrieved chunks, built from documents of any library: texts, mappings, objects with a text."""
+"""`Context`, and conversion of other libraries' documents to contexts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 READABLE_MAPPING: Final = (dict, MappingProxyType)
-"""Mapping types that are safe to read. Other types may load values or run code."""
+"""Mapping types that are safe to read. Reading other types may load data or run code."""
 
 _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
 _TEXT_KEYS = ("text", "page_content", "content")
@@ -36,13 +36,13 @@ _OF_IDS = (
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One retrieved chunk, as the answering model saw it.
+    """One retrieved chunk, as shown to the answering model.
 
     Attributes:
         text: The chunk's text.
-        id: The document's id in its store, if known.
-        score: Score by the retriever or reranker, in that component's unit, if known.
-        metadata: Scalar metadata of the document.
+        id: The document's id in its store, or None if unknown.
+        score: The retriever's or reranker's score in its own unit, or None if unknown.
+        metadata: The document's text, number and boolean metadata.
     """
 
     text: str
@@ -52,10 +52,11 @@ class Context:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Reject values that are not text.
+        """Check the types of all fields.
 
         Raises:
-            InputError: `text` is not a str, `score` not a number, or `metadata` not a mapping.
+            InputError: `text` is not a str, `score` is not a number, or `metadata` is not a
+                mapping.
         """
         if not isinstance(self.text, str):
             advice = "To build a Context from a document or a mapping, call Context.of(value)."
@@ -65,7 +66,7 @@ class Context:
 
     @classmethod
     def of(cls, value: Any) -> Context:
-        """Return a context for one document of any kind, see `contexts_of`."""
+        """Convert one document to a context. `contexts_of` lists the supported types."""
         if isinstance(value, Context):
             return value
         if isinstance(value, str):
@@ -86,13 +87,13 @@ class Context:
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:
-    """Return contexts for documents of any kind.
+    """Convert documents of any supported type to contexts.
 
     Args:
-        values: One document or several. A document is a text, a `Context`, a mapping with `text`,
-            `page_content` or `content` (and `id`, `score`, `metadata`), an object with
-            `page_content` and `metadata` (LangChain), a node or `NodeWithScore` (LlamaIndex), or a
-            pair of a document and its score.
+        values: One document or a sequence of documents. A document is a text, a `Context`, a
+            LangChain document, a LlamaIndex node or `NodeWithScore`, a mapping, or a pair
+            (document, score). A mapping has its text under `text`, `page_content` or `content`, and
+            optionally `id`, `score` and `metadata`.
 
     Raises:
         TypeError: A value is not a document.
@@ -116,7 +117,7 @@ def _numbered(number: int, value: Any) -> Context:
 
 
 def is_readable(value: Any) -> bool:
-    """Return whether reading a value as documents would neither consume nor load anything."""
+    """Return whether reading a value consumes no iterator and loads no data."""
     readable = (*READABLE_MAPPING, str, Context, list, tuple, set, frozenset)
     return isinstance(value, readable) or (_is_one(value) and not isinstance(value, Mapping))
 
@@ -129,7 +130,7 @@ def scalars(metadata: Any) -> dict[str, Any]:
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
-    """Return the score in a document's metadata, from a retriever or reranker, or None."""
+    """Return the retriever's or reranker's score from a document's metadata, or None."""
     for key in _SCORE_KEYS:
         if key in metadata and (score := _number(metadata[key])) is not None:
             return score
@@ -167,14 +168,14 @@ def _number(value: Any) -> float | None:
 
 
 def search_method(value: Any) -> str | None:
-    """Return the name of a retriever's method, or None."""
+    """Return the name of an object's search method if it is a retriever, else None."""
     return next(
         (one for one in ("invoke", "retrieve") if callable(getattr(value, one, None))), None
     )
 
 
 def refusal(value: Any, advice: str = "") -> InputError:
-    """Return the error for a value that is not a document. The log line shows no mapping keys."""
+    """Return the error for a value that is not a document. Its log form omits mapping keys."""
     stated = wrong_type("contexts", "texts or objects with a text", value).stated
     if not isinstance(value, Mapping):
         if search := search_method(value):

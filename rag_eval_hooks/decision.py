@@ -1,4 +1,4 @@
-"""Sampling decisions as values: traits of a request, rates of metrics, and the outcome."""
+"""Sampling decisions, and the request properties and rates behind them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RATE_LIMIT", "RATIO", "SAMPLED_OUT", "Decision", "Rates", "Share", "
 
 RATE_LIMIT: Final = "rate_limit"
 RATIO: Final = "ratio"
-"""Reason of a share that a plain rate sets, not a rule."""
+"""Reason of a decision if a plain rate applies and no rule matches."""
 SAMPLED_OUT: Final = "sampled_out"
 _RANGE: Final = 1 << 64
 
@@ -23,7 +23,7 @@ def _no_answer() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Properties of a request for sampling rules. Latency is in seconds."""
+    """Request properties that sampling rules read. `latency` is in seconds."""
 
     question: str = ""
     answer: Callable[[], str | None] = _no_answer
@@ -47,13 +47,16 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Inclusion probability of a metric, 0 to 1, with the rule that set it or `ratio`."""
+    """Inclusion probability of one metric, 0 to 1, and the rule that set it."""
 
     rate: float
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return whether a key is sampled. A higher rate includes all keys of a lower rate."""
+        """Return whether this rate samples the key.
+
+        A higher rate samples the same keys and more.
+        """
         return position < round(self.rate * _RANGE)
 
 
@@ -61,7 +64,7 @@ _NEVER: Final = Share(0.0)
 
 
 class Rates:
-    """Inclusion probability of every metric. The highest decides whether a sample is evaluated."""
+    """Inclusion probability of each metric. The highest decides whether a sample is evaluated."""
 
     __slots__ = ("highest", "shares")
 
@@ -83,10 +86,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """Decision of the sampler about one key."""
+    """The sampler's decision for one key."""
 
     position: int
-    """Hash of the key in [0, 2**64); -1 if a feedback asked for the metrics."""
+    """Hash of the key, from 0 to below 2**64, or -1 if feedback requested the metrics."""
     rates: Rates
     admission: float | None = None
     """Estimated fraction of recently sampled requests that rate limit and queue admitted; None if
@@ -108,17 +111,17 @@ class Decision:
 
     @property
     def probability(self) -> float:
-        """Inclusion probability of the sample: that of its likeliest metric."""
+        """Inclusion probability of the sample: the highest probability of its metrics."""
         return self.rates.highest.rate * self._admitted
 
     @property
     def because(self) -> str:
-        """Origin of the deciding rate: `ratio`, a rule, or a tail rule."""
+        """What set the deciding rate: `ratio`, a rule or a tail rule."""
         return self.rates.highest.reason
 
     @property
     def reason(self) -> str:
-        """Reason in one word; `sampled_out:<rule>` for a sample that a rule excluded."""
+        """Reason of the decision, or `sampled_out:<rule>` if a rule excluded the sample."""
         if self.sampled:
             return self.because
         return SAMPLED_OUT if self.because == RATIO else f"{SAMPLED_OUT}:{self.because}"
@@ -131,19 +134,19 @@ class Decision:
         return self.rates.shares[metric_id].rate * self._admitted
 
     def admitted(self, share: float) -> Decision:
-        """Return the decision after a limit that admits this fraction of requests."""
+        """Return this decision, corrected by the fraction of requests that a limit admits."""
         return replace(self, admission=share * self._admitted)
 
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
         return replace(self, rates=self.rates.raised(ids, share))
 
     def limited_to(self, ids: Iterable[str], other: Share = _NEVER) -> Decision:
-        """Return the decision about these metrics, with a default share for missing rates."""
+        """Return the decision for these metrics only. Metrics without a rate get `other`."""
         shares = {name: self.rates.shares.get(name, other) for name in ids}
         return replace(self, rates=Rates(shares))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the decision as JSON, for another process."""
+        """Return plain JSON types, to send the decision to another process."""
         names: dict[Share, list[str]] = {}
         for name, share in self.rates.shares.items():
             names.setdefault(share, []).append(name)
@@ -152,7 +155,6 @@ class Decision:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Decision:
-        """Return the decision of `to_dict`."""
         shares = {
             name: Share(float(rate), str(reason))
             for rate, reason, names in data["shares"]

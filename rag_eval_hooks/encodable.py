@@ -1,4 +1,4 @@
-"""Text without lone surrogates, which some models return and UTF-8 cannot encode."""
+"""Replaces lone surrogates: some models return them, but UTF-8 cannot encode them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,4 @@ __all__ = ["encodable"]
 
 
 def encodable(text: str) -> str:
-    """Return the text with a question mark for each lone surrogate."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Errors raised at start-up or by inline calls, never inside a request of the application."""
+"""Errors of start-up and of inline calls. A captured request never sees these errors."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ __all__ = [
 ]
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
-"""Credentials and parameters of a URL, which may be keys."""
+"""Credentials and query parameters of a URL, which may contain keys."""
 
 
 def masked(text: str) -> str:
-    """Return a text with the credentials and parameters of URLs masked."""
+    """Mask the credentials and query parameters of URLs in a text."""
     return _SECRETS.sub("**********", text) if "://" in text else text
 
 
 def missing_extra(user: str, extra: str) -> ImportError:
-    """Return the error for a part of this package whose extra is not installed."""
+    """Return the error for a missing optional dependency, naming the extra to install."""
     return ImportError(f'{user} needs the extra "{extra}". {install_command(extra)}')
 
 
 def install_command(extra: str) -> str:
-    """Return the README's sentence about installing an extra."""
+    """Return the sentence that tells how to install an extra."""
     return f'In a clone of rag-eval-hooks, run: pip install ".[{extra}]"'
 
 
 def kind_of(value: object) -> str:
-    """Describe the type of a wrong argument without showing its content."""
+    """Describe a wrong argument's type without showing its value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return value if isinstance(value, str) else type(value).__name__
 
 
 class Misplaced:
-    """An attribute that a framework reads first of an object in the wrong place; it raises."""
+    """Attribute that raises when a framework reads it, for an object passed in the wrong place."""
 
     def __init__(self, advice: str) -> None:
         self._advice = advice
@@ -77,15 +77,15 @@ class RagEvalError(Exception):
 
 
 class ConfigError(RagEvalError, ValueError):
-    """A setting has an invalid name or value.
+    """A setting's name or value is invalid.
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The value, or its masked repr if it contains credentials or parameters of a URL. The
-            caller masks other secrets.
-        wants: Accepted values in words.
-        source: Variable or file of the value; empty for an argument.
-        advice: What to do, in words.
+        got: The rejected value. A URL with credentials or query parameters is masked. The caller
+            masks other secrets.
+        wants: Description of the accepted values.
+        source: Variable or file that set the value; empty for an argument.
+        advice: How to fix the problem.
     """
 
     def __init__(self, field: str, got: object, wants: str, *, source: str = "") -> None:
@@ -107,10 +107,10 @@ class ConfigError(RagEvalError, ValueError):
         """Return the error for an unknown name.
 
         Args:
-            field: The setting.
+            field: Name of the setting.
             got: The unknown name.
-            known: The existing names; the error proposes the nearest.
-            listed: Where to find the names, if they are too many for an error.
+            known: All known names. The error suggests the most similar name.
+            listed: Where the reader finds all names, if an error is too short to list them.
         """
         names = sorted(known)
         wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
@@ -124,7 +124,7 @@ class ConfigError(RagEvalError, ValueError):
 
     @classmethod
     def no_setting(cls, name: str, near: str | None, *, source: str = "") -> ConfigError:
-        """Return the error for an unknown setting, with a similar name, if any."""
+        """Return the error for an unknown setting, and suggest the most similar name."""
         advice = "docs/configuration.md lists all settings"
         if near is not None:
             advice = f"did you mean {near}? {advice}"
@@ -136,10 +136,10 @@ class ConfigError(RagEvalError, ValueError):
 
 
 class InputError(RagEvalError, TypeError, ValueError):
-    """An argument of a call at run time has a wrong type or value.
+    """An argument has an invalid type or value.
 
     Attributes:
-        stated: The problem in names and types only, safe for a log.
+        stated: The message without argument values, safe to log.
     """
 
     def __init__(self, stated: str, shown: str = "") -> None:
@@ -148,7 +148,7 @@ class InputError(RagEvalError, TypeError, ValueError):
 
 
 class NoOutcome(KeyError):
-    """No outcome or score has this name."""
+    """No metric has this name, so there is no outcome or score."""
 
     __str__ = Exception.__str__
 
@@ -158,7 +158,7 @@ class NoOutcome(KeyError):
 
 
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
-    """Return the error for an argument of a wrong type, without its content."""
+    """Return the error for an argument of the wrong type, without showing its value."""
     advice = "Await it first." if inspect.isawaitable(value) else advice
     kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     shown = f"It is {value!r:.60}." if isinstance(value, str | int | float) else ""
@@ -166,10 +166,10 @@ def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> Input
 
 
 def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = "") -> None:
-    """Reject an argument that is neither None nor of these types.
+    """Reject an argument that has none of these types. None is accepted.
 
     Raises:
-        InputError: The argument is invalid.
+        InputError: The argument has another type.
     """
     if value is not None and not isinstance(value, kinds):
         raise wrong_type(name, wanted, value, advice)
@@ -178,10 +178,10 @@ def check_type(name: str, value: object, kinds: Any, wanted: str, advice: str = 
 def check_number(
     name: str, value: object, wanted: str = "a finite number", least: float = -math.inf
 ) -> None:
-    """Reject an argument that is neither None nor a finite number of at least `least`.
+    """Reject an argument that is not a finite number of at least `least`. None is accepted.
 
     Raises:
-        InputError: The argument is invalid.
+        InputError: The argument is not such a number.
     """
     check_type(name, value, Real, wanted)
     if isinstance(value, Real) and not (math.isfinite(value) and float(value) >= least):
@@ -189,10 +189,10 @@ def check_number(
 
 
 def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Reject the first unknown name.
+    """Reject unknown names.
 
     Raises:
-        InputError: A name is unknown.
+        InputError: A name is unknown. The message shows the first unknown name.
     """
     for name in given:
         if name not in known:
@@ -200,7 +200,7 @@ def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
-    """Return a sentence about an unknown name, with the most similar name."""
+    """Return a sentence that rejects an unknown name and suggests the most similar name."""
     written = str(name)[:40]
     near = nearest(written, known)
     advice = f"did you mean {near!r}?" if near else f"there are {', '.join(known) or 'none'}."
@@ -208,7 +208,7 @@ def unknown(what: str, name: object, known: Sequence[str]) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the most similar name, if one is similar enough."""
+    """Return the most similar known name, or None if no name is similar."""
     # Late: only errors need it.
     import difflib
 
@@ -219,20 +219,20 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 class JudgeError(RagEvalError):
-    """A judge or an embedder returned no usable reply; its findings are `judge_failed`."""
+    """A judge or embedder returned no usable reply. The findings are `judge_failed`."""
 
 
 class JudgeTimeout(JudgeError):
-    """A judge or an embedder timed out; its findings are absent as `timeout`."""
+    """A judge or embedder timed out. The findings are absent as `timeout`."""
 
 
 class BudgetError(JudgeError):
-    """The budget is used up, so a call was not sent, and the findings are `over_budget`."""
+    """The budget is spent, so the call was not sent. The findings are `over_budget`."""
 
 
 class JudgeUnavailable(JudgeError):
-    """After too many failures, no call was made; the findings are `judge_unavailable`."""
+    """The judge failed too often, so no call was sent. The findings are `judge_unavailable`."""
 
 
 class RedactionError(RagEvalError):
-    """A sample could not be redacted, so it is not evaluated. The text names only a type."""
+    """Redaction failed, so the sample is not evaluated. The message names only a type."""

@@ -1,4 +1,4 @@
-"""`RagEval`: the object that an application creates."""
+"""`RagEval`, the evaluator that an application creates."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 __all__ = ["RagEval", "checked"]
 
 _EXPORT_S: Final = 30.0
-"""Seconds for the exporters of `setup_tracing` in a flush without a limit."""
+"""Seconds that `flush` without a timeout gives the exporters of `setup_tracing`."""
 
 
 def checked(evals: object) -> RagEval:
-    """Return the argument `evals`.
+    """Check that the argument is a `RagEval` and return it.
 
     Raises:
-        ConfigError: The value is not a `RagEval`, for example the class or settings.
+        ConfigError: The value is not a `RagEval`, for example the class or a config object.
     """
     if not isinstance(evals, RagEval):
         raise ConfigError("evals", kind_of(evals), "a RagEval object")
@@ -63,41 +63,44 @@ def checked(evals: object) -> RagEval:
 
 
 class RagEval:
-    """Evaluates RAG interactions in the background and puts the scores on their spans.
+    """Evaluates RAG requests in the background and writes the scores on their spans.
 
-    Create one object per process and pass it to a framework's handler. By default, every request is
-    evaluated with the heuristic judge and all `ragas` metrics whose inputs exist. Every setting of
-    `RagEvalConfig` is a keyword; environment and file give the settings without a keyword.
+    Create one object per process and pass it to a framework's handler. By default, the heuristic
+    judge evaluates every request with all `ragas` metrics whose inputs exist. Every setting of
+    `RagEvalConfig` is also a keyword. A keyword overrides the environment variable and the settings
+    file.
 
     Args:
-        metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
-            `-` before a name removes its metrics.
-        judge: `heuristic`, `openai:<model>`, `systemone:<model or url>` or another name of
-            docs/judges.md, a `Judge`, or a function as for `CallableJudge`.
+        metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`. `-`
+            before a name removes its metrics.
+        judge: A judge's name, a `Judge`, or a function for `CallableJudge`. Names include
+            `heuristic`, `openai:<model>` and `systemone:<model or url>`; docs/judges.md lists all.
         sample_rate: Fraction of requests to evaluate, 0 to 1.
-        sinks: Destinations of evaluations besides the span: sinks, callables `(evaluation)` or
-            `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,
-            `langfuse:<url>`.
-        config: Further settings; keywords override these settings.
-        embedder: A name as in the setting, or an `Embedder`.
-        token_scorer: A name as in the setting, or a `TokenScorer`.
-        run_on: A name as in the setting, or a Celery application.
-        redact: Names as in the setting, rules, and functions `(text) -> text` or `(field, text) ->
-            text`.
-        tracer_provider: Provider of spans. For every provider, None means the global one.
-        meter_provider: Provider of metrics.
+        sinks: Additional destinations of evaluations. A destination is a `Sink`, a callable,
+            `jsonl:<path>`, `phoenix:<url>`, `mlflow:<url>` or `langfuse:<url>`. A callable takes
+            `(evaluation)` or `(sample, outcomes)`.
+        config: Further settings. Keywords override these settings.
+        embedder: Name from the setting `embedder`, or an `Embedder`.
+        token_scorer: Name from the setting `token_scorer`, or a `TokenScorer`.
+        run_on: `thread`, `celery`, or a Celery application.
+        redact: Names from the setting `redact`, redaction rules, and functions `(text) -> text` or
+            `(field, text) -> text`.
+        tracer_provider: Provider of spans. None means the global provider, here and for the next
+            two arguments.
+        meter_provider: Provider of OpenTelemetry metrics.
         logger_provider: Provider of log events.
-        **given: Settings, see docs/configuration.md.
+        **given: Further settings; see docs/configuration.md.
 
     Attributes:
-        config: The settings in force.
-        recorder: Recorder of runs, for integrations.
-        others: Registry of other instrumentors' spans, for `RagEvalSpanProcessor`.
-        instrumentors: Registry of other instrumentors, for integrations.
+        config: The effective settings.
+        recorder: Records framework runs. For integrations.
+        others: Registry of other instrumentors' spans. For `RagEvalSpanProcessor`.
+        instrumentors: Registry of other instrumentors. For integrations.
 
     Raises:
-        ConfigError: A value is invalid. The text names field, value and accepted values.
-        ImportError: A chosen judge or embedder needs an extra that is not installed.
+        ConfigError: A setting is invalid. The message names the setting, its value and the accepted
+            values.
+        ImportError: The judge or embedder needs an extra that is not installed.
     """
 
     # LangChain reads these of a callback.
@@ -151,7 +154,6 @@ class RagEval:
         weakref.finalize(self, close_abandoned, self._pipeline).atexit = False
 
     def __repr__(self) -> str:
-        """Show the judge, the metrics and the rate."""
         judge = self._parts.judges[0].name
         return f"<RagEval judge={judge!r} sample_rate={self.config.sample_rate:g}>"
 
@@ -161,7 +163,7 @@ class RagEval:
 
     @property
     def incidents(self) -> Incidents:
-        """Counter of exceptions caught at an edge, for integrations."""
+        """Counter of caught exceptions. For integrations."""
         return self._parts.incidents
 
     def interaction(
@@ -173,10 +175,10 @@ class RagEval:
         name: str | None = None,
         **options: Unpack[CaptureKeywords],
     ) -> ManualInteraction:
-        """Open an interaction manually, in `with` or `async with`.
+        """Record a request manually, as a `with` or `async with` block.
 
-        For code without a framework, or with separate calls of retriever and model. Framework calls
-        inside the block that carry our handler become part of the interaction.
+        Use this for code without a framework, or if your code calls the retriever and the model
+        separately. Framework calls that use our handler in the block become part of the request.
 
         ```python
         with evals.interaction(question) as it:
@@ -184,20 +186,21 @@ class RagEval:
             it.answer(text)
         ```
 
-        Without `contexts`, the calls inside supply them. Without `answer`, the last call's reply is
-        the answer. An exception ends the interaction as `error`, a cancelled task as `cancelled`, a
-        closed generator as `closed`; each is raised again.
+        If the block does not call `contexts`, the captured retrievals supply the contexts. If the
+        block does not call `answer`, the last model reply is the answer. The block re-raises every
+        exception. An exception sets the status `error`, a cancelled task `cancelled`, and a closed
+        generator `closed`.
 
-        Inside another interaction with an equal question, or inside a framework's run, no new
-        interaction opens: one question of a user is one interaction.
+        A block with the same question inside another block opens no new request. Neither does a
+        block inside a framework's run. So one user question stays one request.
 
         Args:
             question: The user's question.
-            metadata: `session_id`, `user_id`, `question_id`, `reference` and free keys.
-            tags: Free labels.
-            name: Name on the span.
+            metadata: `session_id`, `user_id`, `question_id`, `reference`, and any other keys.
+            tags: Labels of the request.
+            name: Name of the workflow, shown on the span.
             **options: `contexts`, `answer`, `root`, `retrieval_tools`, `document_keys` and
-                `as_context` override the handler's options for the calls inside.
+                `as_context`. They override the handler's options for calls in the block.
         """
         from rag_eval_hooks.capture import ManualInteraction
 
@@ -212,27 +215,27 @@ class RagEval:
         )
 
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
-        """Submit a sample for evaluation in the background. Never blocks or raises.
+        """Queue a sample for background evaluation. Never blocks or raises.
 
-        A RAG span with the scores is written below the current span. If the sample names its own
-        trace or span, the scores go there.
+        The scores go on a new RAG span below the current span. If the sample has a `trace_id` or
+        `span_id`, the scores go to that trace or span.
 
-        A sample or mapping (as for `Sample.of`) that cannot be read is dropped as
-        `capture_failed`. With a spool, an accepted sample is on disk within 50 ms.
+        An unreadable sample is dropped as `capture_failed`. With a spool, an accepted sample is on
+        disk within 50 ms.
 
         Args:
-            sample: The sample, or a mapping as for `Sample.of`.
-            **fields: Fields of a sample, in place of one.
+            sample: The sample, or a mapping that `Sample.of` accepts.
+            **fields: Fields of a sample. Use instead of `sample`.
 
         Returns:
-            Whether the sample will be evaluated: not sampled out, not dropped.
+            Whether the sample will be evaluated. False if it was sampled out or dropped.
         """
         return self._pipeline.submit_sample(lambda: self._noted("submit", sample, fields))
 
     def _noted(self, *given: Any) -> Sample:
-        """Return a sample, and warn about a missing or misspelled field that a metric needs.
+        """Return the sample. Log a warning if a field that a metric needs is missing or misspelled.
 
-        Inline evaluation reports this in the outcomes.
+        Inline evaluation reports such fields in the outcomes.
         """
         sample = _sample_of(*given)
         for name, told in self._parts.scorer.gaps(sample).items():
@@ -250,23 +253,25 @@ class RagEval:
         label: str | None = None,
         reference: str | None = None,
     ) -> bool:
-        """Add feedback from a user or an application on an answer. Never blocks or raises.
+        """Record feedback on an answer, from a user or the application. Never blocks or raises.
 
-        The feedback goes to sinks that accept feedback and to the answer's trace. Tail rules on
-        feedback may request an evaluation. A reference adds the metrics that need a reference.
+        Sinks that accept feedback receive it, and the answer's trace shows it. Feedback may start
+        an evaluation through a tail rule. A reference starts the metrics that need a reference.
 
         Args:
-            trace_id_or_sample_id: 32 hex digits of the trace, the sample's id, or the root run's
-                id of the framework. If a trace has several answers, the latest gets the feedback.
+            trace_id_or_sample_id: 32 hex digits of the trace id, the sample's id, or the
+                framework's root run id. If a trace has several answers, the feedback goes to the
+                latest.
             score: A number, such as 0 for thumbs down and 1 for thumbs up.
             label: A word, such as `thumbs_down`.
             reference: The correct answer.
 
         Returns:
-            Whether the feedback is queued. False for empty feedback, a wrong type, a blank id, or a
-            full queue. `stats().feedback` counts the results: `joined`, or for an id that this
-            process does not know (or forgot after an hour or 1,000 requests) `passed_on` to other
-            processes of the spool, or delivered `alone` without a spool.
+            Whether the feedback is queued. False if it is empty, has a wrong type or a blank id, or
+            if the queue is full. `stats().feedback` counts the results. `joined` means that this
+            process knows the request. A process remembers a request for an hour or until 1,000
+            newer requests. Feedback on other requests counts as `passed_on` with a spool, which
+            other processes read, and as `alone` without a spool.
         """
         return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference
@@ -279,20 +284,20 @@ class RagEval:
         metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
-        """Evaluate a sample now, with the same scores as in the background.
+        """Evaluate a sample now. The scores equal those of background evaluation.
 
-        Sampling, `stats` and sinks do not apply. Blocks; in async code use `aevaluate`.
+        The call ignores sampling, `stats` and sinks. It blocks; use `aevaluate` in async code.
 
         Args:
-            sample: The sample, or a mapping as for `Sample.of`.
-            metrics: Ids of the metrics to evaluate, one id, or None for all.
-            **fields: Fields of a sample, in place of one.
+            sample: The sample, or a mapping that `Sample.of` accepts.
+            metrics: Metric ids, one id, or None for all metrics.
+            **fields: Fields of a sample. Use instead of `sample`.
 
         Raises:
-            InputError: The sample is neither, or a field is unknown or wrong.
+            InputError: The sample has a wrong type, or a field is unknown or invalid.
             ConfigError: A metric is unknown.
-            RuntimeError: After `shutdown`.
-            RedactionError: The sample could not be redacted.
+            RuntimeError: The evaluator was shut down.
+            RedactionError: Redaction of the sample failed.
         """
         self._note_block("evaluate()", "evals.aevaluate(...)")
         chosen = self.known_metrics(metrics)
@@ -306,17 +311,17 @@ class RagEval:
         metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
-        """Evaluate a sample in async code. Arguments and errors match `evaluate`."""
+        """Evaluate a sample in async code, with the arguments and errors of `evaluate`."""
         chosen, own = self.known_metrics(metrics), _sample_of("aevaluate", sample, fields)
         if self._pipeline.assembler.redacts:
             own = await asyncio.to_thread(self._pipeline.assembler.own, own)
         return await self._pipeline.aevaluate(own, chosen)
 
     def known_metrics(self, metrics: str | Collection[str] | None) -> frozenset[str] | None:
-        """Return ids of metrics, or one id, as a set; None for None.
+        """Return metric ids as a set. Accepts one id, several ids or None.
 
         Raises:
-            InputError: The argument is neither.
+            InputError: The argument has another type.
             ConfigError: A metric is unknown.
         """
         if metrics is None:
@@ -331,10 +336,10 @@ class RagEval:
         return chosen
 
     def check_limit(self, setting: str, metric_id: str, limit: float) -> None:
-        """Reject a limit of an unknown metric, and a limit outside the metric's scale.
+        """Reject a limit on an unknown metric, or outside the metric's scale.
 
         Raises:
-            ConfigError: The limit is invalid; `setting` names it in the message.
+            ConfigError: The limit is invalid. The message names `setting`.
         """
         from rag_eval_hooks.telemetry.score_attributes import check_limit
 
@@ -342,32 +347,32 @@ class RagEval:
         check_limit(setting, metric_id, limit, scales)
 
     def stats(self) -> Stats:
-        """Return the statistics of all requests so far, at one moment."""
+        """Return a snapshot of the statistics of all requests."""
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
-        """Return the counts of all samples in the spool, from all processes.
+        """Return counts of all samples in the spool, from all processes.
 
         `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
-        `dropped:<reason>` and `pending`. `undelivered`, if present, counts the scores that a
-        platform has not accepted yet, by platform. Empty without a spool, or while the spool is
-        unreadable.
+        `dropped:<reason>` and `pending`. `undelivered` counts scores that a platform has not
+        accepted yet, by platform. The result is empty without a spool or if the spool cannot be
+        read.
         """
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """Explain the recent samples of a trace, or one sample; `str` gives a sentence.
+        """Explain the outcome of recent requests. `str(explanation)` gives one sentence.
 
-        Kept are this process's last 10,000 requests, another 10,000 answered without retrieved
-        text, and at most the last eight samples per trace. Accepts the same ids as `feedback`.
+        Accepts the same ids as `feedback`. The process remembers its last 10,000 requests with
+        retrieved text, its last 10,000 without, and up to eight per trace.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything accepted so far is evaluated and delivered.
+        """Wait until all accepted requests are evaluated and delivered.
 
-        The call waits for a sink that is at work, however slowly, but not for results that the
-        spool keeps for a failing sink. The providers of `setup_tracing` are flushed last.
+        The call waits for a slow sink. It does not wait for results that the spool keeps for a
+        failing sink. At the end it flushes the providers of `setup_tracing`.
 
         Blocks for at most `timeout` seconds; None means no limit. In async code, call it in a
         thread. Returns whether nothing is pending.
@@ -384,11 +389,11 @@ class RagEval:
         return finished
 
     def shutdown(self, timeout: float = 5.0) -> bool:
-        """Finish pending samples within `timeout` seconds, then close. Also called at exit.
+        """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 
-        With a spool, unfinished samples stay in it. Without one, they are dropped and counted as
-        `shutdown`, as are samples submitted later. The providers of `setup_tracing` are
-        flushed last. Returns whether all pending samples were finished.
+        Unfinished samples stay in the spool. Without a spool they are dropped as `shutdown`.
+        Samples submitted later are also dropped. At the end the call flushes the providers of
+        `setup_tracing`. Returns whether all pending samples finished.
         """
         check_number("timeout", timeout, "a number of seconds")
         if self.incidents.waits_for_itself("shutdown()"):
@@ -401,15 +406,13 @@ class RagEval:
         return finished
 
     def __copy__(self) -> Self:
-        """Return the same object: a copy would share its threads and files."""
+        """Return the same object, because a copy would share threads and files."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return the evaluator itself."""
         return self
 
     def __enter__(self) -> Self:
-        """Return the object itself."""
         return self
 
     def __exit__(
@@ -418,15 +421,14 @@ class RagEval:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Shut down."""
         self.shutdown()
 
     def take(self, request: Request) -> bool:
-        """Queue a request that another process decided about; return whether it is accepted."""
+        """Queue a request that another process sampled. Return whether the queue accepts it."""
         return self._pipeline.submit(request)
 
     def _note_block(self, call: str, instead: str) -> None:
-        """Report a call that blocks a running event loop, except a notebook's own."""
+        """Warn about a call that blocks a running event loop. Notebooks' own loops are exempt."""
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
             if "ipykernel" not in sys.modules:

@@ -1,4 +1,4 @@
-"""Explanation of the outcome of a sample, for people."""
+"""`Explanation`, a readable account of one request's outcome."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ADVICE: Final[Mapping[str, str]] = tomllib.loads(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Outcome of one sample, for people. Contains no content.
+    """Explains the outcome of one request. Contains no texts of the request.
 
     Attributes:
-        key: Trace id, or the sample's or root run's id if no trace was recorded.
+        key: Trace id. Without a recorded trace, the id of the sample or root run.
         outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
-        reason: Reason of a drop or failure, as in `Stats`. For a sampled-out request, the origin of
-            its rate: `ratio`, `rule:<name>`, `tail:<name>`.
-        absent: Cause and detail by metric without a score.
-        sample_id: Id of the sample, once it was built.
+        reason: Why the request was dropped or failed, as in `Stats`. For a sampled-out request, the
+            source of its rate: `ratio`, `rule:<name>` or `tail:<name>`.
+        absent: Cause and detail for each metric without a score.
+        sample_id: Id of the sample, or None before the sample is built.
         probability: Inclusion probability of a sampled-out request.
     """
 
@@ -37,7 +37,7 @@ class Explanation:
     probability: float | None = None
 
     def __str__(self) -> str:
-        """Return one line of text."""
+        """Return a one-line sentence."""
         chance = "" if self.probability is None else f"probability {self.probability:g}"
         why = ", ".join(filter(None, (self.reason, chance)))
         line = " ".join(filter(None, (self.outcome, why and f"({why})")))

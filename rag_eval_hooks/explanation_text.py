@@ -1,4 +1,4 @@
-"""Explanations of scores as bounded text: JSON for telemetry, lines for readers."""
+"""Formats explanations of scores: as bounded JSON for telemetry, as lines for people."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = [
 
 _DEPTH: Final = 6
 _ROUNDS: Final = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
-"""Ever shorter forms: fraction of the limit for one text, and items per list."""
+"""Successively shorter forms: each text's fraction of the limit, and items per list."""
 _DROPPED: Final = object()
 _CUT: Final = " [...]"
 _NAMED: Final = 3
-"""Failed items that a line names."""
+"""Maximum number of failed items that a line names."""
 
 
 class _Verdicts(NamedTuple):
-    """List of an explanation whose items have a verdict: true, false, or None for unsure."""
+    """A list in an explanation whose items have a verdict: true, false or None (unsure)."""
 
     key: str
     name: str
@@ -42,10 +42,10 @@ class _Verdicts(NamedTuple):
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
-    """Return an explanation as JSON of at most `limit` characters, or None if nothing remains.
+    """Return an explanation as JSON of at most `limit` characters, or None if it is empty.
 
-    A longer explanation loses items and characters, marked by `"cut": true`. Without `content`, it
-    has only numbers and booleans.
+    A longer explanation is shortened and marked with `"cut": true`. Without `content`, it has only
+    numbers and booleans.
     """
     for number, (share, items) in enumerate(_ROUNDS):
         plain = _form(value, int(limit * share) if content else None, items, _DEPTH)
@@ -60,7 +60,7 @@ def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | Non
 
 
 def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
-    """Return a value in plain types, with texts of at most `chars` characters, or without texts."""
+    """Convert to plain types. Texts are cut to `chars` characters, or removed without `content`."""
     # By exact type first: checks of abstract classes would take most of the time.
     kind = type(value)
     if value is None or kind is bool or kind is int:
@@ -84,7 +84,7 @@ def _form(value: Any, chars: int | None, items: int, depth: int) -> Any:
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return an explanation as lines of text, failed verdicts first, or None if it is empty.
 
-    Text beyond `limit` characters is cut and ends with `[...]`. Without `content` it is JSON.
+    Text beyond `limit` characters is replaced by `[...]`. Without `content`, the result is JSON.
     """
     if not content:
         return explain(explanation, limit, content=False)
@@ -105,7 +105,7 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
 
 
 def failed_items(explanation: Mapping[str, Any]) -> list[str]:
-    """Return the failed or undecided items of an explanation, one line each."""
+    """Return one line for each failed or undecided item of an explanation."""
     return [
         _line(item, name)
         for _, name, items in _verdicts(explanation)
@@ -117,7 +117,7 @@ def failed_items(explanation: Mapping[str, Any]) -> list[str]:
 def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
     """Return the first failures in one line, such as `1 of 3 claims unsupported: claim 2`.
 
-    None without a verdict or a usable reason. Reasons are texts and need `content`.
+    Returns None without a verdict or a usable reason. Reasons quote texts and need `content`.
     """
     if (first := next(_verdicts(explanation), None)) is not None:
         told = _counted(first, content=content)
@@ -160,7 +160,6 @@ def _is_verdict(name: str, items: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _subject(item: Mapping[str, Any]) -> str | None:
-    """Return the subject of a verdict: its text or its chunk number."""
     name, value = next(iter(item.items()), (None, None))
     if isinstance(value, str):
         return value
@@ -168,7 +167,7 @@ def _subject(item: Mapping[str, Any]) -> str | None:
 
 
 def _line(item: Mapping[str, Any], name: str) -> str:
-    """Return one verdict in words: an item of a list, or a named condition."""
+    """Describe one verdict: an item of a list or a named condition."""
     label = name if item[name] else "unsure" if item[name] is None else f"not {name}"
     if isinstance(word := item.get("verdict"), str):
         label = word.replace("_", " ")
@@ -182,13 +181,12 @@ def _fit(text: str, limit: int) -> str:
 
 
 GOOD: Final = 0.8
-"""Normalized score from which no reason is shown."""
+"""Scores with a normalized value from here on are shown without a reason."""
 _REASON_CHARS: Final = 1000
-"""Maximum length of one score's reason."""
 
 
 class OutcomeTable(dict[str, Outcome]):
-    """Outcomes by metric that display as a table."""
+    """Maps metrics to outcomes and displays them as a table in notebooks and terminals."""
 
     def __missing__(self, name: object) -> Outcome:
         raise NoOutcome(name, unknown("There is no outcome of", name, list(self)))
@@ -201,7 +199,7 @@ class OutcomeTable(dict[str, Outcome]):
         raise InputError("evaluate() has no coroutine. Write: await evals.aevaluate(...)")
 
     def __repr__(self) -> str:
-        """Return one line per metric, and the reason of each bad score."""
+        """Return one line per metric, with the reason of each low score."""
         return "\n".join(text for text, _ in outcome_lines(self)) or "{}"
 
     def _repr_html_(self) -> str:
@@ -211,7 +209,7 @@ class OutcomeTable(dict[str, Outcome]):
 def outcome_lines(
     outcomes: Mapping[str, Outcome], failed: Collection[str] = ()
 ) -> Iterator[tuple[str, Outcome]]:
-    """Yield one text per outcome: value, name, label and reason. `failed` metrics come first."""
+    """Yield one text per outcome: value, name, label and reason. Metrics in `failed` come first."""
     for name, outcome in sorted(_worst_first(outcomes), key=lambda item: item[0] not in failed):
         _, value, label, reason = _cells(name, outcome)
         note = f"  ({label})" if label else ""
@@ -220,7 +218,7 @@ def outcome_lines(
 
 
 def html_table(rows: Iterable[Sequence[object]]) -> str:
-    """Return a table with the first column as row headers. Texts are escaped."""
+    """Return an HTML table. Texts are escaped, and the first column has row headers."""
     return f"<table>{''.join(map(_row, rows))}</table>"
 
 
@@ -231,7 +229,7 @@ def _row(cells: Sequence[object]) -> str:
 
 
 def _worst_first(outcomes: Mapping[str, Outcome]) -> list[tuple[str, Outcome]]:
-    """Return the outcomes by name: undecided outcomes, scores, other absences."""
+    """Sort outcomes: undecided outcomes, then scores, then other missing scores."""
     return sorted(outcomes.items(), key=lambda item: _rank(item[1]))
 
 
@@ -244,7 +242,7 @@ def _rank(outcome: Outcome) -> float:
 
 
 def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
-    """Return name, value, label with risk, and reason, without unprintable characters."""
+    """Return printable cells: name, value, label with risk, and reason."""
     if isinstance(outcome, Score):
         reason = "" if outcome.normalized >= GOOD else _reason(outcome)
         value = f"{outcome.value:.2f}"
@@ -259,6 +257,6 @@ def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _reason(score: Score) -> str:
-    """Return the failed items of an explanation, or its reason in one line."""
+    """Return an explanation's failed items, or its reason in one line."""
     failed = "\n".join(failed_items(score.explanation))
     return failed[:_REASON_CHARS] or one_line(score.explanation, _REASON_CHARS, content=True) or ""

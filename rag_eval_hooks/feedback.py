@@ -1,4 +1,4 @@
-"""Feedback of users and applications on answers, and normalized ids."""
+"""`Feedback` on answers, and normalization of ids."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """Feedback on one answer.
+    """A user's or application's feedback on one answer.
 
     Attributes:
-        score: Number in the caller's scale, such as 0 to 1 or 1 to 5, or None.
-        label: Word such as `thumbs_down`, or None.
-        reference: Correct answer, or None.
+        score: A number on the caller's own scale, such as 0 to 1 or 1 to 5, or None.
+        label: A word such as `thumbs_down`, or None.
+        reference: The correct answer, or None.
         time: Time of the feedback in nanoseconds since the epoch.
-        id: Unique id of this feedback; not part of equality.
-        sample_id: Id of the sample that it joined, if one was built.
-        trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.
-        span_id: 16 hex digits of the RAG span.
+        id: Unique id of this feedback. Equality ignores it.
+        sample_id: Id of the sample that the feedback is about, or None if unknown.
+        trace_id: 32 hex digits of the RAG span's trace id, or None without a span.
+        span_id: 16 hex digits of the RAG span's id, or None without a span.
     """
 
     score: float | None = None
@@ -46,7 +46,7 @@ class Feedback:
         """Check the fields.
 
         Raises:
-            InputError: A field has the wrong type, no field is set, or the score is not finite.
+            InputError: No field is set, a field has the wrong type, or the score is not finite.
         """
         for name in ("label", "reference"):
             check_type(name, getattr(self, name), str, "str")
@@ -58,19 +58,20 @@ class Feedback:
 
     @property
     def is_thumbs_down(self) -> bool:
-        """Whether the score is below 0.5, or the label means thumbs down."""
+        """Whether the score is below 0.5 or the label means thumbs down."""
         low = self.score is not None and self.score < 0.5
         return low or (self.label is not None and _DOWN.search(self.label) is not None)
 
 
 def id_of(value: object) -> str:
-    """Return an id in normal form: lower-case hexadecimal digits without dashes.
+    """Normalize an id to lower-case hexadecimal digits without dashes.
 
-    From any other id, such as the application's own sample id, only white space is stripped.
+    Ids of another form, such as an application's sample id, keep their text. Only the white space
+    around them is removed.
 
     Args:
-        value: Trace id, sample id or run id of a framework, as text, UUID or whole number; text
-            may be in upper case, with dashes or `0x`.
+        value: A trace id, sample id or run id, as text, UUID or integer. Hexadecimal text may have
+            upper case, dashes and `0x`.
     """
     if isinstance(value, uuid.UUID):
         return value.hex
@@ -86,7 +87,7 @@ def id_of(value: object) -> str:
 
 
 def given_id(value: object) -> str:
-    """Return the application's id in normal form.
+    """Normalize an id passed by the application.
 
     Raises:
         InputError: The value is not an id.

@@ -1,4 +1,4 @@
-"""Findings of judges and embedders about a sample: made once, shared by all metrics."""
+"""Findings about a sample. Judges and embedders make each finding once; all metrics share it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Finding(StrEnum):
-    """Kinds of findings, named like the fields of `Findings`."""
+    """Kinds of findings. Each kind has a field of the same name in `Findings`."""
 
     ANSWER_CLAIMS = "answer_claims"
     REFERENCE_CLAIMS = "reference_claims"
@@ -63,13 +63,13 @@ class Finding(StrEnum):
 
 
 EMBEDDED: Final = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
-"""Findings made by an embedder."""
+"""Findings that an embedder makes."""
 TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
-"""Findings made by a token scorer."""
+"""Findings that a token scorer makes."""
 
 
 class Maker(NamedTuple):
-    """A judge that made a finding; `screening` if it is too weak for decisions."""
+    """The judge that made a finding. `screening` marks a judge that is too weak for decisions."""
 
     name: str
     kind: AnnotatorKind
@@ -77,42 +77,41 @@ class Maker(NamedTuple):
 
     @classmethod
     def of(cls, judge: Any) -> Maker:
-        """Return the name, kind and screening flag of a judge."""
         return cls(judge.name, judge.annotator_kind, bool(getattr(judge, "screening", False)))
 
 
 CUT: Final = "limits cut the text"
-"""Reason of an unsure verdict: the missing statement may be in the cut part of the text."""
+"""Reason of an unsure verdict: the statement may be in text that a limit cut."""
 UNREAD: Final = "the judge gave no readable verdict"
-"""Reason of an unsure verdict: the reply about its item could not be read."""
+"""Reason of an unsure verdict: the judge's reply for this item could not be parsed."""
 
 
 class ClaimVerdict(StrEnum):
-    """Verdict on one claim by the contexts."""
+    """Whether the contexts support one claim."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
-    """A chunk states the contrary."""
+    """A chunk states the opposite of the claim."""
     NOT_STATED = "not_stated"
-    """No chunk states the claim or its contrary."""
+    """No chunk states the claim or its opposite."""
     UNSURE = "unsure"
-    """The judge cannot tell. Counts neither for nor against the answer."""
+    """The judge cannot decide. Scores ignore the claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Support of one claim by the chunks.
+    """Whether and how the chunks support one claim.
 
     Attributes:
-        by_chunk: One flag per chunk: whether this chunk alone supports the claim.
-        together: Whether several chunks support the claim only together.
+        by_chunk: One flag per chunk. True if this chunk alone supports the claim.
+        together: Whether only several chunks together support the claim.
         verdict: Default: `supported` if one or several chunks support the claim, else `not_stated`.
-        quote: The deciding words of a chunk, or empty.
+        quote: Words of a chunk that decide the verdict, or empty.
         probability: Calibrated probability in [0, 1] that the claim is supported, or None.
         warning: Reason to distrust the verdict, or empty.
-        partly: Numbers of the chunks that state part of the claim; ignored by equality.
-        judge: Name of the judge, if there are several; else empty.
-        sent_on: Probability that a cascade sends such a verdict to its second judge.
+        partly: Numbers of the chunks that state part of the claim. Equality ignores this field.
+        judge: Name of the judge if the sample has several, else empty.
+        sent_on: Probability that a cascade asks its second judge about such a verdict.
 
     Raises:
         ValueError: `verdict` contradicts the flags, or `probability` is outside [0, 1].
@@ -130,7 +129,7 @@ class Support:
     partly: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Derive a missing verdict, and reject a verdict that contradicts the flags."""
+        """Set a missing verdict from the flags. Reject a verdict that contradicts the flags."""
         supported = self.together or any(self.by_chunk)
         default = ClaimVerdict.SUPPORTED if supported else ClaimVerdict.NOT_STATED
         verdict = ClaimVerdict(self.verdict or default)
@@ -142,20 +141,20 @@ class Support:
 
     @property
     def supported(self) -> bool:
-        """Whether the contexts support the claim."""
+        """Whether the verdict is `supported`."""
         return self.verdict is ClaimVerdict.SUPPORTED
 
     @property
     def sure(self) -> bool:
-        """False if the judge cannot tell."""
+        """Whether the judge could decide."""
         return self.verdict is not ClaimVerdict.UNSURE
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One yes or no with its reason. The other fields match those of `Support`.
+    """A yes-or-no verdict with its reason. The other fields are those of `Support`.
 
-    If `sure` is False, the judge cannot tell and `holds` has no meaning.
+    If `sure` is False, the judge could not decide, and `holds` has no meaning.
 
     Raises:
         ValueError: `probability` is outside [0, 1].
@@ -170,7 +169,7 @@ class Verdict:
     warning: str = ""
 
     def __post_init__(self) -> None:
-        """Reject a number outside 0 to 1."""
+        """Reject a probability outside [0, 1]."""
         _require_probability(self.probability)
 
 
@@ -183,7 +182,7 @@ def _require_probability(value: float | None) -> None:
 class ChunkRelevance:
     """Usefulness of one chunk for the question, with a rating from 0 to 100.
 
-    If `sure` is False, the judge cannot tell; `useful` and `rating` have no meaning.
+    If `sure` is False, the judge could not decide, and `useful` and `rating` have no meaning.
     """
 
     useful: bool
@@ -194,9 +193,9 @@ class ChunkRelevance:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Three different questions that the answer answers, or none if it states nothing.
+    """Three different questions that the answer would answer, or none if the answer states nothing.
 
-    `noncommittal` is True for an answer that evades the question.
+    `noncommittal` is True if the answer evades the question.
     """
 
     texts: tuple[str, ...]
@@ -205,7 +204,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """Whether answer and reference each state nothing that can be checked."""
+    """Two flags: whether the answer, and the reference, state nothing that can be checked."""
 
     answer: bool
     reference: bool = False
@@ -213,7 +212,7 @@ class Stance:
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """A step on a rubric's scale with its reason."""
+    """A rating on a rubric's scale, with the judge's reason."""
 
     value: float
     reason: str = ""
@@ -221,7 +220,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class GEval:
-    """Three criteria of an answer against the reference, each 0 to 100."""
+    """Ratings of an answer against the reference by three criteria, each 0 to 100."""
 
     correctness: float
     completeness: float
@@ -231,7 +230,7 @@ class GEval:
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """Token-level similarity of answer and reference (BERTScore), each at most 1."""
+    """BERTScore of the answer against the reference, each number at most 1."""
 
     precision: float
     recall: float
@@ -240,29 +239,29 @@ class TokenScore:
 
 _NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not requested")
 Made: TypeAlias = T | NotScored
-"""A finding's content, or the reason of its absence."""
+"""Value of a finding, or the reason why it is absent."""
 Pair: TypeAlias = tuple[int | None, int | None]
-"""Ratings by two independent templates. An invalid rating is None."""
+"""Ratings by two independent prompt templates. An invalid rating is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """All findings of a sample. Read a field through `made`.
+    """All findings about one sample. Read a finding with `made`.
 
-    Verdicts are in item order, one per item: support and agreement per claim, relevance per chunk,
-    `entities_found` per entity, `question_similarity` per question. Cosines are in [-1, 1],
-    `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1, and rubrics go from 1 to 5. `docs/metrics.md`
-    defines each finding.
+    Lists of verdicts have the order of their items. Support and agreement have a verdict per claim,
+    relevance per chunk, `entities_found` per entity and `question_similarity` per generated
+    question. Cosines are in [-1, 1]. `direct_relevance` is 0, 0.25, 0.5, 0.75 or 1. Rubric ratings
+    go from 1 to 5. `docs/metrics.md` defines each finding.
 
     Attributes:
-        relevance: Judged with the reference or, without one, with the question; never with the
-            answer.
-        accuracy_ratings: Answer against reference by two templates, the second with the roles
-            swapped: 0, 2 or 4 each. An invalid rating is None; at least one is valid.
-        context_ratings: 0, 1 or 2 each, like `groundedness_ratings`.
+        relevance: Usefulness of each chunk for the reference or, without a reference, for the
+            question. The judge never sees the answer.
+        accuracy_ratings: Two ratings of the answer against the reference, each 0, 2 or 4. The
+            second template swaps the two roles. An invalid rating is None; at least one is valid.
+        context_ratings: Two ratings, each 0, 1 or 2, like `groundedness_ratings`.
         usage: Usage of each finding, including absent findings.
-        warnings: Notes for a reader of a finding, such as that an item could not be read.
-        by: The judges of each finding, if there are several.
+        warnings: Notes by finding, for example about an item that could not be parsed.
+        by: Judges by finding, if the sample has several judges.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED
@@ -294,22 +293,22 @@ class Findings:
     by: Mapping[Finding, tuple[Maker, ...]] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
-        """Return whether the finding was made, or is known to be absent."""
+        """Return whether the judge was asked for the finding, with or without success."""
         return getattr(self, kind) is not _NOT_ASKED
 
     @classmethod
     def of(cls, kind: Finding, content: Any, **others: Any) -> Findings:
-        """Return findings with this one."""
+        """Return a copy with this finding added."""
         return cls(**{kind.value: content}, **others)
 
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
-        """Return findings that are all absent for one reason."""
+        """Return findings that are all absent for the same reason."""
         absent: dict[str, Any] = dict.fromkeys(kinds, why)
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        """Merge these findings with the other's, present or absent."""
+        """Return a copy with the other's findings added, including absent findings."""
         values = {
             name: value for name in _NAMES if (value := getattr(other, name)) is not _NOT_ASKED
         }
@@ -324,7 +323,7 @@ _NAMES: Final = tuple(kind.value for kind in Finding)
 
 
 def made(finding: Made[T]) -> T:
-    """Return the content of a finding, or raise `Unavailable` with the cause of its absence."""
+    """Return a finding's value. Raise `Unavailable` with the cause if the finding is absent."""
     if isinstance(finding, NotScored):
         raise Unavailable(finding)
     return finding

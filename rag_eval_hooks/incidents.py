@@ -1,4 +1,4 @@
-"""Count exceptions caught at an edge, and log each kind once, without content."""
+"""Counts caught exceptions and logs the first of each kind, without texts of requests."""
 
 from __future__ import annotations
 
@@ -42,35 +42,35 @@ _OF_TYPES: Final = re.compile(
     r"|\w+ indices must be integers or slices, not \w+"
     r"|unsupported operand type\(s\) for \S+: '\w+' and '\w+'"
 )
-"""Python's messages that contain only type names."""
+"""Python's error messages that name only types, and so quote no request."""
 _INNER: Final = ("rag_eval_hooks.delivery.", "rag_eval_hooks.evaluation.")
 _STDLIB: Final = sysconfig.get_path("stdlib")
 
 
 class Incidents:
-    """Counter of failures by origin and kind. Thread-safe."""
+    """Counts failures by their source and kind. Thread-safe."""
 
     def __init__(self) -> None:
         self.forked()
 
     def forked(self) -> None:
-        """Count from zero in a forked child, which may have inherited a held lock."""
+        """Reset the counts in a forked child, and replace a lock that another thread may hold."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def report(self, origin: str, error: BaseException) -> None:
-        """Count an exception. The first of its kind is logged with its type and place.
+        """Count a caught exception. Log type and place of the first of its kind.
 
-        Messages can quote content of a request; types, origins and lines of code cannot.
+        The log omits the exception's message, which may quote a request.
 
         Args:
-            origin: Part that raised it, such as `sink MyStore`.
+            origin: The component that raised the exception, such as `sink MyStore`.
             error: The exception.
 
         Raises:
-            BaseException: `error` itself, if it is a KeyboardInterrupt or comes from the
-                application's signal handler, like the time limits of Celery and RQ. It interrupted
-                us by chance and belongs to the application.
+            BaseException: `error` itself, if it is a `KeyboardInterrupt` or if the application's
+                signal handler raised it. Celery and RQ implement time limits this way. Such an
+                exception belongs to the application.
         """
         if raised_by_signal_handler(error):
             raise error
@@ -81,23 +81,23 @@ class Incidents:
             _warn(_story(origin, error))
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
-        """Count failures other than exceptions of this process. The first is logged.
+        """Count failures that raised no exception in this process. Log the first of each kind.
 
         Args:
-            kind: Origin and failure in words, without content.
+            kind: Component and failure in words, without texts of requests.
             times: Number of failures.
-            detail: Text to append to the first log line, without content.
+            detail: Text to append to the log line, without texts of requests.
         """
         if times and self._is_first(kind, times):
             _warn(f"{kind} ({detail})" if detail else kind)
 
     def mistake(self, kind: str, advice: str = "") -> None:
-        """Count a mistake in the application's call; log the advice and the place."""
+        """Count a wrong call by the application. Log the fix and the place of the first one."""
         place = place_of_caller()
         self.count(kind, detail=", ".join(filter(None, (advice, place and f"at {place}"))))
 
     def waits_for_itself(self, call: str) -> bool:
-        """Report and return whether a sink or metric makes a call that waits for its end."""
+        """Return whether a sink or metric would wait for itself, and log the call."""
         for frame, _ in traceback.walk_stack(sys._getframe(1)):
             if not str(frame.f_globals.get("__name__", "")).startswith(_INNER):
                 # Reading a frame's variables keeps their values alive as long as the frame.
@@ -114,7 +114,7 @@ class Incidents:
             return self._counts[kind] == times
 
     def counts(self) -> Mapping[str, int]:
-        """Return the occurrences so far, by kind."""
+        """Return the number of failures by kind."""
         with self._lock:
             return dict(self._counts)
 
@@ -125,12 +125,12 @@ def _warn(message: str) -> None:
 
 @functools.cache
 def warn_once(message: str) -> None:
-    """Log a mistake that no evaluator can count."""
+    """Log a mistake for which no evaluator exists that could count it."""
     _logger.warning(message)
 
 
 def _story(origin: str, error: BaseException) -> str:
-    """Return the failure and its place, in the application's code if possible."""
+    """Describe the failure and the line that raised it, in the application's code if possible."""
     if isinstance(error, RedactionError) and is_ours(error):
         return f"{origin}: {error}"
     caller, theirs = place_of_caller(), place_in_application(error)
@@ -145,7 +145,7 @@ def _story(origin: str, error: BaseException) -> str:
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return whether a Python signal handler of the process raised an exception."""
+    """Return whether the application's signal handler raised the exception."""
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
     # Python runs signal handlers only in the main thread.
     if not codes or threading.current_thread() is not threading.main_thread():
@@ -166,18 +166,18 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether one of our packages raised it: other texts may contain content."""
+    """Return whether our code raised the exception. Other messages may quote a request."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return not frames or _is_our_frame(frames[-1])
 
 
 def is_stated(error: BaseException) -> TypeGuard[InputError]:
-    """Return whether it is an argument error in our words."""
+    """Return whether the exception is one of our argument errors."""
     return isinstance(error, InputError) and is_ours(error)
 
 
 def in_words(who: str, error: BaseException) -> str:
-    """Describe an exception of called code, with its place."""
+    """Describe an exception that the application's code raised, with file and line."""
     place = place_in_application(error)
     where = f" at {place}" if place else ""
     if is_stated(error):
@@ -186,7 +186,7 @@ def in_words(who: str, error: BaseException) -> str:
 
 
 def named(error: BaseException) -> str:
-    """Return an exception's type, with names that appear in the code: no content."""
+    """Describe an exception by its type and by names from the code, never by a request's text."""
     kind = type(error).__name__
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not frames:
@@ -238,7 +238,7 @@ def place_in_application(error: BaseException) -> str:
 
 
 def place_of_caller() -> str:
-    """Return file and line of the application's call that led here; empty in our threads."""
+    """Return file and line of the application's call into this package, or empty in our threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
         if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
@@ -247,7 +247,7 @@ def place_of_caller() -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Return a sentence on where a function is defined; empty without one."""
+    """Return a sentence with the file and line of a function, or empty text if unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
 
@@ -261,10 +261,10 @@ def _is_stdlib(file: str) -> bool:
 
 
 def host_edge(method: F) -> F:
-    """Wrap a framework's callback, so that the callback's exceptions are counted and not raised.
+    """Wrap a framework's callback: count its exceptions and do not raise them.
 
     Args:
-        method: A method of an object with an `Incidents` in `_incidents`.
+        method: A method of an object that has an `Incidents` in `_incidents`.
     """
 
     @functools.wraps(method)
@@ -283,14 +283,14 @@ def host_edge(method: F) -> F:
 
 
 class ExitError(Exception):
-    """The user's code tried to end the process."""
+    """The user's code called `sys.exit` or raised `KeyboardInterrupt`."""
 
 
 async def without_exit(call: Awaitable[T]) -> T:
-    """Await the user's code.
+    """Await the user's code, and convert its attempt to end the process.
 
     Raises:
-        ExitError: The code raised `SystemExit` or `KeyboardInterrupt`, which would stop the event
+        ExitError: The code raised `SystemExit` or `KeyboardInterrupt`. Either would stop the event
             loop and all other evaluations.
     """
     try:

@@ -1,4 +1,4 @@
-"""Zero-code capture by `opentelemetry-instrument`, under the name `rag_eval_hooks`."""
+"""Zero-code capture through `opentelemetry-instrument`, as the instrumentor `rag_eval_hooks`."""
 
 from __future__ import annotations
 
@@ -24,36 +24,34 @@ __all__ = ["RagEvalInstrumentor", "finish_at_sigterm"]
 _logger = logging.getLogger("rag_eval_hooks")
 
 _FRAMEWORKS = ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index")
-"""Packages whose `enable` captures every run of the process."""
+"""Integrations whose `enable` captures every run of the process."""
 _PROVIDERS = ("tracer_provider", "meter_provider", "logger_provider")
 
 
 class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
-    """Evaluates every RAG interaction of LangChain and LlamaIndex without a code change.
+    """Evaluates every RAG request of LangChain and LlamaIndex without a code change.
 
-    ```sh
-    RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py
-    ```
+    ```sh RAG_EVAL_SAMPLE_RATE=0.1 opentelemetry-instrument python app.py ```
 
-    Settings come from `RAG_EVAL_*` variables and the settings file. Errors are logged, not raised:
-    an exception would abort all other instrumentation.
+    Settings come from `RAG_EVAL_*` variables and the settings file. The instrumentor logs its
+    errors instead of raising them, because an exception would stop all other instrumentors.
 
-    The processors that the SDK's provider has at start-up wait for scores like
-    `RagEvalSpanProcessor`. If SIGTERM has no handler, it gets a handler that finishes pending
-    evaluations. A Chainlit application finishes them in `on_app_shutdown`.
+    Span processors that exist at start-up hold RAG spans for their scores, like
+    `RagEvalSpanProcessor`. If SIGTERM has no handler, the instrumentor sets a handler that finishes
+    pending evaluations. A Chainlit application finishes them in `on_app_shutdown`.
 
-    Each process has one object: `RagEvalInstrumentor().evals` always returns it.
+    The class is a singleton: `RagEvalInstrumentor().evals` always returns the same evaluator.
 
     Attributes:
         evals: The evaluator, for `stats()`, `feedback()`, `interaction()` and so on. None before
-            instrumentation, if it is off, or without an installed framework.
+            instrumentation, or if no supported framework is installed.
     """
 
     evals: RagEval | None = None
     _enabled: tuple[ModuleType, ...] = ()
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return none: each framework is detected separately."""
+        """Return no dependencies, because `instrument` checks each framework separately."""
         return ()
 
     def _instrument(self, **kwargs: Any) -> None:
@@ -91,7 +89,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 
 def _enable(package: str, evals: RagEval) -> ModuleType | None:
-    """Capture a framework's runs; return None if it is not installed."""
+    """Capture a framework's runs. Return None if the framework is not installed."""
     try:
         module = import_module(package)
     except ImportError:
@@ -105,7 +103,7 @@ def _enable(package: str, evals: RagEval) -> ModuleType | None:
 
 
 def _let_spans_wait(provider: object, evals: RagEval) -> bool:
-    """Make RAG spans of other instrumentors wait for scores; return whether they can."""
+    """Hold other instrumentors' RAG spans for scores. Return False if the SDK does not allow it."""
     try:
         from rag_eval_hooks.span_processor import wrap_processors
     except ImportError:
@@ -116,12 +114,12 @@ def _let_spans_wait(provider: object, evals: RagEval) -> bool:
 def finish_at_sigterm(evals: RagEval) -> bool:
     """Finish evaluations and flush the global providers before SIGTERM ends the process.
 
-    Servers such as uvicorn raise the signal again after their graceful shutdown, so that no exit
-    hook runs and the last spans are lost. Nothing changes if the application handles the signal, or
-    outside the main thread.
+    After a graceful shutdown, servers such as uvicorn raise the signal again. The process then ends
+    without exit hooks and loses its last spans. The function does nothing if the application
+    handles SIGTERM, or outside the main thread.
 
     Args:
-        evals: Evaluator to shut down within `exit_timeout` seconds; the providers get the same
+        evals: Evaluator to shut down within `exit_timeout` seconds. The providers get the same
             time.
 
     Returns:
@@ -147,9 +145,9 @@ def finish_at_sigterm(evals: RagEval) -> bool:
 
 
 def _finish_with_chainlit(evals: RagEval) -> None:
-    """Finish when a Chainlit application shuts down, unless it has its own hook.
+    """Finish evaluations when a Chainlit application shuts down, unless it has its own hook.
 
-    Chainlit leaves by `os._exit`, so no signal handler or exit hook runs.
+    Chainlit exits through `os._exit`, which skips signal handlers and exit hooks.
     """
 
     def register(chainlit: Any) -> None:

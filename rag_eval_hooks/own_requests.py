@@ -1,4 +1,4 @@
-"""Limits on our HTTP requests: a quiet log and bounded replies."""
+"""Limits for the HTTP requests that this package sends: no INFO logs, bounded replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 __all__ = ["ENCODINGS", "ReplyTooLongError", "check_encoding", "quiet", "replace_body", "taken"]
 
 LONGEST_REPLY: Final = 4_000_000
-"""Decoded bytes. An endless reply would exhaust memory."""
+"""Maximum size of a decoded reply in bytes. An endless reply would exhaust the memory."""
 ENCODINGS: Final = "gzip, deflate"
 """Accepted encodings. A chunk in another encoding may decode to gigabytes."""
 _LOGGERS: Final = ("httpx", "httpx2", "openai._base_client")
@@ -19,12 +19,12 @@ _is_own: ContextVar[bool] = ContextVar("rag_eval_hooks_own_request", default=Fal
 
 
 class ReplyTooLongError(Exception):
-    """The reply is too long, or its encoding hides its length."""
+    """A reply is longer than the limit, or its encoding hides the length."""
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress the INFO logs of HTTP clients for requests in the block."""
+    """Suppress the HTTP client's INFO logs in the block."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_is_of_the_application)
     token = _is_own.set(True)
@@ -39,10 +39,10 @@ def _is_of_the_application(record: logging.LogRecord) -> bool:
 
 
 def check_encoding(response: Any) -> None:
-    """Reject a reply whose chunks may decode to any size.
+    """Reject a reply whose encoding does not bound the decoded size.
 
     Raises:
-        ReplyTooLongError: The reply is encoded twice, or with an unexpected encoding.
+        ReplyTooLongError: The reply has two encodings, or an encoding that was not requested.
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("gzip", "deflate", "identity", ""):
@@ -50,10 +50,10 @@ def check_encoding(response: Any) -> None:
 
 
 def taken(body: bytearray, piece: bytes) -> None:
-    """Append a chunk to a body.
+    """Append a chunk to the body.
 
     Raises:
-        ReplyTooLongError: The body is too long.
+        ReplyTooLongError: The body is longer than `LONGEST_REPLY`.
     """
     body += piece
     if len(body) > LONGEST_REPLY:
@@ -61,7 +61,7 @@ def taken(body: bytearray, piece: bytes) -> None:
 
 
 def replace_body(response: Any, body: bytes) -> None:
-    """Give a response the body that was read and decoded."""
+    """Replace a response's body with the decoded bytes."""
     coded = ("content-encoding", "content-length", "transfer-encoding")
     headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in coded]
     made = type(response)(

@@ -1,7 +1,7 @@
-"""Names that settings accept for judges, embedders, token scorers and sinks.
+"""Names of judges, embedders, token scorers and sinks in settings.
 
 To add a name, add a row here and a case in `judges/choose.py` or `delivery/dispatch.py`. Settings,
-errors and help read these tables.
+errors and the command line's help read these tables.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ __all__ = ["EMBEDDERS", "JUDGES", "SINKS", "SINK_KEYS", "TOKEN_SCORERS", "NameTa
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Names that a setting accepts, each with the form of the following text.
+    """Names that a setting accepts. Each name has a pattern for the text after the name.
 
-    `:<model>` must follow the name, `[:<model>]` may follow it, and nothing may follow an empty
-    form.
+    `:<model>` is mandatory text, `[:<model>]` is optional text, and an empty pattern allows no
+    text.
     """
 
     setting: str
     rows: Mapping[str, str]
     other: Callable[[str], str] = lambda _value: ""
-    """Returns a hint for a value without a similar row, or empty text."""
+    """Return a hint for a value that resembles no name, or empty text."""
 
     @property
     def wanted(self) -> str:
-        """Accepted values in words."""
+        """Description of the accepted values."""
         *first, last = (f"'{name}{rest}'" for name, rest in self.rows.items())
         return f"{', '.join(first)} or {last}"
 
     def check(self, value: str) -> str:
-        """Return the value, or raise like `parts`."""
+        """Return the value if it is valid. Raise `ConfigError` otherwise."""
         self.parts(value)
         return value
 
     def parts(self, value: str) -> tuple[str, str]:
-        """Return a name of the table and the text after it, or empty text.
+        """Split a value into a known name and the text after the name.
 
         Raises:
-            ConfigError: The value names no row, or has the wrong form.
+            ConfigError: The name is unknown, or the text after the name does not match the pattern.
         """
         name, colon, behind = value.partition(":")
         rest, behind = self.rows.get(name), behind.strip()
@@ -68,9 +68,9 @@ class NameTable:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is an HTTP URL without credentials or parameters.
+    """Return whether a text is an HTTP URL without credentials or query parameters.
 
-    Credentials, or a key among the parameters, would appear in errors and logs.
+    Errors and logs show URLs, so a key in a URL would leak.
     """
     try:
         parts = urlsplit(text)
@@ -109,7 +109,7 @@ _OTHER_JUDGES: Final = {
     "mistral": "ChatMistralAI(...)",
     "vertex": "ChatVertexAI(...)",
 }
-"""Models without a row that a LangChain chat model can serve, by name prefix."""
+"""Hosted models that we support only through LangChain, by name prefix."""
 _BY_OPENAI: Final = {"openai": ":<model>", "azure": ":<deployment>", "ollama": ":<model>"}
 _URL: Final = ":<url>"
 JUDGES: Final = NameTable(
@@ -133,4 +133,4 @@ SINK_KEYS: Final = {
     "mlflow": "<token>",
     "langfuse": "<public key>:<secret key>",
 }
-"""Forms of the platforms' keys."""
+"""Example keys of each platform, for errors."""

@@ -1,4 +1,4 @@
-"""The record of a request, from capture or submission to its outcome."""
+"""`Request`: the record of one request from capture or submission to its outcome."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ __all__ = [
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
 BROKER_DOWN: Final = "broker"
-"""Reason of samples that the Celery broker did not accept."""
+"""Drop reason: the Celery broker did not accept the sample."""
 BUDGET: Final = "budget"
-"""Reason of metrics rejected by the budget, and of samples left without a score."""
+"""Reason of metrics and samples that the budget left without a score."""
 PARTIAL: Final = "partial"
-"""Reason of samples whose judge failed, and whose scores all need no judge."""
+"""Failure reason: the judge failed, and only metrics without a judge have scores."""
 
 
 class EndableSpan(Protocol):
-    """Our span, or a stand-in for another instrumentor's span."""
+    """Our own span, or a stand-in for another instrumentor's span."""
 
     def is_recording(self) -> bool: ...
 
@@ -58,29 +58,29 @@ class EndableSpan(Protocol):
 
 @dataclass(slots=True, eq=False)
 class HeldSpan:
-    """RAG span of a finished request that waits for scores. Never a current span."""
+    """The RAG span of a finished request, held until the scores arrive. Never the current span."""
 
     span: EndableSpan
     end_time: int
-    """End of the request in nanoseconds since the epoch."""
+    """Time at which the request finished, in nanoseconds since the epoch."""
     deadline: float = 0.0
-    """Monotonic time in seconds at which the span ends without scores."""
+    """Monotonic time in seconds after which the span ends without scores."""
 
 
 class Column(StrEnum):
-    """Columns of the statistics in which a request can end."""
+    """Columns of `Stats`. Each request ends in one column."""
 
     SCORED = "scored"
     SAMPLED_OUT = "sampled_out"
     DROPPED = "dropped"
     FAILED = "failed"
     SHIPPED = "shipped"
-    """A worker on another machine evaluates and counts the request."""
+    """A worker on another machine evaluates the request and counts its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Outcome of a request: its column, and its evaluation or the reason of its absence."""
+    """Outcome of a request: a column of `Stats` with the evaluation or the reason."""
 
     column: Column
     reason: str = ""
@@ -118,12 +118,12 @@ class Ending:
 
     @property
     def is_left(self) -> bool:
-        """Whether the disk may keep the sample for the next process."""
+        """Whether the spool may keep the sample for the next process."""
         return self.reason in ("spooled", "shutdown")
 
     @property
     def entry(self) -> str:
-        """Column and reason as one text: `scored`, `sampled_out`, `dropped:<reason>`, ..."""
+        """Column and reason as text, such as `scored`, `sampled_out` or `dropped:<reason>`."""
         if self.column in (Column.DROPPED, Column.FAILED):
             return f"{self.column.value}:{self.reason}"
         return self.column.value
@@ -136,56 +136,58 @@ class Ending:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Request:
-    """One captured request or submitted sample. Compared by identity.
+    """One captured request or submitted sample. Equality is identity.
 
-    The request's thread creates it. Once queued, only the worker's thread writes to it.
+    The application's thread creates the request. After queueing, only the worker thread changes it.
     """
 
     key: str
-    """The sampler's hash input: the trace id, or any unique id."""
+    """The sampler hashes this text: the trace id or another unique id."""
     build: Callable[[], Sample] | None
-    """Builds the sample, once, off the request's thread."""
+    """Builds the sample once, outside the application's thread."""
     status: Status = Status.OK
     size: int = 0
-    """Number of characters kept in memory until the request is settled."""
+    """Number of characters that the request keeps in memory until its outcome."""
     ids: tuple[str, ...] = ()
-    """Ids for `feedback` and `explain`."""
+    """Ids under which `feedback` and `explain` find the request."""
     trace_id: str | None = None
     span_id: str | None = None
     span: HeldSpan | None = None
     traits: Callable[[], Traits] = Traits
     accepted_at: float = field(default_factory=time.time)
     decision: Decision | None = None
-    """None before the sampler decides, and for a status that is not evaluated."""
+    """The sampler's decision. None before sampling, or if requests of this status are not
+    evaluated.
+    """
     is_final: bool = False
-    """Whether another process or a feedback has made the final decision."""
+    """Whether the decision is final because another process or a feedback made it."""
     by_feedback: bool = False
-    """Whether a feedback requested this evaluation of a finished request."""
+    """Whether feedback requested this evaluation after the request had finished."""
     is_shipped: bool = False
     accepted: bool = False
     ending: Ending | None = None
     is_counted: bool = False
-    """Whether the books have recorded the outcome."""
+    """Whether the statistics contain the outcome."""
     evaluated: frozenset[str] = frozenset()
-    """Ids of the metrics that a feedback need not request again."""
+    """Ids of metrics that are already evaluated, so that feedback does not request them again."""
     is_recovered: bool = False
-    """True if a process that has ended accepted it."""
+    """Whether the request comes from the spool of an earlier process."""
     outcomes: Outcomes | None = None
     """Outcomes that another process has already published, or None."""
     entry: Any = None
-    """Job in the outbox, or None."""
+    """The request's job in the outbox, or None."""
     sampling_key: str | None = None
-    """Hash input in place of `key`, if the request was sampled at its start."""
+    """The sampler's hash input for a request that was sampled at its start. Replaces `key`."""
     _sample: Sample | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
-        """Return the request of an existing sample.
+        """Return a request for an existing sample.
 
         Args:
             sample: The sample that the sampler decides about.
-            build: Builds the sample to evaluate, if it differs.
+            build: Builds the sample to evaluate, if it differs from `sample`.
         """
         names = (sample.trace_id, sample.sample_id)
         return cls(
@@ -200,7 +202,7 @@ class Request:
         )
 
     def sample(self) -> Sample:
-        """Return the sample, always the same object; every call raises an error of `build`."""
+        """Return the sample: always the same object, or the same error of `build`."""
         with self._lock:
             if self._sample is None:
                 if self.build is None:
@@ -211,7 +213,7 @@ class Request:
             return self._sample
 
     def judged_sample(self) -> Sample:
-        """Return the sample to evaluate: without the partial answer of a failed request."""
+        """Return the sample to evaluate. A failed request has no answer here."""
         sample = self.sample()
         return replace(sample, answer=None) if sample.status is Status.ERROR else sample
 
@@ -225,24 +227,27 @@ class Request:
 
 
 class Observer:
-    """Base of classes that follow every request. Subclasses override the methods they need.
+    """Base class for objects that follow every request. Subclasses override the methods they need.
 
-    The calls for one request have this order: `accepted`, `begun`, `evaluated`, `settled`. A
-    request rejected at submission gets only `settled`. Observers are called in a fixed order. An
-    exception is counted, and the next observer is still called.
+    For each request, the calls are `accepted`, `begun`, `evaluated` and `settled`, in this order. A
+    rejected request gets only `settled`. If an observer raises, the exception is counted and the
+    next observer is called.
     """
 
     def accepted(self, request: Request) -> None:
-        """Handle a request that got a slot in the queue. Request's thread; never blocks."""
+        """Handle an accepted request, in the application's thread. Must not block."""
 
     def begun(self, request: Request) -> None:
-        """Handle a request whose sample was built and is evaluated next. Worker's thread."""
+        """Handle a request whose sample now exists, before the evaluation.
+
+        Runs in the worker thread.
+        """
 
     def evaluated(self, request: Request, evaluation: Evaluation) -> None:
-        """Handle the evaluation of a request. Worker's thread."""
+        """Handle the evaluation of a request. Runs in the worker thread."""
 
     def settled(self, request: Request, ending: Ending) -> None:
-        """Handle the outcome of a request. Either thread; never blocks.
+        """Handle the final outcome, in the application's or the worker's thread. Must not block.
 
-        Called again only if the application's signal handler interrupted the first call.
+        A second call happens only if the application's signal handler interrupts the first.
         """

@@ -1,4 +1,4 @@
-"""Result of evaluating one sample, for telemetry and sinks."""
+"""`Evaluation`, the result that telemetry and sinks receive."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ class Evaluation:
     """Result of evaluating one sample.
 
     Attributes:
-        sample: The evaluated sample; its trace and span ids name the RAG span, if there is one.
-        outcomes: Outcome by metric id.
-        probability: Inclusion probability of the sample, or None if it was not sampled at random.
-        start: Start in nanoseconds since the epoch, like `end`; 0 if unknown.
-        reason: Why the sample was sampled, in one word.
-        verdicts: Pass or fail of the scored metrics that have a threshold.
-        passed: Pass or fail of the sample, or None if that is unknown.
-        log: Judge calls of the evaluation, if they are recorded.
+        sample: The evaluated sample. Its trace and span ids name the RAG span, if any.
+        outcomes: Outcome of each metric, by metric id.
+        probability: Inclusion probability of the sample, or None without random sampling.
+        start: Start of the evaluation in nanoseconds since the epoch; 0 if unknown. `end` has the
+            same unit.
+        reason: Why the sample was selected, in one word.
+        verdicts: Pass or fail of each scored metric that has a threshold.
+        passed: Pass or fail of the sample, or None if unknown.
+        log: Judge calls of the evaluation, if recorded.
     """
 
     sample: Sample
@@ -57,7 +58,7 @@ class Evaluation:
 
     @property
     def time(self) -> datetime | None:
-        """Start of the request in UTC, estimated from the evaluation if unknown."""
+        """Start of the request in UTC. If unknown, estimated from the evaluation's time."""
         ended = self.sample.ended_at or self.start
         return _utc(ended / 1e9 - (self.sample.latency or 0.0)) if ended else None
 
@@ -68,23 +69,22 @@ class Evaluation:
 
     @property
     def seconds(self) -> float:
-        """Duration of the evaluation in seconds."""
         return (self.end - self.start) / 1e9
 
     @cached_property
     def scores(self) -> Mapping[str, Score]:
-        """Outcomes that are scores."""
+        """Scores by metric id, without missing scores."""
         return _Scores(self.outcomes)
 
     @cached_property
     def unscored(self) -> Mapping[str, NotScored]:
-        """Outcomes that lack a possible score."""
+        """Missing scores that a retry or another judge could provide."""
         pairs = self.outcomes.items()
         return {k: v for k, v in pairs if isinstance(v, NotScored) and v.is_missing}
 
     @property
     def lacks_judge(self) -> bool:
-        """Whether the judge failed and no score comes from a judge."""
+        """Whether the judge failed and only metrics without a judge have scores."""
         causes = {outcome.cause for outcome in self.unscored.values()}
         if causes.isdisjoint(_OF_JUDGE):
             return False
@@ -92,10 +92,10 @@ class Evaluation:
 
     @property
     def status(self) -> EvalStatus:
-        """Status as on the RAG span: `partial` if a score is missing, `error` if all failed.
+        """Status as on the RAG span: `partial` if scores are missing, `error` if all are missing.
 
-        A metric without inputs or a defined value is not missing. A metric that the judge left
-        undecided is missing.
+        An undecided metric counts as missing. A metric without inputs or with an undefined value
+        does not.
         """
         if not self.unscored:
             return EvalStatus.OK
@@ -103,7 +103,7 @@ class Evaluation:
         return EvalStatus.PARTIAL if is_part else EvalStatus.ERROR
 
     def label(self, metric_id: str) -> str | None:
-        """Return the metric's own label of its score, else pass or fail by its threshold."""
+        """Return the score's own label, or else pass or fail by the metric's threshold."""
         score = self.scores[metric_id]
         if score.label is None and metric_id in self.verdicts:
             return "pass" if self.verdicts[metric_id] else "fail"

@@ -1,4 +1,4 @@
-"""The unit of evaluation: one question, its retrieved contexts, and its answer."""
+"""`Sample`: one question with its retrieved contexts and its answer."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """Outcome of an interaction. Only `OK` is scored, and `ERROR` if a rule selects it."""
+    """How a request ended. Only `OK` is scored. Sampling rules may also select `ERROR`."""
 
     OK = "ok"
     ERROR = "error"
     CANCELLED = "cancelled"
     CLOSED = "closed"
-    """The reader dropped the stream before its end, so the answer is cut."""
+    """The reader closed the stream early, so the answer is incomplete."""
     ABANDONED = "abandoned"
     """The request did not finish within the time limit."""
     INTERRUPTED = "interrupted"
-    """The request waited for a person and was not resumed within the time limit."""
+    """The request waited for a person's input, which did not arrive within the time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +49,28 @@ class Sample:
     """One request to a RAG pipeline: question, retrieved contexts and answer.
 
     Attributes:
-        contexts: Chunks in the order in which the answering model saw them. None if no retrieval
-            ran; empty if retrieval found nothing. Also accepts texts and documents.
-        answer: Answer that the user got, or None.
-        reference: Known correct answer, if any.
-        reference_ids: Ids of the chunks known to be relevant, if any.
+        contexts: Retrieved chunks in the order in which the answering model saw them. None if no
+            retrieval ran; empty if retrieval found nothing. The constructor also accepts texts and
+            documents.
+        answer: The answer that the user received, or None.
+        reference: The known correct answer, or None.
+        reference_ids: Ids of the chunks known to be relevant, or None.
         question_id: The question's id in a set of known questions.
-        error_type: Qualified name of the exception's class when `status` is `ERROR`.
-        latency: Duration of the request in seconds, if known.
-        truncated: Fields that a limit cut, such as `contexts[2].text`, and the parts `question`,
-            `contexts`, `answer` or `prompt` that a limit or a lost event left incomplete.
-        context_source: Rule that found the contexts: `recorded` and `chosen` by the
-            application, `prompt`, `shingles`, `structure`, `last_list`, `step`, `earlier_turn`;
-            None without retrieval.
-        question_source: Origin of the question: `recorded` or `chosen` by the application,
+        error_type: Qualified class name of the exception if `status` is `ERROR`.
+        latency: Duration of the request in seconds, or None if unknown.
+        truncated: Names of incomplete texts, such as `contexts[2].text`. `question`, `contexts`,
+            `answer` and `prompt` mark a part that a limit cut or that a lost event left incomplete.
+        context_source: Rule that selected the contexts: `recorded` or `chosen` (by the
+            application), `prompt`, `shingles`, `structure`, `last_list`, `step` or `earlier_turn`.
+            None without retrieval. docs/capture.md explains each rule.
+        question_source: Source of the question: `recorded` or `chosen` (by the application),
             `input`, `prompt`, `state`, or `query` (the retriever's query).
-        trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.
-        span_id: 16 hex digits of the RAG span.
+        trace_id: 32 hex digits of the RAG span's trace id, or None without a span.
+        span_id: 16 hex digits of the RAG span's id, or None without a span.
         workflow: Name of the pipeline, as on its RAG span.
-        response_id: Id of the model's reply that is the answer, if known. Equality ignores
+        response_id: The model's id of the reply that became the answer, or None. Equality ignores
             `response_id`, `ended_at` and `sample_id`.
-        ended_at: End of the request in nanoseconds since the epoch, if known.
+        ended_at: Time at which the request finished, in nanoseconds since the epoch, or None.
         sample_id: Unique id of this sample.
     """
 
@@ -123,19 +124,18 @@ class Sample:
 
     @property
     def cut_parts(self) -> tuple[str, ...]:
-        """Parts among `question`, `contexts`, `answer` and `prompt` that `truncated` names."""
+        """Incomplete parts, among `question`, `contexts`, `answer` and `prompt`."""
         cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
         return tuple(part for part in _PARTS if part in cut)
 
     @property
     def chars(self) -> int:
-        """Number of characters in all texts."""
         texts = [self.question, self.answer or "", self.reference or ""]
         texts += map(_TEXT, self.contexts or ())
         return sum(map(len, texts))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the sample as plain types, without fields at their default."""
+        """Return the sample as plain types. Fields with their default value are omitted."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["status"] = None if self.status is Status.OK else self.status.value
         plain["metadata"] = dict(self.metadata)
@@ -148,10 +148,10 @@ class Sample:
 
     @classmethod
     def of(cls, value: Sample | Mapping[str, Any]) -> Sample:
-        """Return a sample unchanged, or build a sample from a mapping, as `from_dict` does.
+        """Return a sample unchanged, or convert a mapping like `from_dict`.
 
         Raises:
-            TypeError: The value is neither, or a field has the wrong type.
+            TypeError: The value is neither a sample nor a mapping, or a field has the wrong type.
         """
         if isinstance(value, Sample):
             return value
@@ -165,9 +165,9 @@ class Sample:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return a sample from the output of `to_dict`; unknown keys go to `metadata`.
+        """Convert a mapping, such as the output of `to_dict`. Unknown keys go to `metadata`.
 
-        The names of ragas work too: `user_input`, `retrieved_contexts`, `response`,
+        The field names of ragas also work: `user_input`, `retrieved_contexts`, `response` and
         `reference_context_ids`.
 
         Raises:
@@ -189,7 +189,7 @@ class Sample:
 
 
 class Field(StrEnum):
-    """Fields of a sample that a metric or a finding can need."""
+    """Fields of a sample that metrics and findings may need."""
 
     QUESTION = "question"
     CONTEXTS = "contexts"
@@ -199,13 +199,13 @@ class Field(StrEnum):
 
     @classmethod
     def lacking(cls, sample: Sample) -> frozenset[Field]:
-        """Return the fields that the sample lacks; a blank question counts as lacking."""
+        """Return the required fields that the sample lacks. A blank question counts as missing."""
         absent = {name for name in cls if getattr(sample, name) is None}
         return frozenset(absent if sample.question.strip() else absent | {cls.QUESTION})
 
 
 def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return values with ragas' names replaced by ours. Our names win."""
+    """Replace the field names of ragas by ours. If both exist, ours win."""
     if _OTHER_NAMES.keys().isdisjoint(values):
         return values
     others = {_OTHER_NAMES[key]: value for key, value in values.items() if key in _OTHER_NAMES}
@@ -225,7 +225,7 @@ def _check_fields(sample: Sample) -> None:
 
 
 def _check_ids(sample: Sample) -> None:
-    """Convert numbers to texts, and reject invalid ids."""
+    """Convert numeric ids to texts, and reject invalid ids."""
     for name, digits in (("trace_id", 32), ("span_id", 16)):
         if isinstance(value := getattr(sample, name), int):
             object.__setattr__(sample, name, f"{value:0{digits}x}")
@@ -238,10 +238,10 @@ def _check_ids(sample: Sample) -> None:
 
 
 def tags_of(tags: Any) -> tuple[str, ...]:
-    """Return labels as texts: one label, or several.
+    """Return labels as a tuple of texts, given one label or several.
 
     Raises:
-        InputError: The value is neither.
+        InputError: The value is neither a text nor a sequence of texts.
     """
     if isinstance(tags, str):
         return (tags,)
@@ -250,7 +250,7 @@ def tags_of(tags: Any) -> tuple[str, ...]:
 
 
 def _ids_of(values: Any) -> tuple[str, ...]:
-    """Return ids as texts. A number becomes its decimal form."""
+    """Return ids as texts. Numbers become decimal text."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise wrong_type("reference_ids", "a sequence of ids", values)
     return tuple(map(str, values))

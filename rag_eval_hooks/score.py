@@ -1,4 +1,4 @@
-"""Result of one metric on one sample: a score or the cause of its absence."""
+"""Outcome of one metric on one sample: a score, or the cause of a missing score."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ __all__ = [
 
 
 class Cause(StrEnum):
-    """Cause of a missing score: a property of the sample, a failure, or sampled out."""
+    """Why a metric has no score."""
 
     MISSING_INPUT = "missing_input"
     """The sample lacks a field that the metric needs, or the judge cannot make the finding."""
     UNDEFINED = "undefined"
-    """The formula has no value for this sample, such as a share of zero items."""
+    """The metric's formula is undefined for this sample, such as a share of zero items."""
     JUDGE_FAILED = "judge_failed"
     JUDGE_UNAVAILABLE = "judge_unavailable"
-    """The judge failed too often in a row, so no call was made."""
+    """The judge failed too often in a row, so no call was sent."""
     METRIC_FAILED = "metric_failed"
-    """The metric's own code raised."""
+    """The metric's own code raised an exception."""
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"
     SAMPLED_OUT = "sampled_out"
-    """The sample is evaluated, but this metric's rate excludes it."""
+    """The sample is evaluated, but this metric's sample rate excludes it."""
     DROPPED = "dropped"
 
     @property
     def is_failure(self) -> bool:
-        """Whether a score was possible and is missing."""
+        """Whether a score was possible but is missing."""
         return self not in (Cause.MISSING_INPUT, Cause.UNDEFINED, Cause.SAMPLED_OUT)
 
 
 class AnnotatorKind(StrEnum):
-    """Kind of annotator."""
+    """Whether code, a language model or a person made a score."""
 
     CODE = "CODE"
     LLM = "LLM"
@@ -67,30 +67,30 @@ class AnnotatorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Value of a metric with its origin. Never NaN or infinite.
+    """A metric's value and where it comes from. Never NaN or infinite.
 
     Attributes:
-        value: The number in the metric's native scale.
-        normalized: The value in [0, 1], where 1 is best. By default computed from the metric's
+        value: The number on the metric's own scale.
+        normalized: The number mapped to [0, 1], where 1 is best. The default follows the metric's
             scale.
-        label: The metric's word for the value, if any.
-        parts: Named numbers behind the value.
-        explanation: Claims, verdicts and chunk numbers behind the value; plain JSON types.
+        label: The metric's word for the value, or None.
+        parts: Named numbers from which the value was computed.
+        explanation: Claims, verdicts and chunk numbers behind the value, as plain JSON types.
         warnings: Reasons to distrust the value.
-        risk: 1 minus the least probability of a claim that the metric reads, in [0, 1], or None.
-            Review high risks first.
-        annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a model.
-        annotator: The judge's name and model, or None when no judge was needed.
-        judged: Whether the value depends on a judge's findings.
-        screening: Whether the judge is too weak for decisions and only helps to find bad answers.
-        version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
-        usage: This metric's share of the sample's judge usage.
-        probability: Inclusion probability of this metric, above 0 and at most 1. Weight a
-            score by the inverse. None if the metric was not sampled at random.
-        probability_estimated: Whether the probability includes an estimated fraction that a rate
-            limit or a full queue admitted.
+        risk: 1 minus the lowest probability among the metric's claims, in [0, 1], or None. Review
+            samples with a high risk first.
+        annotator_kind: `CODE` for formulas and the heuristic judge, `LLM` for a language model.
+        annotator: The judge's kind and model, or None if the metric needs no judge.
+        judged: Whether the value depends on a judge.
+        screening: Whether the judge is too weak for decisions, and only suggests samples to review.
+        version: Versions of the package and the prompts, such as `0.1.0` or `0.1.0+prompts.1`.
+        usage: This metric's part of the sample's judge usage.
+        probability: Inclusion probability of this metric, above 0 and at most 1. Weight the score
+            by the inverse. None without random sampling.
+        probability_estimated: Whether the probability includes the estimated effect of a rate limit
+            or a full queue.
         reason: Why the metric was evaluated: `ratio`, `rule:<name>`, `tail:<name>`,
-            `feedback:<name>`, `reference`; empty inline.
+            `feedback:<name>` or `reference`. Empty for inline calls.
     """
 
     value: float
@@ -113,7 +113,7 @@ class Score:
     reason: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Reject values that are not a score.
+        """Validate the fields.
 
         Raises:
             InputError: A field has the wrong type, `value` is not finite, or `normalized` is
@@ -133,15 +133,15 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """Absence of a score, with its cause. Means exclude such a metric.
+    """A missing score and its cause. Means exclude the sample.
 
-    The object has the fields of `Score`; fields of a value are None or empty.
+    The object also has the fields of `Score` that describe a value, as None or empty.
 
     Attributes:
-        detail: One sentence for people, without content of the sample.
-        usage: This metric's share of the wasted usage.
+        detail: One sentence for people, without texts of the sample.
+        usage: Judge usage that produced no score.
         undecided: Whether the judge was unsure about too many items.
-        explanation: The available items.
+        explanation: The items that are available.
     """
 
     cause: Cause
@@ -166,10 +166,10 @@ class NotScored:
     version: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        """Convert the name of a cause to the cause.
+        """Convert the cause from text.
 
         Raises:
-            TypeError: The name is not a cause.
+            TypeError: The text is not the name of a cause.
         """
         if not isinstance(self.cause, Cause):
             if self.cause not in list(Cause):
@@ -179,23 +179,22 @@ class NotScored:
 
     @property
     def is_missing(self) -> bool:
-        """Whether a possible score is missing because of a failure or an undecided judge."""
+        """Whether a possible score is missing because of a failure or an unsure judge."""
         return self.undecided or self.cause.is_failure
 
     @property
     def line(self) -> str:
-        """Cause and detail in one line."""
         return ", ".join(filter(None, (self.cause.value, self.detail)))
 
 
 Outcome: TypeAlias = Score | NotScored
 """Score of a metric, or the cause of its absence."""
 Outcomes: TypeAlias = Mapping[str, Outcome]
-"""Outcome by metric id, in the order of the chosen metrics."""
+"""Outcomes by metric id, in the order in which the user chose the metrics."""
 
 
 class Unavailable(Exception):
-    """Raised when a metric reads a missing finding; becomes the metric's outcome."""
+    """A metric read an absent finding. The exception's cause becomes the metric's outcome."""
 
     def __init__(self, outcome: NotScored) -> None:
         super().__init__(outcome.detail)
@@ -204,14 +203,14 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Native range of a metric, and its direction: a lower error rate is better."""
+    """Range of a metric's values, and whether higher values are better."""
 
     low: float
     high: float
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        """Reject an invalid range.
+        """Validate the range.
 
         Raises:
             InputError: `low` or `high` is not a number, or `low` is not below `high`.
@@ -223,18 +222,18 @@ class Scale:
             raise InputError("The low end of a scale must be below its high end.", ends)
 
     def score(self, value: float, **details: Any) -> Score:
-        """Return a score, given a number on the scale and other fields of `Score`.
+        """Return a score for a number on this scale. Other arguments are fields of `Score`.
 
         Raises:
-            ValueError: The value is outside the scale.
+            ValueError: The number is outside the scale.
         """
         return Score(value=value, normalized=self.normalize(value), **details)
 
     def normalize(self, value: float) -> float:
-        """Map a number of the scale to [0, 1], where 1 is best.
+        """Map a number on this scale to [0, 1], where 1 is best.
 
         Raises:
-            ValueError: The value is outside the scale.
+            ValueError: The number is outside the scale.
         """
         if not self.low <= value <= self.high:
             stated = f"The value is outside {self.low:g} to {self.high:g}, the metric's scale."
@@ -247,17 +246,17 @@ UNIT = Scale(0.0, 1.0)
 
 
 def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
-    """Return an outcome's id, 32 hex digits derived from sample, metric, judge and versions.
+    """Return an outcome's id: 32 hex digits derived from sample, metric, judge and versions.
 
-    The id is an idempotency key: a store with one row per id never has an outcome twice, even if a
-    process crashes after the write.
+    A store can use the id as its primary key. Then no outcome appears twice, even if a process
+    crashes between the write and the acknowledgment.
     """
     made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
     return _digest([sample_id, metric_id, *made_by])
 
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
-    """Return the id of all outcomes of one sample, 32 hex digits, in any order."""
+    """Return an id for all outcomes of one sample: 32 hex digits, regardless of order."""
     ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
     return _digest(ids or [sample_id])
 
@@ -272,9 +271,9 @@ def _adapters() -> tuple[TypeAdapter[Score], TypeAdapter[NotScored]]:
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain types: a score, or `not_scored` with its cause.
+    """Return an outcome as plain types: a score, or `not_scored` with the cause.
 
-    Fields at their default are omitted, except the kind of annotator.
+    Fields with their default value are omitted, except `annotator_kind`.
     """
     scores, absences = _adapters()
     if isinstance(outcome, NotScored):
@@ -285,10 +284,10 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
-    """Return the outcome from the plain form of `outcome_to_dict`; ignore unknown keys.
+    """Return the outcome from the output of `outcome_to_dict`. Unknown keys are ignored.
 
     Raises:
-        ValueError: A field is missing, or a value is out of range or of the wrong type.
+        ValueError: A field is missing, out of range or of the wrong type.
     """
     values = {key: value for key, value in data.items() if key != "not_scored"}
     if "not_scored" in data:

@@ -1,7 +1,7 @@
-"""Defines the names of the spans, attributes and values that we emit.
+"""Names of the span attributes and values that we write.
 
-OpenTelemetry's `gen_ai.*` names are in development and change with their package, so we do not
-import them. We also emit OpenInference's names, because Phoenix reads them.
+OpenTelemetry's `gen_ai.*` names are still in development and may change, so we define them here
+instead of importing them. We also write OpenInference's names, which Phoenix reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["EvalStatus", "eval_key", "evaluation"]
 
 TRACER_NAME: Final = "rag_eval_hooks"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
-"""Schema of the GenAI conventions, which have had their own versions since 2026."""
+"""Schema of the GenAI conventions. They have had separate versions since 2026."""
 
 # OpenTelemetry, general and GenAI
 ERROR_TYPE: Final = "error.type"
@@ -129,42 +129,42 @@ _COMPOSITES: Final = {
     "graphrag.ragas_score": "graphrag",
     "whitepaper.weighted_score": "whitepaper",
 }
-"""Metrics that represent their whole suite and use its name."""
+"""Metrics that summarize their suite. Attributes name them by the suite alone."""
 
 
 class EvalStatus(StrEnum):
-    """Values of `rag.eval.status`: why a RAG span has scores or lacks them."""
+    """Values of `rag.eval.status`, which says whether a RAG span has scores and why not."""
 
     OK = "ok"
     PARTIAL = "partial"
-    """Some metric has no score; `rag.eval.unscored` names it."""
+    """At least one metric has no score. `rag.eval.unscored` lists such metrics."""
     ERROR = "error"
     """No metric has a score."""
     TIMEOUT = "timeout"
-    """The scores were not ready within `hold_timeout`."""
+    """The scores were not ready within `hold_timeout` seconds."""
     OVERFLOW = "overflow"
-    """Too many spans were waiting for scores."""
+    """Too many RAG spans were waiting for scores."""
     FORK = "fork"
     SHUTDOWN = "shutdown"
     DROPPED = "dropped"
-    """Not evaluated; `rag.eval.reason` says why."""
+    """The request was not evaluated. `rag.eval.reason` says why."""
     SAMPLED_OUT = "sampled_out"
     SHIPPED = "shipped"
-    """A worker evaluates the request and writes its scores below the RAG span."""
+    """A worker evaluates the request and writes its scores on a span below the RAG span."""
     ABANDONED = "abandoned"
-    """The interaction did not finish within `limits.INTERACTION_SECONDS`."""
+    """The request did not finish within `limits.INTERACTION_SECONDS`."""
 
 
 def eval_key(metric_id: str, field: str) -> str:
-    """Return the attribute key of one field of a metric's result.
+    """Return the attribute key for one field of a metric's result.
 
     Args:
-        metric_id: Id of the metric. A composite uses the name of its suite.
+        metric_id: Id of the metric. A metric that summarizes its suite uses the suite's name.
         field: `score`, `normalized`, `label`, `pass`, `reason` or `sample_rate`.
     """
     return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 
 
 def evaluation(index: int, field: str) -> str:
-    """Return OpenInference's key for one field of a result. Results count from 0."""
+    """Return OpenInference's attribute key for one field of a result. `index` starts at 0."""
     return f"evaluations.{index}.evaluation.{field}"

@@ -1,4 +1,4 @@
-"""`RagEvalSpanProcessor`: adds our scores to the spans of other instrumentors."""
+"""`RagEvalSpanProcessor` adds our scores to the RAG spans of other instrumentors."""
 
 from __future__ import annotations
 
@@ -24,23 +24,19 @@ __all__ = ["RagEvalSpanProcessor", "wrap_processors"]
 
 
 class RagEvalSpanProcessor(SpanProcessor):
-    """Wraps a span processor and holds another instrumentor's RAG span until it has scores.
+    """Wraps a span processor and delays another instrumentor's RAG span until its scores exist.
 
-    With OpenInference, Traceloop or another instrumentor active, `spans="auto"` writes no second
-    set of spans. Their RAG span ends with the request, before the scores exist. This processor
-    holds up to `max_held` RAG spans, each for at most `hold_timeout` seconds, and passes them on
-    with the scores. Every other span passes at once, unchanged. Every span is passed on exactly
-    once.
+    If OpenInference, Traceloop or another instrumentor is active, `spans="auto"` writes no second
+    set of spans. The instrumentor's RAG span ends with the request, before the scores exist. This
+    processor holds the span for at most `hold_timeout` seconds, adds the scores, and passes the
+    span on. It holds at most `max_held` spans. All other spans pass immediately and unchanged.
 
-    ```python
-    evals = RagEval()
-    exporter = BatchSpanProcessor(OTLPSpanExporter())
-    provider.add_span_processor(RagEvalSpanProcessor(exporter, evals))
-    ```
+    ```python evals = RagEval() exporter = BatchSpanProcessor(OTLPSpanExporter())
+    provider.add_span_processor(RagEvalSpanProcessor(exporter, evals)) ```
 
     Args:
         inner: The processor to wrap.
-        evals: Source of the scores.
+        evals: The evaluator that provides the scores.
     """
 
     def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
@@ -53,7 +49,6 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._others.attach()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Pass on the start of a span."""
         self._inner.on_start(span, parent_context)
 
     def _on_ending(self, span: Span) -> None:
@@ -62,7 +57,6 @@ class RagEvalSpanProcessor(SpanProcessor):
             hook(span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Hold a RAG span that waits for scores; pass on other spans."""
         try:
             addition = self._others.ended(span, self._export)
         except Exception as error:  # noqa: BLE001 - the host's edge: the span must pass
@@ -75,15 +69,15 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._inner.on_end(_ScoredSpan(span, addition) if any(addition) else span)
 
     def shutdown(self) -> None:
-        """Pass on the held spans, then shut down the inner processor."""
+        """Pass on all held spans, then shut down the wrapped processor."""
         self._release(self._others.kept(), EvalStatus.SHUTDOWN)
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Pass on the held spans, with scores if they arrive in time, and flush.
+        """Wait for scores, pass on all held spans, and flush the wrapped processor.
 
-        Waits for scores at most `hold_timeout` and `timeout_millis`. Spans without scores are then
-        passed on as `timeout`.
+        The wait lasts at most `hold_timeout` seconds and at most `timeout_millis`. Spans without
+        scores then have the status `timeout`.
         """
         began = time.monotonic()
         kept = self._others.kept(min(self._wait, timeout_millis / 1000))
@@ -101,9 +95,10 @@ class RagEvalSpanProcessor(SpanProcessor):
 
 
 def wrap_processors(provider: object, evals: RagEval) -> bool:
-    """Make every current processor of an SDK provider wait for scores.
+    """Wrap every span processor of an SDK provider in a `RagEvalSpanProcessor`.
 
-    For providers that the application did not create. The SDK has no public API for this.
+    This serves zero-code start-up, where the application does not build the provider. The SDK has
+    no public API for this purpose.
 
     Returns:
         Whether the provider had a processor.
@@ -120,7 +115,7 @@ def wrap_processors(provider: object, evals: RagEval) -> bool:
 
 
 class _ScoredSpan(ReadableSpan):
-    """A copy of a finished span with added attributes and links."""
+    """Copy of a finished span with added attributes and links."""
 
     def __init__(self, span: ReadableSpan, addition: Addition) -> None:
         attributes, links = addition
@@ -142,15 +137,15 @@ class _ScoredSpan(ReadableSpan):
 
     @property
     def dropped_attributes(self) -> int:
-        """Number of attributes that the original span dropped because of the SDK's limit."""
+        """Number of attributes that the SDK's limit removed from the original span."""
         return self._original.dropped_attributes
 
     @property
     def dropped_events(self) -> int:
-        """Number of events that the original span dropped."""
+        """Number of events that the SDK's limit removed from the original span."""
         return self._original.dropped_events
 
     @property
     def dropped_links(self) -> int:
-        """Number of links that the original span dropped."""
+        """Number of links that the SDK's limit removed from the original span."""
         return self._original.dropped_links

@@ -1,4 +1,4 @@
-"""SQLite files that threads and processes share, and that no forked child inherits."""
+"""SQLite files for several threads and processes, with connections that survive a fork."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from rag_eval_hooks.threads import at_fork
 __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
-"""Exceptions that a file may raise. SQLite's message about a damaged file may quote invalid bytes;
-Python then fails to decode the message (`UnicodeDecodeError`)."""
+"""Exceptions that file access may raise. `ValueError` includes `UnicodeDecodeError`, which Python
+raises if SQLite's message quotes invalid bytes of a damaged file.
+"""
 _RETRY_S: Final = 0.002
-"""Seconds between two tries to lock a file. SQLite's pauses grow to 0.1 s, so that a process that
-has waited long loses against newcomers."""
+"""Seconds between attempts to lock the file. SQLite itself pauses up to 0.1 s, so that newer
+processes would overtake a waiting process.
+"""
 _FORK_PATIENCE_S: Final = 2.0
-"""Seconds that a fork waits for a file in use by another thread."""
+"""Seconds that a fork waits while another thread uses the file."""
 _LOG_LIMIT: Final = 4_194_304
-"""Size in bytes to which SQLite truncates its write-ahead log after a checkpoint."""
+"""Size in bytes to which SQLite truncates the write-ahead log after a checkpoint."""
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # A full or slow disk, missing permissions and missing memory do not mean a damaged file.
 _HARMLESS: Final = "BUSY LOCKED FULL IOERR READONLY CANTOPEN PERM NOMEM INTERRUPT TOOBIG"
@@ -33,15 +35,14 @@ _UNHARMED: Final = {getattr(sqlite3, f"SQLITE_{name}") for name in _HARMLESS.spl
 
 
 class SqliteFile:
-    """SQLite file, opened on first use and closed before every fork. Thread-safe.
+    """A SQLite file that opens on first use and closes before every fork. Thread-safe.
 
-    SQLite tracks its file locks in process memory. A forked child inherits that memory but not the
-    locks. So the connection is closed before the fork, and both processes reopen the file on next
-    use.
+    SQLite tracks its file locks in process memory. A forked child inherits this memory but not the
+    locks. So we close the connection before the fork, and both processes open the file again.
 
     Args:
-        path: The file. If missing, it is created with mode 0600.
-        schema: Statements to run at every open; they must be idempotent.
+        path: The file. A missing file is created with mode 0600.
+        schema: SQL statements to run at every open; they must be idempotent.
         patience: Seconds to wait for another process's lock.
     """
 
@@ -57,7 +58,7 @@ class SqliteFile:
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
-        """Lend the open connection, in autocommit mode, to one thread at a time."""
+        """Provide the open connection in autocommit mode to one thread at a time."""
         with self._lock:
             if self._connection is None:
                 self._connection = _open(self.path, self._schema, self._patience)
@@ -65,7 +66,7 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection in a transaction, which is rolled back on an exception."""
+        """Provide the connection in a transaction. An exception rolls the transaction back."""
         with self.opened() as connection:
             # Two processes that read before they write could both act on the same rows.
             _locking(connection, "BEGIN IMMEDIATE", time.monotonic() + self._patience)
@@ -108,7 +109,7 @@ class SqliteFile:
 
 
 def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:
-    """Open an existing file in autocommit mode, read-only unless `writable`."""
+    """Open an existing file in autocommit mode. The file is read-only unless `writable` is true."""
     # Not "rwc": SQLite would create the file with the umask's permissions.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
@@ -120,7 +121,7 @@ def open_existing(path: Path, *, patience: float, writable: bool = False) -> sql
 
 
 def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
-    """Return whether an exception means that the file, not the disk, is damaged."""
+    """Return whether an exception means a damaged file, not a failing disk."""
     if is_read and isinstance(error, sqlite3.DataError):
         # No row of an intact file exceeds SQLite's limits.
         return True
@@ -131,7 +132,7 @@ def is_damage(error: BaseException, *, is_read: bool = False) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether another process currently locks the file."""
+    """Return whether an exception means that another process holds the lock."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _BUSY
 
 
@@ -154,7 +155,7 @@ def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connect
 
 
 def _locking(connection: sqlite3.Connection, statement: str, until: float) -> None:
-    """Execute a statement that needs a lock, retrying until the lock is free."""
+    """Execute a statement, and retry until the lock is free."""
     while True:
         try:
             connection.execute(statement)
@@ -167,7 +168,7 @@ def _locking(connection: sqlite3.Connection, statement: str, until: float) -> No
 
 
 def _make_private(path: Path) -> None:
-    """Create a missing file, and restrict it and its log to the owner."""
+    """Create the file if missing, and restrict the file and its log to the owner."""
     # The log gets the permissions of the file. An existing file is not opened here, because closing
     # it would release every lock of this process on it.
     with suppress(FileExistsError):

@@ -1,4 +1,4 @@
-"""Keep judge calls out of the application's traces."""
+"""Keeps judge calls out of the application's traces."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SUPPRESSING: Final = _suppressing()
 
 @contextmanager
 def suppressed() -> Iterator[None]:
-    """Suppress instrumentations in the block, in a separate OpenTelemetry context.
+    """Suppress instrumentation in the block, in a separate OpenTelemetry context.
 
-    Only for tasks of the worker; the application's context is never replaced.
+    Only worker tasks may use this, because it replaces the current context.
     """
     token = context.attach(_SUPPRESSING)
     try:
@@ -46,7 +46,7 @@ def suppressed() -> Iterator[None]:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Pause our capture for runs that start in the block. Other instrumentations continue."""
+    """Pause our own capture for runs that start in the block. Other instrumentors continue."""
     token = context.attach(context.set_value(_PAUSED, True))
     try:
         yield
@@ -55,6 +55,6 @@ def paused() -> Iterator[None]:
 
 
 def is_suppressed() -> bool:
-    """Return whether the caller runs inside an evaluation, or while capture is paused."""
+    """Return whether the caller runs inside an evaluation or while capture is paused."""
     current = context.get_current()
     return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))

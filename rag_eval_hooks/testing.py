@@ -55,7 +55,7 @@ __all__ = [
 
 
 class MemorySink:
-    """Stores evaluations and feedback in order. Complete after `RagEval.flush`."""
+    """Keeps evaluations and feedback in memory, in order. Complete after `RagEval.flush`."""
 
     def __init__(self) -> None:
         self.results: list[Evaluation] = []
@@ -63,20 +63,17 @@ class MemorySink:
         self.closed = False
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Store one evaluation."""
         self.results.append(evaluation)
 
     def feedback(self, feedback: Feedback) -> None:
-        """Store one feedback."""
         self.feedbacks.append(feedback)
 
     def close(self) -> None:
-        """Record the close."""
         self.closed = True
 
 
 class JudgeCall(NamedTuple):
-    """One call of `Judge.make`: sample, requested findings, and known findings."""
+    """Arguments of one `Judge.make` call: sample, requested findings, and known findings."""
 
     sample: Sample
     wanted: frozenset[Finding]
@@ -84,13 +81,13 @@ class JudgeCall(NamedTuple):
 
 
 class ScriptedJudge:
-    """Judge that returns scripted findings.
+    """A judge that returns prepared findings.
 
     Args:
-        script: Findings, or a function from the call to findings. A requested finding that the
-            script lacks is absent as `judge_failed`.
-        error: Exception to raise instead of every reply, such as `JudgeError("down")`.
-        latency: Seconds before each reply.
+        script: Findings, or a function from a `JudgeCall` to findings. Requested findings that the
+            script lacks are absent as `judge_failed`.
+        error: Exception to raise instead of replying, such as `JudgeError("down")`.
+        latency: Seconds to wait before each reply.
 
     Attributes:
         calls: All calls so far, in order.
@@ -115,7 +112,7 @@ class ScriptedJudge:
         self.calls: list[JudgeCall] = []
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return the scripted findings among the requested ones."""
+        """Return the prepared findings that the call requests."""
         call = JudgeCall(sample, wanted, known)
         self.calls.append(call)
         await asyncio.sleep(self._latency)
@@ -126,4 +123,4 @@ class ScriptedJudge:
         return Findings(**{name: getattr(script, name) for name in made})
 
     async def aclose(self) -> None:
-        """Do nothing."""
+        pass

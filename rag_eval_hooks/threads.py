@@ -1,4 +1,4 @@
-"""Daemon threads that never delay the process's exit, and fork hooks bound to objects."""
+"""Daemon threads that do not delay the process's exit, and fork hooks for objects."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ def at_fork(
     in_parent: Callable[[], None] | None = None,
     in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call methods at every fork while their objects exist. A no-op without `os.fork`.
+    """Call an object's methods at every fork while the object exists.
+
+    Does nothing on systems without `os.fork`.
 
     Args:
-        before: Bound method to call in the parent, before the fork; latest object first.
-        in_parent: Bound method to call in the parent, after the fork.
-        in_child: Bound method to call in the child.
+        before: Bound method to call in the parent before the fork. The newest object is called
+            first.
+        in_parent: Bound method to call in the parent after the fork.
+        in_child: Bound method to call in the child after the fork.
     """
     for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
         if method is not None:
@@ -77,10 +80,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class DaemonExecutor(Executor):
-    """Daemon thread that runs calls in order. A forked child gets its own.
+    """Runs calls in order on one daemon thread. A forked child starts its own thread.
 
-    Standard pools join their threads at interpreter exit, so a hanging sink or a loading model
-    would block the exit. A daemon thread does not.
+    Python's standard pools join their threads at exit, so a hanging sink or model would block the
+    exit. A daemon thread does not.
     """
 
     def __init__(self, name: str) -> None:
@@ -96,7 +99,7 @@ class DaemonExecutor(Executor):
         self._calls: _Calls | None = None
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Queue a call; the future gets its result or exception."""
+        """Queue a call. The returned future gets its result or exception."""
         future: Future[R] = Future()
 
         def call() -> None:
@@ -140,7 +143,7 @@ def _work(calls: _Calls) -> None:
 
 
 class Threads:
-    """At most `limit` daemon threads, started on demand.
+    """Runs calls on at most `limit` daemon threads, which start on demand.
 
     A call that outlives its timeout keeps its thread until it returns. A forked child starts new
     threads.
@@ -154,7 +157,7 @@ class Threads:
         at_fork(in_child=self._forget)
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Make a call in a thread, in the caller's context."""
+        """Run a call on a thread, with the caller's context variables."""
         worker = self._idle.pop() if self._idle else self._start()
         idle = self._idle
         future = worker.submit(copy_context().run, call)
@@ -179,10 +182,10 @@ class Threads:
 
 
 class Wakeup:
-    """Wakes one thread, and lets callers wait for its answer.
+    """Wakes one thread, and lets callers wait until that thread answers.
 
-    Uses only plain locks, because the application's signal handler may raise at any moment. In
-    `threading.Event`, which is Python code, such an exception could leave its lock held.
+    The class uses only plain locks, because the application's signal handler may raise at any
+    moment. `threading.Event` is Python code, so an exception inside it could leave its lock held.
     """
 
     def __init__(self) -> None:
@@ -201,7 +204,7 @@ class Wakeup:
         return self._sleep.acquire(timeout=max(0.0, timeout))
 
     def ask(self, timeout: float | None) -> bool:
-        """Wake the thread and wait for its answer. None means no limit. Return whether it came."""
+        """Wake the thread and wait for its answer. Return False after the timeout."""
         turn = threading.Lock()
         turn.acquire()
         self._asking.append(turn)
@@ -220,6 +223,6 @@ class Wakeup:
                 self._asking.popleft().release()
 
     def end(self) -> None:
-        """Answer all callers, and later callers at once."""
+        """Answer all waiting callers, and answer later callers immediately."""
         self._is_over = True
         self.answer(len(self._asking))

@@ -1,4 +1,4 @@
-"""Amounts of calls, tokens and money."""
+"""`Usage`: number of calls, tokens and cost."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ __all__ = ["Usage", "tokens", "total_by_key"]
 
 K = TypeVar("K")
 _BYTES_PER_TOKEN = 3
-"""UTF-8 bytes per token: three Latin characters, one and a half Arabic or Cyrillic ones, or one
-Chinese one. A low estimate, so that the budget holds with any tokenizer."""
+"""UTF-8 bytes per token for estimates. Real tokens are usually longer, so that estimates are too
+high and the budget holds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Judge calls, their tokens and cost. Shared calls count in fractions.
+    """Judge calls with their tokens and cost. Metrics that share a call count a fraction each.
 
     Attributes:
-        calls: Judge requests sent, including retries. Embedding requests, which many samples share,
-            do not count.
-        input_tokens: Number of tokens of prompts and embedded texts, as the endpoint reported; 0 if
+        calls: Number of judge requests, including retries. Embedding requests do not count, because
+            many samples share them.
+        input_tokens: Tokens of prompts and embedded texts as the endpoint reported; 0 if
             unreported.
-        output_tokens: Number of tokens of replies.
-        cost: Money in the currency of the price table, or None without a price for the model.
+        output_tokens: Tokens of replies as the endpoint reported; 0 if unreported.
+        cost: Cost in the price table's currency, or None if the model has no price.
     """
 
     calls: float = 0.0
@@ -33,7 +34,7 @@ class Usage:
     cost: float | None = None
 
     def __add__(self, other: Self) -> Self:
-        """Return the sum. The cost is known if either cost is known."""
+        """Return the sum. The cost is known if at least one cost is known."""
         cost = other.cost if self.cost is None else self.cost + (other.cost or 0.0)
         return type(self)(
             self.calls + other.calls,
@@ -43,7 +44,7 @@ class Usage:
         )
 
     def share(self, parts: int) -> Self:
-        """Return one of `parts` equal parts."""
+        """Return a fraction of this usage: one of `parts` equal parts."""
         if parts == 1:
             return self
         return type(self)(
@@ -55,7 +56,6 @@ class Usage:
 
 
 def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K, Usage]:
-    """Return the sum of two usages for each key."""
     if not one or not other:
         return one or other
     total = dict(one)
@@ -65,5 +65,5 @@ def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K,
 
 
 def tokens(text: str) -> int:
-    """Estimate the tokens of a text, rather too many than too few."""
+    """Estimate the number of tokens in a text. The estimate tends to be too high."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""All settings, from arguments, environment variables and a file."""
+"""Settings from arguments, environment variables and a TOML file."""
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 

@@ -1,4 +1,4 @@
-"""Types of settings: each has its validation and a description of the accepted values."""
+"""Types of settings, with validation and a description of accepted values."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Description of a setting's accepted values, for errors and the documentation."""
+    """Describes the values that a setting accepts, for errors and documentation."""
 
     text: str
 
 
 def _no_bool(value: object) -> object:
-    """Reject `True` as a number; pydantic would accept it as 1."""
+    """Reject booleans as numbers: pydantic would accept `True` as 1."""
     if isinstance(value, bool):
         raise ValueError
     return value
@@ -56,7 +56,7 @@ def _one_item(value: object) -> object:
 
 
 def _none(value: object) -> object:
-    """Read `none` as None, because variables and TOML have no null."""
+    """Read the text `none` as None. Environment variables and TOML have no null."""
     return None if value == "none" else value
 
 
@@ -94,23 +94,21 @@ Url: TypeAlias = Annotated[Annotated[str, AfterValidator(_url)] | None, Expected
 
 
 def setting(default: Any, description: str) -> Any:
-    """Return a field with its default and description."""
     return Field(default, description=description)
 
 
 def expected_by(field: FieldInfo) -> str:
-    """Return a description of the values that a setting accepts."""
+    """Describe the values that a setting accepts."""
     words = [each.text for each in field.metadata if isinstance(each, Expected)]
     return words[-1] if words else "a value of another type"
 
 
 def is_mapping(field: FieldInfo) -> bool:
-    """Return whether a setting maps names to values."""
     return typing.get_origin(field.annotation) is dict or is_typeddict(field.annotation)
 
 
 def is_secret(field: FieldInfo, value: object) -> bool:
-    """Return whether a rejected value may contain a secret. A plain URL does not."""
+    """Return whether an error must mask this setting's value. A plain URL needs no mask."""
     if SecretStr in types_in(field.annotation):
         return True
     is_plain = isinstance(value, str) and not set("@?;=&#").intersection(value)
@@ -118,7 +116,7 @@ def is_secret(field: FieldInfo, value: object) -> bool:
 
 
 def types_in(annotation: Any) -> Iterator[Any]:
-    """Yield an annotation and all types inside it."""
+    """Yield an annotation and all types nested in it."""
     yield annotation
     for part in typing.get_args(annotation):
         yield from types_in(part)

@@ -1,6 +1,6 @@
-"""Fixed limits that bound memory and time.
+"""Fixed limits on memory and time.
 
-Code reads them when it makes an object, so that tests can set smaller limits.
+Objects read the limits in their constructors, so that tests can set smaller values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of settings about sampling: rules, tail rules, limits."""
+"""Settings for sampling rules, tail rules and budgets, each a TOML table."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _ONE_CONDITION = (
 
 
 class RuleSettings(BaseModel):
-    """Samples each request that meets all conditions at the rule's rate.
+    """A sampling rule: evaluate requests that meet all conditions at the rule's rate.
 
-    Only the first matching rule counts. A rule without `error` applies only to requests that
-    succeeded. Patterns are searched in the first 4000 characters.
+    Only the first matching rule applies to a request. A rule without `error` matches only
+    successful requests. Regular expressions search the first 4,000 characters.
 
     Attributes:
-        rate: Inclusion probability of the metrics, 0 to 1.
-        metrics: Suites or metric ids that the rate applies to; empty means all. Other metrics keep
-            their rate.
-        name: Name in reasons, as `rule:<name>`; by default the rule's number, from 1.
-        tags: Required tags; the request must have all of them.
-        metadata: Required value of each key, or a list of accepted values.
-        question: Regular expression, searched in the question.
-        answer: Regular expression, searched in the answer. Never matches a missing answer.
-        error: `true` matches every request that raised. A regular expression is searched in the
-            exception's class name. Failed requests are evaluated without an answer.
-        latency_above: Minimum duration of the request, in seconds.
-        latency_below: Exclusive upper bound of the duration, in seconds.
+        rate: Inclusion probability, 0 to 1.
+        metrics: Suites or metric ids to which the rate applies. Other metrics keep their own rate.
+            Empty means all metrics.
+        name: Shown in sampling reasons as `rule:<name>`. The default is the rule's number, from 1.
+        tags: Tags that the request must all have.
+        metadata: Expected value for each metadata key, or a list of accepted values.
+        question: Regular expression to find in the question.
+        answer: Regular expression to find in the answer. Requests without an answer never match.
+        error: `true` matches every request that raised. A regular expression searches the
+            exception's class name. A failed request is evaluated without its answer.
+        latency_above: Match requests that took at least this many seconds.
+        latency_below: Match requests that took less than this many seconds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,24 +69,23 @@ class RuleSettings(BaseModel):
 
 
 class TailSettings(BaseModel):
-    """Tail rule: a heuristic result or feedback raises the rate of metrics.
+    """A tail rule: raise metrics' rates after a low heuristic score or bad feedback.
 
-    Exactly one condition: `metric` with `below` or `above` or both, `dont_know`, `thumbs_down`,
-    `feedback_below` or `feedback_label`.
+    A rule has exactly one condition: `metric`, `dont_know`, `thumbs_down`, `feedback_below` or
+    `feedback_label`. `metric` needs `below`, `above` or both.
 
     Attributes:
-        then: Suites or metric ids to evaluate.
-        rate: Inclusion probability of these metrics if the condition is met, 0 to 1. A tail rule
-            never lowers a rate.
-        name: Name in reasons, as `tail:<name>`; by default the subject of the condition.
-        metric: Id of a metric without network access. The heuristic judge computes it for every
-            request.
-        below: Exclusive upper bound of the metric's value, in its native scale.
-        above: Exclusive lower bound of the metric's value.
-        dont_know: The answer is a "don't know".
-        thumbs_down: A feedback has a score below 0.5, or a label such as `thumbs_down`.
-        feedback_below: A feedback has a score below this number.
-        feedback_label: Regular expression, searched in a feedback's label.
+        then: Suites or metric ids to evaluate when the condition holds.
+        rate: Inclusion probability of these metrics, 0 to 1. A tail rule never lowers a rate.
+        name: Shown in sampling reasons as `tail:<name>`. The default is the condition's subject.
+        metric: Id of a metric that needs no network. The heuristic judge evaluates this metric for
+            every request.
+        below: Match values below this number on the metric's own scale.
+        above: Match values above this number on the metric's own scale.
+        dont_know: Match answers that say "I don't know".
+        thumbs_down: Match feedback with a score below 0.5 or a label such as `thumbs_down`.
+        feedback_below: Match feedback with a score below this number.
+        feedback_label: Regular expression to find in the feedback's label.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -122,7 +121,7 @@ _Limit: TypeAlias = Annotated[Number, Field(ge=0)]
 
 
 class Budgets(TypedDict, total=False):
-    """Limits of judge calls, and the file that lets processes share them."""
+    """Limits on judge calls, and the path of the file through which processes share them."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 

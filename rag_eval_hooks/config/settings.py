@@ -1,7 +1,8 @@
-"""All settings: one frozen, validated object.
+"""All settings, as one frozen and validated object.
 
-Precedence: arguments, `RAG_EVAL_*` variables, the file, then variables that other software shares
-(`OPENAI_API_KEY`, `OPENAI_BASE_URL`, `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`).
+Arguments override `RAG_EVAL_*` variables, and these variables override the settings file. Variables
+of other software apply last: `OPENAI_API_KEY`, `OPENAI_BASE_URL` and
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _Secret: TypeAlias = SecretStr | str
 
 
 class SettingKeywords(TypedDict, total=False):
-    """Keywords of `RagEval` that set a plain setting."""
+    """Keywords of `RagEval` whose values are plain types."""
 
     config_file: str | os.PathLike[str] | None
     judge_base_url: str | None
@@ -104,7 +105,7 @@ class SettingKeywords(TypedDict, total=False):
 
 
 class ArgumentKeywords(SettingKeywords, total=False):
-    """Keywords of `RagEvalConfig`. `RagEval` also accepts objects for them."""
+    """Keywords of `RagEvalConfig` for which `RagEval` also accepts objects."""
 
     metrics: _Names
     judge: str
@@ -117,13 +118,15 @@ class ArgumentKeywords(SettingKeywords, total=False):
 
 
 class RagEvalConfig(BaseSettings):
-    """Every setting: from arguments, `RAG_EVAL_<NAME>` variables and a TOML file.
+    """All settings, read from arguments, `RAG_EVAL_<NAME>` variables and a TOML file.
 
     Args:
-        config_file: Path of the file. The default is `RAG_EVAL_CONFIG_FILE`, or no file.
+        config_file: Path of the TOML file. The default is the variable `RAG_EVAL_CONFIG_FILE`.
+            Without either, no file is read.
 
     Raises:
-        ConfigError: A name is unknown, a value is invalid, or the file cannot be read.
+        ConfigError: A setting's name is unknown or its value is invalid, or the file cannot be
+            read.
     """
 
     model_config = SettingsConfigDict(
@@ -279,16 +282,16 @@ class RagEvalConfig(BaseSettings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the values of `merged`: pydantic-settings would merge tables of two sources."""
+        """Read only the output of `merged`: pydantic-settings would merge tables of two sources."""
         return (init_settings,)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Yield all settings. A sink's address may contain a key: the sink rejects it later."""
+        """Omit sinks, whose URL may contain a key until the sink rejects it."""
         for name, value in super().__repr_args__():
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     def for_judge(self, judge: str) -> RagEvalConfig:
-        """Return the settings of an additional judge, without another provider's key."""
+        """Return the settings for a second judge, without another provider's API key."""
         if is_one_provider(judge, self.judge):
             return self.model_copy(update={"judge": judge})
         own: dict[str, Any] = {name: value for name, (_, value) in endpoint_of(judge).items()}
@@ -304,7 +307,7 @@ class RagEvalConfig(BaseSettings):
 
     @property
     def budget_limits(self) -> dict[str, float]:
-        """Limits by unit and period, such as `calls_per_hour`."""
+        """Return limits by unit and period, such as `calls_per_hour`."""
         given: dict[str, Any] = {**self.budget}
         return {k: v for k, v in given.items() if k not in ("calls_per_second", "path")}
 

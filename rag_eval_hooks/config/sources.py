@@ -1,4 +1,4 @@
-"""Settings from environment variables and a file. No other module reads them."""
+"""Reads environment variables and the settings file. No other module reads either."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Origins: TypeAlias = dict[str, str]
-"""Source of each non-default setting, as text."""
+"""Where each non-default setting comes from, by setting name."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 PREFIX: Final = "RAG_EVAL_"
@@ -65,7 +65,7 @@ _ENDPOINT_VARIABLES: Final = {
     "openai-decisions": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
     "systemone": ("TYPESAFE_BASE_URL", "TYPESAFE_API_KEY"),
 }
-"""Variables for endpoint and key that other software also reads, by the judge's provider."""
+"""URL and key variables of other software, by judge provider."""
 
 
 class _Variables(EnvSettingsSource):
@@ -80,10 +80,12 @@ def merged(
     explicit: Mapping[str, Any],
     file: str | os.PathLike[str] | None = None,
 ) -> tuple[dict[str, Any], Origins]:
-    """Return values and origins by name: shared variables < file < `RAG_EVAL_*` < arguments.
+    """Merge settings and return their values and origins by name.
+
+    Arguments override `RAG_EVAL_*` variables, then the file, then the variables of other software.
 
     Raises:
-        ConfigError: The file cannot be read, or a variable is not a setting.
+        ConfigError: The file cannot be read, or a variable names no setting.
     """
     _check_variables(settings)
     file = file or os.environ.get(_FILE_VARIABLE)
@@ -101,9 +103,9 @@ def merged(
 
 
 def from_text(field: FieldInfo, text: str) -> object:
-    """Parse a setting's value: commas in lists, name=value in mappings, JSON in tables.
+    """Parse a setting's text: a list at commas, a mapping from `name=value`, a table from JSON.
 
-    Other text is returned unchanged, and the setting's validation rejects it.
+    Unparsable text is returned unchanged, and the setting's validation rejects it.
     """
     kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
     if is_mapping(field):
@@ -119,12 +121,12 @@ def from_text(field: FieldInfo, text: str) -> object:
 
 
 def is_shared(origin: str) -> bool:
-    """Return whether a value comes from a variable that other software also reads."""
+    """Return whether a setting's value comes from a variable of other software."""
     return origin.startswith("variable ") and not origin.startswith(f"variable {PREFIX}")
 
 
 def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return values by name, parsed from the texts of a command line."""
+    """Parse settings given on the command line."""
     fields = settings.model_fields
     return {
         name: from_text(fields[name], text) if name in fields else text
@@ -135,7 +137,7 @@ def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[
 def unknown_setting(
     name: str, known: Iterable[str], *, prefix: str = "", source: str = ""
 ) -> ConfigError:
-    """Return the error for an unknown setting; `prefix` is the variables' prefix."""
+    """Return the error for an unknown setting. `prefix` is the prefix of the variables' names."""
 
     def written(each: str) -> str:
         return f"{prefix}{each.upper()}" if prefix else each
@@ -167,12 +169,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def is_one_provider(judge: str, other: str) -> bool:
-    """Return whether two judges use the same variables for endpoint and key."""
+    """Return whether two judges read their URL and key from the same variables."""
     return _endpoint_variables(judge) == _endpoint_variables(other)
 
 
 def endpoint_of(judge: str) -> dict[str, tuple[str, str]]:
-    """Return variable and value of a judge's address and key, by its provider's names."""
+    """Return the variable and value that set the URL or key of a judge's provider."""
     names = ("judge_base_url", "judge_api_key")
     found = zip(names, _endpoint_variables(judge), strict=True)
     return {name: (at, value) for name, at in found if (value := os.environ.get(at))}
@@ -186,10 +188,10 @@ def _endpoint_variables(judge: str) -> tuple[str, str]:
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return variable and value by setting, from variables that other software also reads.
+    """Return variable and value by setting, from the variables of other software.
 
     Args:
-        own: Our settings; they decide whether a shared key may be used.
+        own: Our settings, which decide whether the judge may use a key of other software.
     """
     judge = str(own.get("judge", ""))
     url, _ = _endpoint_variables(judge)
@@ -206,19 +208,19 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def traces_at(base: str) -> str:
-    """Return a receiver's URL for spans, given its base URL or that URL."""
+    """Return the URL for spans, given an OTLP receiver's base URL or full URL."""
     return base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
 
 
 def otlp_endpoint() -> str | None:
-    """Return the URL to which OpenTelemetry's SDK sends spans, by its variables."""
+    """Return the URL to which OpenTelemetry's SDK exports spans."""
     traces = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)
 
 
 def model_environment() -> dict[str, str]:
-    """Return the environment of a model process, without tracers and other start-up code."""
+    """Return the environment of a model process, without variables that start tracers."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }
@@ -231,7 +233,7 @@ def model_environment() -> dict[str, str]:
 
 
 def may_be_file(path: Path) -> bool:
-    """Return whether a path is a file, or can become one in an existing folder."""
+    """Return whether a path is a file, or whether a file can be created there."""
     try:
         return not path.is_dir() and path.parent.is_dir()
     except OSError:
