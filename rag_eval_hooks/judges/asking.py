@@ -1,4 +1,4 @@
-"""Ask a model for a finding's items, in one call or, for long contexts, in several."""
+"""Asks a model about the items of a finding. Long contexts need several calls."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ from rag_eval_hooks.usage import Usage, tokens
 T = TypeVar("T")
 
 Request: TypeAlias = tuple[Ask, Sequence[str]]
-"""A finding and the keys of the items to ask for in one prompt."""
+"""A finding, and the keys of its items for one prompt."""
 AskAll: TypeAlias = "Callable[[Iterable[Request]], Coroutine[Any, Any, Answers]]"
 _LITERALLY = "found literally"
 _SPREAD = "chunks that state parts of the claim did not fit into one call"
 _MOST_CLAIMS = 10
-"""Maximum number of claims in one call."""
 _BEFORE = r"(?<![^\s(\"'\[])"
 _AFTER = r"[.,;:!?)\"'\]]*(?:\s|$)"
 _SUPPORTS = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
@@ -43,54 +42,57 @@ _RANK = (
     ClaimVerdict.NOT_STATED,
 )
 _MOST_LEADS = 256
-"""Prompt prefixes to remember."""
+"""Maximum number of prompt prefixes to remember."""
 _LONGEST_LEAD = 5.0
-"""Seconds after which the other calls follow, even if the first reply has not started."""
+"""Seconds after which the other calls start, even if the first reply has not started."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """Replies of a model for the items of one finding."""
+    """A model's replies about the items of one finding."""
 
     values: dict[str, Any] = field(default_factory=dict)
     flawed: set[str] = field(default_factory=set)
-    """Items whose reply carried a warning, and that are asked for once more."""
+    """Items whose reply had a warning. The judge asks about them a second time."""
     failure: NotScored | None = None
-    """Why asking stopped early."""
+    """Why the judge stopped asking, or None."""
     problem: str = ""
-    """What was wrong with the last reply, without its text."""
+    """Defect of the last reply, without the reply's text."""
     usage: Usage = field(default_factory=Usage)
 
     def open(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the items without a reply, or with a warning that a second reply may resolve."""
+        """Return items without a reply, or with a warning that a second reply may resolve."""
         return tuple(key for key in keys if key not in self.values or key in self.flawed)
 
     def take(self, values: Mapping[str, Any]) -> None:
-        """Merge valid replies. A second reply for an item is final, with or without a warning."""
+        """Add valid replies. A second reply about an item is final, even with a warning."""
         for key, content in values.items():
             is_new = bool(getattr(content, "warning", "")) and key not in self.values
             (self.flawed.add if is_new else self.flawed.discard)(key)
             self.values[key] = content
 
     def absorb(self, other: Answers) -> None:
-        """Add the failure, problem and usage of another request."""
+        """Add another request's failure, problem and usage."""
         self.failure = other.failure or self.failure
         self.problem = other.problem or self.problem
         self.usage += other.usage
 
 
 class Stagger:
-    """Sends the first of several calls with the same prefix ahead of the others.
+    """Sends the first of several calls with the same prompt prefix before the others.
 
-    A provider caches a prompt's prefix once the first reply has started. Calls sent earlier pay the
-    full price. If the first call fails, the others proceed.
+    A provider caches a prefix once the first reply has started. Calls before that moment pay the
+    full price. If the first call fails, the other calls proceed.
     """
 
     def __init__(self) -> None:
         self._leads: OrderedDict[int, asyncio.Event] = OrderedDict()
 
     async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call after the first call with the same prefix, or at once without one."""
+        """Run a call after the first call with the same prefix.
+
+        A call without a prefix runs at once.
+        """
         if prefix is None:
             return await call()
         key = hash((prefix, id(asyncio.get_running_loop())))
@@ -108,7 +110,7 @@ class Stagger:
 
 
 async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results of all parts. The first error is raised after all parts finished."""
+    """Await all coroutines, then return their results or raise the first error."""
     results = await asyncio.gather(*parts, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -117,11 +119,11 @@ async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
-    """Return the verdicts. An entity that a chunk contains literally needs no call.
+    """Return the verdicts. An entity that appears literally in a chunk needs no call.
 
-    Contexts longer than the budget are verified in parallel parts. Each part reports which chunks
-    state part of a claim. If chunks of several parts do, and none supports the whole claim, the
-    verdict is unsure.
+    Contexts longer than the token budget are verified in parallel groups. For each group, the model
+    also names chunks that state part of a claim. A verdict is unsure if no group supports the whole
+    claim and several groups state parts.
     """
     known = _literal(ask) if ask.kind is Finding.ENTITIES_FOUND else {}
     groups = parts(ask.sample, budget) if ask.has_contexts else []
@@ -136,7 +138,7 @@ async def verified(ask: Ask, ask_all: AskAll, budget: int) -> Answers:
 
 
 def joined(kind: Finding, by_part: Sequence[Answers], groups: Sequence[Collection[int]]) -> Answers:
-    """Merge the answers of all parts: contents by item, failures, problems and usage."""
+    """Merge the answers of all groups: values by item, failures, problems and usage."""
     answers = Answers(_added_up(kind, [one.values for one in by_part], groups))
     for part in by_part:
         answers.absorb(part)
@@ -151,10 +153,10 @@ def _requests(ask: Ask, keys: Sequence[str]) -> list[Request]:
 
 
 def _literal(ask: Ask) -> dict[str, Verdict]:
-    """Return the entities that appear in a chunk as whole words, after folding.
+    """Return the entities that appear in a chunk as whole words, ignoring case and accents.
 
-    Only white space and sentence punctuation end a word here: "36" is not stated by "-36", "36.5"
-    or "1,036". The judge is asked about all other entities.
+    Only white space and sentence punctuation end a word. So "-36", "36.5" and "1,036" do not
+    contain "36". The judge is asked about the remaining entities.
     """
     chunks = [fold(context.text) for context in ask.sample.contexts or ()]
     names = {key: fold(entity) for key, entity in ask.items().items()}
@@ -166,9 +168,9 @@ def _literal(ask: Ask) -> dict[str, Verdict]:
 
 
 def parts(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[int, ...]]:
-    """Split chunk numbers into consecutive groups within a token budget, at most `most` each.
+    """Split chunk numbers into consecutive groups of at most `most` chunks within a token budget.
 
-    A chunk is never cut: a chunk longer than the budget is a separate group.
+    Chunks are never cut. A chunk longer than the budget is its own group.
     """
     groups: list[tuple[int, ...]] = []
     left = 0
@@ -186,7 +188,7 @@ def parts(sample: Sample, budget: int, most: int = 10**6) -> list[tuple[int, ...
 def _added_up(
     kind: Finding, seen: Sequence[Mapping[str, Any]], groups: Sequence[Collection[int]]
 ) -> dict[str, Any]:
-    """Merge the replies of all parts by item, without items that lack a reply in any part.
+    """Merge the replies of all groups. Items that lack a reply from any group are omitted.
 
     A verdict is unsure if chunks of several groups state parts of the claim.
     """
@@ -206,7 +208,7 @@ def _added_up(
 
 
 def _union(one: Support, other: Support) -> Support:
-    """Merge the verdicts of two parts of the chunks: support wins."""
+    """Merge two groups' verdicts on a claim. Support overrides any other verdict."""
     better, worse = sorted((one, other), key=lambda each: _RANK.index(each.verdict))
     weighed = (better, worse) if better.verdict is worse.verdict else (better,)
     probabilities = (one.probability, other.probability)
@@ -229,17 +231,17 @@ def _unless_spread(content: Support, groups: Sequence[Collection[int]]) -> Suppo
 
 
 def possible(sample: Sample, wanted: frozenset[Finding]) -> tuple[list[Finding], Findings]:
-    """Split findings into makeable ones, in order, and absent ones whose texts are missing."""
+    """Split findings into possible findings and findings whose texts the sample lacks."""
     lacking = Field.lacking(sample)
     kinds = [kind for kind in SPECS if kind in wanted and not SPECS[kind].needs & lacking]
     return kinds, Findings.absent(wanted & SPECS.keys() - {*kinds}, _NO_TEXT)
 
 
 def findings_of(ask: Ask, answers: Answers, advice: str = "") -> Findings:
-    """Return the finding with its content, or the cause of its absence.
+    """Return the finding with its value, or the cause of its absence.
 
-    If only some items have content, the others are unsure. A metric decides whether the content is
-    enough.
+    If only some items have a verdict, the others become unsure. Each metric decides whether the
+    sure items suffice.
     """
     kind, asked = ask.kind, ask.items()
     missing = sum(key not in answers.values for key in asked)
@@ -269,10 +271,10 @@ def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
 async def remembered(
     memo: Memo | None, key: bytes, ask: Callable[[], Awaitable[str]]
 ) -> tuple[str, bool]:
-    """Return the memo's text or a new text from `ask`, and whether the text is new.
+    """Return the memo's text or else the text from `ask`. The second value tells whether it is new.
 
     Raises:
-        JudgeTimeout: The sample's time ran out.
+        JudgeTimeout: The sample's timeout passed.
     """
     if not is_in_time():
         raise JudgeTimeout(OUT_OF_TIME)
@@ -285,6 +287,6 @@ async def remembered(
 
 
 def check_count(field: str, value: object) -> None:
-    """Raise `ConfigError` unless a value is a whole number, 1 or more."""
+    """Raise `ConfigError` unless the value is an integer of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(field, value, "a whole number, 1 or more")

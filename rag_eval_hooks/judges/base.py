@@ -12,18 +12,19 @@ from rag_eval_hooks.score import AnnotatorKind
 
 @runtime_checkable
 class Judge(Protocol):
-    """Makes findings. Runs only in the evaluator's event loop, never on a request's thread.
+    """Makes findings about samples. Runs only in the evaluator's event loop.
 
     Attributes:
-        name: Name on the scores: kind and model.
-        annotator_kind: `LLM` for a language model, `CODE` for anything else.
-        version: Version of the prompts or rules; scores of different versions are not comparable.
+        name: Kind and model, shown on scores.
+        annotator_kind: `LLM` for a language model, `CODE` for any other judge.
+        version: Version of the prompts or rules. Scores of different versions are not comparable.
 
-    A judge may also have a flag `screening`. True means that its scores help to find bad answers
-    but are too weak for decisions, like those of the heuristic judge. A flag `one_call` means that
-    the judge makes claims and entities without a request. Then the first call of `make` asks only
-    for these, and the second for everything else. A third call asks for findings that a metric
-    needs only because of another finding.
+    A judge may have two optional flags. `screening = True` marks a judge that is too weak for
+    decisions and only suggests samples to review, like the heuristic judge.
+
+    `one_call = True` marks a judge that finds claims and entities without a request. Then the first
+    `make` asks only for claims and entities, and the second for all other findings. A third asks
+    for findings that a metric needs only because of another finding.
     """
 
     @property
@@ -36,39 +37,39 @@ class Judge(Protocol):
     def version(self) -> str: ...
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings about a sample. Called at most three times per sample.
+        """Make findings about a sample. The evaluator makes at most three calls per sample.
 
-        The first call asks for claims, entities and every finding that needs no other finding. The
+        The first call asks for claims, entities, and findings that need no other finding. The
         second call asks for verdicts on the claims and entities in `known`.
 
         Args:
             sample: The sample as captured.
             wanted: The findings to make.
-            known: Findings that already exist.
+            known: Findings from earlier calls.
 
         Returns:
-            Each requested finding, or a `NotScored` with the cause. Verdicts are in the order of
-            the items, one per item.
+            Each requested finding, or a `NotScored` with the cause. A list of verdicts has one
+            verdict per item, in the items' order.
 
         Raises:
-            JudgeError: No finding could be made.
+            JudgeError: The judge could make no finding.
         """
         ...
 
     async def aclose(self) -> None:
-        """Release connections and models. Called once, at shutdown."""
+        """Release connections and models. Called once at shutdown."""
         ...
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors whose cosine is their similarity."""
+    """Converts texts to vectors. The cosine of two vectors is the texts' similarity."""
 
     @property
     def name(self) -> str: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order, all of one length.
+        """Return one vector per text, in order. All vectors have the same length.
 
         Raises:
             JudgeError: The model cannot be loaded or did not reply.
@@ -80,7 +81,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class TokenScorer(Protocol):
-    """Compares texts token by token, as BERTScore does."""
+    """Compares two texts token by token, as BERTScore does."""
 
     @property
     def name(self) -> str: ...

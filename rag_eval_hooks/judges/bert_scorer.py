@@ -1,4 +1,4 @@
-"""BERTScore by the bert-score package."""
+"""BERTScore, computed by the package bert-score."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ _TextPair = tuple[str, str]
 
 
 class BertScorer(LocalModel[_TextPair, TokenScore]):
-    """Precision, recall and F1 of tokens matched by contextual embeddings.
+    """Computes BERTScore: precision, recall and F1 over tokens matched by contextual embeddings.
 
-    Equals `bert_score.score` without idf weights. The model loads once, on first use, in a child
-    process or a separate thread. Pairs of concurrent callers are batched.
+    Scores equal those of `bert_score.score` without idf weights. The model loads once, on first
+    use, in a child process or on a separate thread. Pairs of concurrent callers share a batch.
     Source: Zhang et al., BERTScore, ICLR 2020.
 
     Args:
-        model: A name on the model hub, or the path of a folder with a saved model.
+        model: Name on the Hugging Face hub, or path of a folder with a saved model.
         layer: Number of the layer whose embeddings are compared; 0 is the model's input. The
-            default is bert-score's best layer. Required for a model that bert-score does not know.
-        rescale_with_baseline: Rescale scores so that unrelated texts are near 0 instead of near the
-            baseline. Scores can then be negative.
-        baseline_path: A baseline file of your own: CSV with the columns LAYER, P, R, F.
-        language: Which of bert-score's baselines, such as `en` or `de`.
-        process: Run the model in a child process. `auto`: wherever a process can start.
+            default is bert-score's best layer. A model that bert-score does not know needs this
+            argument.
+        rescale_with_baseline: Rescale scores so that unrelated texts score about 0. Scores can then
+            be negative.
+        baseline_path: Your own baseline file: CSV with the columns LAYER, P, R and F.
+        language: Language of bert-score's baseline, such as `en` or `de`.
+        process: Whether to run the model in a child process. `auto` means wherever a process can
+            start.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: A value is invalid, the model has no baseline, or a required process cannot
-            start here.
+        ConfigError: A value is invalid, the model has no baseline, or `process` is true and no
+            process can start here.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Calibrate a judge's probabilities with human labels, and measure its agreement with them."""
+"""Calibrates a judge's probabilities with human labels, and measures the judge's agreement."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _STEPS: Final = 50
 _BINS: Final = 10
 _EDGE: Final = 1e-4
 _RIDGE: Final = 0.1
-"""Weight of the prior that probabilities need no change: a few labels move them little."""
+"""Weight of the prior, which favors unchanged probabilities. Few labels then change little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Maps a judge's probability to a calibrated one (Platt 1999, on the log odds).
+    """Maps a judge's probability to a calibrated probability (Platt 1999, on log odds).
 
-    A claim counts as supported if its probability is at least `cut`.
+    A claim counts as supported if its calibrated probability is at least `cut`.
     """
 
     slope: float = 1.0
@@ -43,7 +43,7 @@ class Calibration:
         return _sigmoid(self.slope * _log_odds(probability) + self.intercept)
 
     def judged(self, support: Support) -> Support:
-        """Return a verdict with its calibrated probability, decided by the cut.
+        """Return a verdict with its calibrated probability. The cut decides the verdict.
 
         Contradictions and verdicts without a probability stay unchanged.
         """
@@ -87,13 +87,13 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Agreement of probabilities with labels.
+    """How well probabilities agree with human labels.
 
-    `auroc` is the chance that a positive has a higher probability than a negative; ties count half.
-    `low` to `high` is its 95 % interval (Hanley and McNeil 1982). `cut` has the highest balanced
-    accuracy, and `kappa` (Cohen) applies to that cut. `error` is the expected calibration error in
-    ten bins of equal size. `curve` has the mean probability, the share of positives and the size of
-    each bin.
+    `auroc` is the chance that a true claim has a higher probability than a false claim; ties count
+    half. `low` and `high` bound its 95 % interval (Hanley and McNeil 1982). `cut` maximizes the
+    balanced accuracy, and `kappa` is Cohen's kappa at that cut. `error` is the expected calibration
+    error over ten bins of equal size. `curve` lists each bin's mean probability, share of true
+    labels, and size.
     """
 
     labels: int
@@ -109,7 +109,7 @@ class Agreement:
 
 
 def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
-    """Return the agreement of probabilities with labels, which must include true and false."""
+    """Measure the agreement of probabilities with labels, which must include true and false."""
     positives = sorted(p for p, label in zip(probabilities, labels, strict=True) if label)
     negatives = sorted(p for p, label in zip(probabilities, labels, strict=True) if not label)
     if not positives or not negatives:
@@ -142,7 +142,7 @@ def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreeme
 
 
 def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
-    """Fit slope and intercept by Newton's method, and choose the cut by balanced accuracy."""
+    """Fit slope and intercept by Newton's method. Choose the cut by balanced accuracy."""
     odds = [_log_odds(p) for p in probabilities]
     slope, intercept = 1.0, 0.0
     for _ in range(_STEPS):
@@ -167,7 +167,7 @@ def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibratio
 def cross_fitted(
     probabilities: Sequence[float], labels: Sequence[bool], groups: Sequence[int]
 ) -> tuple[list[float], list[bool]]:
-    """Return calibrated probabilities and verdicts, each fitted without its own group."""
+    """Return calibrated probabilities and verdicts. Each fit excludes the group that it judges."""
     calibrated, verdicts = list(probabilities), [p >= 0.5 for p in probabilities]
     for fold in range(_FOLDS):
         seen = [i for i, group in enumerate(groups) if group % _FOLDS != fold]
@@ -182,7 +182,7 @@ def cross_fitted(
 
 
 def calibration_error(probabilities: Sequence[float], labels: Sequence[bool]) -> float:
-    """Return the expected calibration error: mean distance of probability and share, per bin."""
+    """Return the expected calibration error: mean of |probability - share of true| over bins."""
     curve = _curve(probabilities, labels)
     return math.fsum(abs(mean - share) * n for mean, share, n in curve) / len(labels)
 

@@ -1,4 +1,4 @@
-"""Judge over any function that calls a language model."""
+"""`CallableJudge`: a judge over your own function that calls a language model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ _WANTS = "a function of one argument, the messages, that returns the reply's tex
 
 
 class CallableChat(ChatAdapter):
-    """A function as a model, used in text mode."""
-
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function, self._place = function, place_of(function)
@@ -59,7 +57,7 @@ class CallableChat(ChatAdapter):
 
 
 class CallableJudge(LLMJudge):
-    """`LLMJudge` over a function, such as a call of your own model.
+    """A judge that sends its prompts to your own function.
 
     Example:
         ```python
@@ -71,17 +69,17 @@ class CallableJudge(LLMJudge):
         ```
 
     Args:
-        function: Takes the messages (a system and a user text, each with `role` and `content`)
-            as its only argument and returns the reply's text. An async function runs in the
-            evaluator's loop, a synchronous one in a thread. If it raises, the findings are
-            `judge_failed`; the text of the exception is not used.
-        name: Scores name the judge `callable:<name>`. By default the function's name.
-        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. With
-            `memo`, pass `name`: replies are stored under it.
+        function: Takes a list of messages and returns the reply's text. The messages are a system
+            and a user message, each with `role` and `content`. An async function runs in the
+            evaluator's event loop, any other function on a thread. If the function raises, the
+            findings are `judge_failed`; the exception's message is never shown.
+        name: Scores name the judge `callable:<name>`. The default is the function's name.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. `memo`
+            needs `name`, because the memo stores replies by name.
 
     Raises:
-        ConfigError: The function does not take exactly one argument, a value is invalid, or
-            `memo` is given without `name`.
+        ConfigError: The function does not take exactly one argument, a value is invalid, or `memo`
+            has no `name`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Cascade of two judges: the second judges what the first leaves unsure."""
+"""`Cascade`: a cheap judge first, then a second judge for unsure verdicts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 _logger = logging.getLogger("rag_eval_hooks")
 
 Positions: TypeAlias = dict[Finding, list[int]]
-"""Items of each finding that go to the second judge, by position. Empty: the whole finding."""
+"""Positions of the items of each finding for the second judge. Empty means all items."""
 
 
 class Cascade:
-    """Asks an inexpensive judge first, and an LLM only where the first judge is unsure.
+    """Asks a cheap judge first, and an LLM only where the first judge is unsure.
 
-    Unsure verdicts and verdicts with a warning go to the second judge. So does a random fraction of
-    the sure verdicts, to measure how often the two judges agree. The second judge also makes the
-    findings that the first cannot make. If the second judge fails, only these items lack a verdict.
-    Each verdict names its judge (`judge`) and the probability of being sent on (`sent_on`). To
-    estimate the agreement, weight each verdict by the inverse of that probability.
+    The second judge receives unsure verdicts and verdicts with a warning. It also receives a random
+    fraction of the sure verdicts, which measures how often the two judges agree. It makes every
+    finding that the first judge cannot make. If the second judge fails, only its items lack a
+    verdict.
+
+    `Support.judge` names the judge of each verdict. `Support.sent_on` is the probability that the
+    cascade asked the second judge. To estimate the agreement, weight verdicts by the inverse of
+    `sent_on`.
 
     Example:
         ```python
@@ -41,10 +44,10 @@ class Cascade:
         ```
 
     Args:
-        first: A fast, inexpensive judge, or its name as in the setting `judge`.
-        second: A judge, or its name. Where it is asked, the second judge's verdicts count.
-        floor: Probability in [0, 1] of sending a sure verdict on. A hash of question and item
-            decides, so that the same sample always gets the same verdicts.
+        first: A fast, cheap judge, or its name as in the setting `judge`.
+        second: A better judge, or its name. Its verdict replaces the first judge's verdict.
+        floor: Probability in [0, 1] of asking the second judge about a sure verdict. A hash of
+            question and item decides, so that equal samples get equal verdicts.
 
     Raises:
         ConfigError: `floor` is outside [0, 1].
@@ -53,14 +56,14 @@ class Cascade:
     annotator_kind = AnnotatorKind.LLM
 
     incidents: Incidents | None = None
-    """Counts failures of the first judge, which the second judge hides."""
+    """Counts failures of the first judge, which the second judge would hide."""
 
     def __init__(self, first: str | Judge, second: str | Judge, *, floor: float = 0.02) -> None:
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
         self.first, self.second = first, second
         self.second_name = second if isinstance(second, str) else None
-        """The second judge's name in the setting `judge`; None for a judge object."""
+        """Name of the second judge in the setting `judge`, or None if it is an object."""
         self.name = " > ".join(one if isinstance(one, str) else one.name for one in (first, second))
         self.version = "+".join(
             one if isinstance(one, str) else one.version for one in (first, second)
@@ -70,13 +73,13 @@ class Cascade:
         self._floor = float(floor)
 
     def resolved(self, choose: Callable[[str], Judge]) -> Cascade:
-        """Return the cascade with judges in place of names, made by `choose`."""
+        """Return a cascade in which `choose` has replaced names by judges."""
         given = (self.first, self.second)
         first, second = (choose(one) if isinstance(one, str) else one for one in given)
         return Cascade(metered(first), metered(second), floor=self._floor)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return findings of the first judge, completed by the second."""
+        """Return the first judge's findings, completed by the second judge."""
         judges = _made(self.first), _made(self.second)
         first = await _tried(judges[0], sample, wanted, known)
         if self.incidents is not None:

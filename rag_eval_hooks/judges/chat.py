@@ -1,4 +1,4 @@
-"""Language models as `LLMJudge` sees them: text in, text out, over any client."""
+"""Adapters between `LLMJudge` and any chat client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FILTERED: Final = frozenset(
 
 
 class Chat(Protocol):
-    """A language model behind some transport, named by kind and model."""
+    """A language model behind any client, named by kind and model."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +40,7 @@ class Chat(Protocol):
         """Return the text of the model's reply.
 
         Raises:
-            ReplyError: The reply cannot be read; a retry may help.
+            ReplyError: The reply cannot be parsed; a retry may help.
             JudgeError: The model is unreachable, timed out, or rejected the request.
         """
         ...
@@ -75,8 +75,6 @@ class _Dialect:
 
 
 class ModelAdapter:
-    """One model behind a client, with the limits of its calls."""
-
     host: str | None = None
 
     def __init__(self, caller: Caller, limits: CallLimits, *, scope: str = "") -> None:
@@ -89,15 +87,15 @@ class ModelAdapter:
         self._calls = ModelCalls(caller, limits)
 
     async def aclose(self) -> None:
-        """Release the adapter's resources. A client passed in by the user stays open."""
+        """Release the adapter's resources. A client that the user passed stays open."""
         self.threads.close()
 
 
 class ChatAdapter(ModelAdapter, ABC):
     """One chat model.
 
-    The adapter tries output modes in order and remembers the first that the model accepts. The
-    adapter also remembers that a model rejects the temperature.
+    The adapter tries output modes in order and remembers the first accepted mode. It also remembers
+    whether the model rejects the temperature.
     """
 
     def __init__(
@@ -140,11 +138,11 @@ class ChatAdapter(ModelAdapter, ABC):
     async def ask(
         self, prompt: Prompt, mode: OutputMode, temperature: float | None, meter: Meter
     ) -> str:
-        """Send one request through the meter, and return the text of the reply.
+        """Send one request through the meter, and return the reply's text.
 
         Raises:
-            ReplyError: The reply cannot be read.
-            ModeMissingError: The client lacks this output mode; nothing was sent.
+            ReplyError: The reply cannot be parsed.
+            ModeMissingError: The client lacks this output mode, so nothing was sent.
         """
 
     async def _asked(self, prompt: Prompt, dialect: _Dialect) -> str:
@@ -167,9 +165,10 @@ class ChatAdapter(ModelAdapter, ABC):
 
 
 def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
-    """Reject a reply that a filter ended, or a cut reply that the client has parsed.
+    """Reject a reply that a filter ended, or a truncated reply that the client has parsed.
 
-    The reader keeps the complete items of a cut text. Parsing hides where the text was cut.
+    From a truncated text, the reader keeps the complete items. Parsed replies hide the place of the
+    cut.
     """
     word = str(reason).lower()
     if word in _FILTERED:
@@ -181,7 +180,7 @@ def refuse_unfinished(reason: object, *, parsed: bool = False) -> None:
 
 
 REASONS: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-"""Keys of the finish reason in providers' replies."""
+"""Keys under which providers report the finish reason."""
 
 
 def reply_text(content: object, calls: Sequence[object], reasons: Iterable[object]) -> str:
@@ -189,11 +188,11 @@ def reply_text(content: object, calls: Sequence[object], reasons: Iterable[objec
 
     Args:
         content: Text next to the tool calls.
-        calls: Arguments of each tool call, as sent or parsed by the client.
+        calls: Arguments of each tool call, as text or parsed by the client.
         reasons: Finish reasons, if the provider has any.
 
     Raises:
-        ReplyError: The reply has no text, or was cut at an unknown place.
+        ReplyError: The reply has no text, or was truncated at an unknown place.
     """
     is_parsed = not all(isinstance(call, str) for call in calls)
     for reason in reasons:
@@ -202,7 +201,6 @@ def reply_text(content: object, calls: Sequence[object], reasons: Iterable[objec
 
 
 def only_text(content: object, calls: Sequence[object] = ()) -> str:
-    """Return the single text of a reply from its content, its tool calls, or both."""
     if len(calls) > 1:
         raise ReplyError("it called the tool more than once")
     text = calls[0] if calls else content

@@ -1,4 +1,4 @@
-"""Make the judges, embedders and token scorers that settings name."""
+"""Creates judges, embedders and token scorers from their names in settings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _OPENAI_EMBEDDER: Final = "text-embedding-3-small"
 
 
 def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
-    """Make the judge that `config.judge` names. `options` apply to judges with an endpoint.
+    """Create the judge named in `config.judge`. `options` apply to judges with an endpoint.
 
     Raises:
         ConfigError: The name is unknown, or a hosted judge lacks a key.
-        ImportError: The judge's extra is not installed; the text names the pip command.
+        ImportError: The judge's extra is not installed. The message shows the pip command.
     """
     name, model = JUDGES.parts(config.judge)
     if name in ("heuristic", "nli"):
@@ -47,9 +47,9 @@ def choose_judge(config: RagEvalConfig, **options: Any) -> Judge:
 
 
 def choose_embedder(config: RagEvalConfig) -> Embedder | None:
-    """Make the embedder that `config.embedder` names, or None.
+    """Create the embedder named in `config.embedder`, or return None.
 
-    `auto` is OpenAI's embedder for an OpenAI judge, or a model that is already on this machine.
+    `auto` selects OpenAI's embedder for an OpenAI judge, else a model that is already on disk.
 
     Raises:
         ConfigError: The name is unknown, or a hosted embedder lacks a key.
@@ -74,7 +74,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
 
 
 def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
-    """Make the token scorer that `config.token_scorer` names, or None.
+    """Create the token scorer named in `config.token_scorer`, or return None.
 
     Raises:
         ConfigError: The name is unknown.

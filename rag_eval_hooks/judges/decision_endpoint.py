@@ -1,4 +1,4 @@
-"""Decision models over HTTP: OpenAI's Decisions API, and servers with the System One interface."""
+"""Decision models over HTTP: OpenAI's Decisions API, or a System One server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DecisionEndpoint(DecisionModel):
     Args:
         name: `openai-decisions:<model>`, `systemone:<model>` or `systemone:<url>`. With a URL, the
             server chooses the model.
-        keywords: Fields of `ClientOptions`; they are removed from the mapping.
+        keywords: Fields of `ClientOptions`. They are removed from the mapping.
     """
 
     def __init__(self, name: str, keywords: dict[str, Any]) -> None:

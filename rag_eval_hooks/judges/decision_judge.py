@@ -1,4 +1,4 @@
-"""Judge over a decision model: one request per sample, and no text to parse."""
+"""`DecisionJudge`: a judge over a decision model, with one request per sample."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Found: TypeAlias = Mapping[Finding, Answers]
 _MOST_QUESTIONS: Final = 400
 """Maximum number of questions per request in the Decisions API."""
 _MOST_CHUNKS: Final = 300
-"""Chunks per request: each claim has a question about each chunk."""
+"""Maximum number of chunks per request. Each claim needs a question about each chunk."""
 _DECIDED: Final = frozenset(kind for kind, spec in SPECS.items() if spec.is_decision)
 _BY_RULES: Final = frozenset(
     {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.ENTITIES_FOUND}
@@ -65,18 +65,19 @@ class _Item(NamedTuple):
 class DecisionJudge:
     """Makes findings from the probabilities of a decision model, in one request per sample.
 
-    The model always sees question, contexts, answer and reference as delimited data. Rules split
-    answer and reference into claims and find entities. The judge generates no questions, so metrics
-    that need generated questions are `missing_input`.
+    The model sees question, contexts, answer and reference as delimited data. Rules split texts
+    into claims and find entities. The judge generates no questions, so metrics that need generated
+    questions are `missing_input`.
 
     Args:
         model: `openai-decisions:<model>`, `systemone:<model or url>`, or a model object.
-        band: Range of probabilities in which a verdict is unsure.
-        window: Maximum tokens of contexts per request, at three UTF-8 bytes each. Longer contexts,
-            or more than 400 questions, need several requests.
-        memo: Keeps answers and serves them again, or None.
-        prices: Puts costs on the usage, or None.
-        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`, for a model by name.
+        band: Lower and upper probability between which a verdict is unsure.
+        window: Maximum tokens of contexts per request, at three UTF-8 bytes per token. Longer
+            contexts, or more than 400 questions, need several requests.
+        memo: Stores answers for reuse, or None.
+        prices: Adds costs to the usage, or None.
+        **options: Fields of `ClientOptions`, such as `base_url` and `api_key`, if `model` is a
+            name.
 
     Raises:
         ConfigError: A value is invalid.
@@ -109,7 +110,10 @@ class DecisionJudge:
         self._rules, self._secret = HeuristicJudge(), secrets.token_bytes(16)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Make findings. A finding is absent if it is not a decision, or if a text is missing."""
+        """Make findings.
+
+        A finding is absent if it needs free text or if the sample lacks a text.
+        """
         kinds, findings = possible(sample, wanted)
         by_rules = _BY_RULES.intersection(kinds)
         if by_rules:
@@ -123,7 +127,7 @@ class DecisionJudge:
         return replace(findings, by=dict.fromkeys(screened, (Maker.of(self._rules),)))
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return 1 if any finding is a decision (all decisions share one request), else 0."""
+        """Return 1 if any finding needs the model, else 0. All decisions share one request."""
         return int(not wanted.isdisjoint(_DECIDED))
 
     async def aclose(self) -> None:
@@ -146,7 +150,7 @@ class DecisionJudge:
         return {kind: joined(kind, [one[kind] for one in by_group], groups) for kind in kinds}
 
     async def _request(self, state: str, items: Sequence[_Item], found: Found) -> None:
-        """Send one request, and add contents and usage to the findings of its items."""
+        """Send one request. Add values and usage to the findings of its items."""
         total, tally = Answers(), Tally()
         try:
             with in_call_context(tally=tally):
@@ -186,7 +190,7 @@ class DecisionJudge:
 def _requests(
     asks: Sequence[Ask], groups: Sequence[tuple[int, ...]], by_group: Sequence[Found]
 ) -> Iterator[tuple[str, list[_Item], Found]]:
-    """Yield state and items of each request, in order. An item's questions stay together."""
+    """Yield the data and items of each request. One request holds all questions about an item."""
     for group, found in zip(groups, by_group, strict=True):
         state, items = _state(asks[0], group), []
         for ask in asks:
@@ -205,7 +209,10 @@ def _requests(
 
 
 def _state(ask: Ask, group: tuple[int, ...]) -> str:
-    """Return a sample as data, the same for all questions, so that scores do not depend on them."""
+    """Return the sample as data.
+
+    All questions share it, so that scores do not affect each other.
+    """
     sample, known = ask.sample, ask.known
     told: dict[str, Any] = {}
     for name, text, base in (

@@ -1,4 +1,4 @@
-"""Decision models as `DecisionJudge` sees them: questions in, probabilities out."""
+"""Interface of decision models: questions in, probabilities out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rag_eval_hooks.prompts.questions import Answer, Question
 
 Questions: TypeAlias = Mapping[str, Question]
 _ROUNDING: Final = 0.05
-"""Tolerance for rounding: of the sum of probabilities, and of the chosen probability."""
+"""Tolerance for rounding of the sum of probabilities and of the chosen probability."""
 
 
 class DecisionModel(ModelAdapter, ABC):
-    """One decision model behind some transport."""
+    """A decision model behind any client."""
 
     def __init__(
         self, name: str, limits: CallLimits, *, provider: str | None = None, scope: str = ""
@@ -27,7 +27,7 @@ class DecisionModel(ModelAdapter, ABC):
         super().__init__(Caller(name, Operation.DECISION, provider), limits, scope=scope)
 
     async def decide(self, system: str, state: str, questions: Questions) -> list[Answer | None]:
-        """Return the probabilities for each question, in order, or None.
+        """Return the probabilities for each question, in order, or None for a rejected question.
 
         Raises:
             ReplyError: The reply contains no answers.
@@ -46,11 +46,11 @@ class DecisionModel(ModelAdapter, ABC):
 
     @abstractmethod
     async def ask(self, system: str, state: str, questions: Questions, meter: Meter) -> Any:
-        """Send one request through the meter, and return the list or map of its answers."""
+        """Send one request through the meter, and return its answers as a list or mapping."""
 
 
 def system_one(question: Question) -> dict[str, Any]:
-    """Return a question in the format of System One."""
+    """Return a question in System One's format."""
     kind, text, options = question
     if kind == "predicate":
         return {"type": "noul", "instructions": text}
@@ -59,7 +59,7 @@ def system_one(question: Question) -> dict[str, Any]:
 
 
 def _read(question: Question, answer: Any) -> Answer | None:
-    """Return the probabilities; None for a rejection, or for an answer to another question."""
+    """Return the probabilities. None if the model rejected the question or answered another."""
     kind, _, options = question
     if not isinstance(answer, Mapping):
         return None

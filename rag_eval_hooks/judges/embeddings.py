@@ -1,4 +1,4 @@
-"""Vectors by text: cached in memory, validated on arrival."""
+"""An in-memory cache of validated vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Vector: TypeAlias = "array[float]"
 
 
 class VectorCache:
-    """Vectors by a hash of their text. Missing vectors are made."""
+    """Caches vectors by a hash of their text, and embeds missing texts."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -34,7 +34,6 @@ class VectorCache:
         texts: Sequence[str],
         make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
     ) -> list[list[float]]:
-        """Return one vector per text, in order."""
         distinct = list(dict.fromkeys(texts))
         found = {text: vector for text in distinct if (vector := self._recall(text)) is not None}
         if missing := [text for text in distinct if text not in found]:
@@ -64,7 +63,7 @@ class VectorCache:
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-    """Return one usable vector per text from any embedder, and the reported tokens."""
+    """Return one valid vector per text from any embedder, and the reported tokens."""
     with in_call_context(tally=(tally := Tally())):
         vectors = await embedder.embed(texts)
     if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:

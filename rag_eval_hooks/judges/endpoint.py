@@ -1,4 +1,4 @@
-"""OpenAI-compatible endpoints, called with OpenAI's own client."""
+"""Client for OpenAI-compatible endpoints, based on the package openai."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ except ImportError as missing:
 
 _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
-"""Placeholder: the client requires a key, and endpoints without keys ignore it."""
+"""Placeholder key: the client requires a key, and endpoints without keys ignore it."""
 _LONGEST_PAUSE: Final = 60.0
-"""Longest pause of the client between two tries, in seconds."""
+"""Maximum pause between two attempts, in seconds."""
 _FIRST_FAILURE: Final = 300
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions(CallLimits):
-    """Address, credentials and call limits of an endpoint. The repr shows no secret.
+    """URL, credentials and call limits of an endpoint. The repr shows no secret.
 
     Attributes:
-        base_url: Address of the endpoint; OpenAI's own by default.
-        api_key: Key. Optional for a `base_url` other than OpenAI's.
-        headers: Extra headers, such as a gateway's own key.
+        base_url: URL of the endpoint. The default is OpenAI's.
+        api_key: The endpoint's API key. Optional if `base_url` is not OpenAI's.
+        headers: Additional HTTP headers, such as a gateway's key.
 
     Raises:
-        ConfigError: `base_url` is not a URL, a key is missing or invalid in a header, or a limit is
+        ConfigError: `base_url` is not a URL, the key is missing, a header is invalid, or a limit is
             out of range.
     """
 
@@ -71,23 +71,23 @@ class EndpointKeywords(CallKeywords, total=False):
 
 
 class _ConnectionFailedError(DescribedError, ConnectionError):
-    """The connection could not be made, or broke."""
+    """The connection failed or broke."""
 
 
 class _UnreadableError(DescribedError, ValueError):
-    """The reply is not JSON, or too long."""
+    """The reply is not JSON, or is too long."""
 
 
 class _StoppedError(openai.OpenAIError):
-    """Carries our error through the client, which would otherwise wrap that error."""
+    """Carries our own error through the client, which would otherwise wrap the error."""
 
 
 _post: ContextVar[tuple[bytes, Meter] | None] = ContextVar("rag_eval_hooks_post", default=None)
-"""Body and meter of the call in flight, for the hooks of the HTTP client."""
+"""Body and meter of the call in flight, for the HTTP client's hooks."""
 
 
 class Endpoint:
-    """Posts JSON documents to one endpoint, with the retries of OpenAI's own client."""
+    """Posts JSON to one endpoint, with the retries of OpenAI's client."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
@@ -101,11 +101,11 @@ class Endpoint:
         )
 
     async def post(self, path: str, document: Mapping[str, Any], meter: Meter) -> Any:
-        """Post a JSON document to a path below the base URL, and return the reply's JSON.
+        """Post JSON to a path below the base URL, and return the reply's JSON.
 
         Raises:
-            openai.APIStatusError: The status is 400 or above.
-            ValueError: The reply is not JSON, or longer than 4 MB when decoded.
+            openai.APIStatusError: The HTTP status is 400 or above.
+            ValueError: The reply is not JSON, or longer than 4 MB after decoding.
         """
         client = self._client()
         token = _post.set((json.dumps(document, ensure_ascii=False).encode(), meter))
@@ -124,7 +124,7 @@ class Endpoint:
             _post.reset(token)
 
     async def aclose(self) -> None:
-        """Close the running loop's connections. A later call opens new ones."""
+        """Close the connections of the running event loop. A later call opens new connections."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -163,7 +163,7 @@ class Endpoint:
 
 
 async def _before_try(request: Any) -> None:
-    """Count a try and put its body into the request."""
+    """Count an attempt and set the request's body."""
     if (post := _post.get()) is None:
         return
     body, meter = post
@@ -194,7 +194,6 @@ async def _limit_reply(response: Any) -> None:
 
 
 def field(value: object, key: str) -> object:
-    """Return a field of a reply, or None."""
     return value.get(key) if isinstance(value, dict) else None
 
 

@@ -1,4 +1,4 @@
-"""Judge over any language model: one question per finding, strict parsing, retries."""
+"""`LLMJudge`: a judge over any language model, with strict parsing and retries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MADE_ELSEWHERE = NotScored(Cause.MISSING_INPUT, "no language model makes this f
 
 
 class ModelOptions(CallKeywords, total=False):
-    """Keywords of a judge over a language model."""
+    """Keywords of judges over a language model."""
 
     attempts: int
     stagger: bool
@@ -63,24 +63,24 @@ class ModelOptions(CallKeywords, total=False):
 class LLMJudge:
     """Makes findings with a language model.
 
-    Each finding has separate calls, which show only the texts that its definition allows. So a
-    verdict does not depend on the other findings. All calls about a sample's contexts start with
-    the same schema, system text and contexts, so that a provider's prompt cache serves them from
-    the second call on.
+    Each finding has its own calls, which show the model only the texts that the finding's
+    definition allows. So no verdict depends on another finding. All calls about a sample's contexts
+    start with the same schema, system text and contexts. A provider's prompt cache can serve this
+    prefix from the second call on.
 
-    A reply is read item by item. The judge asks again for invalid items and names the problem. An
-    item that stays invalid has no verdict; nothing is guessed. A call covers at most ten claims.
-    Contexts longer than `verify_tokens` are verified in parts; a claim that only chunks of several
-    parts state together is unsure. Grades always see all contexts.
+    The judge parses a reply item by item. It asks again about invalid items and names the problem.
+    An item that stays invalid has no verdict. A call covers at most ten claims. Contexts longer
+    than `verify_tokens` are verified in groups. A claim is unsure if only several groups together
+    state it. Calls for ratings always show all contexts.
 
     Args:
         chat: The model.
         attempts: Maximum number of requests for one item.
-        stagger: Send the first call about a sample's contexts ahead. The others wait at most five
-            seconds for its reply, so that the prompt cache can serve them.
-        verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes a token.
-        memo: Keeps valid replies and serves them again, or None.
-        prices: Puts costs on the usage, or None. A reply from the memo costs nothing.
+        stagger: Send the first call about a sample's contexts before the other calls. They wait up
+            to five seconds for its reply, so that the prompt cache can serve them.
+        verify_tokens: Maximum tokens of contexts per verification, at three UTF-8 bytes per token.
+        memo: Stores valid replies for reuse, or None.
+        prices: Adds costs to the usage, or None. A reply from the memo costs nothing.
 
     Raises:
         ConfigError: An option has an invalid value.
@@ -113,7 +113,7 @@ class LLMJudge:
 
     @property
     def output_mode(self) -> OutputMode | None:
-        """How the model is asked for structured output; None for a chat of the user."""
+        """How the model returns structured output, or None for the user's own chat."""
         return getattr(self._chat, "output_mode", None)
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
@@ -127,7 +127,7 @@ class LLMJudge:
         return findings
 
     def expected_calls(self, wanted: frozenset[Finding]) -> int:
-        """Return the calls that findings take if every reply can be read at once."""
+        """Return the number of calls for these findings if every reply is valid."""
         calls = [SPECS[kind].call for kind in wanted & SPECS.keys()]
         return sum(len(TEMPLATES) if call is Call.GRADE else 1 for call in calls)
 
@@ -144,11 +144,11 @@ class LLMJudge:
         return await self.ask_all([(ask, part) for part in parts])
 
     async def ask_all(self, calls: Iterable[Request]) -> Answers:
-        """Make all calls about one finding in parallel, and merge their replies.
+        """Make all calls about one finding in parallel, and merge the replies.
 
-        Invalid items are requested again. An item with a warning, such as a quote that no chunk
-        has, is requested once more, then kept as it is. After a cut reply, the remaining items are
-        requested in halves.
+        The judge asks again about invalid items. It asks once more about an item with a warning,
+        such as a quote that no chunk has, and then keeps the reply. After a truncated reply, it
+        asks about the remaining items in two halves.
         """
         answers = Answers()
         await gathered(self._ask(ask, keys, self._attempts, answers) for ask, keys in calls)
@@ -179,7 +179,7 @@ class LLMJudge:
                 break
 
     async def _turn(self, ask: Ask, keys: Sequence[str], problems: tuple[str, ...]) -> Reading:
-        """Ask once and parse the reply. The memo keeps a reply without problems."""
+        """Send one request and parse the reply. The memo stores a reply without problems."""
         prompt = ask.prompt(keys, problems).sealed(self._secret)
         key = memo_key(self._chat.name, getattr(self._chat, "memo_scope", ""), prompt.identity)
         text, is_new = await remembered(self._memo, key, partial(self._completed, prompt))
@@ -195,9 +195,9 @@ class LLMJudge:
 
 
 class MeteredJudge:
-    """A user's judge, within the budget and observed. The judge itself is not changed.
+    """Applies the budget and observation to a user's judge, without changing the judge.
 
-    A call of `make` counts as one call, because its inner calls are invisible. Tokens come from the
+    A `make` counts as one call, because the calls inside are invisible. Token counts come from the
     usage that the findings report.
     """
 
@@ -229,6 +229,6 @@ class MeteredJudge:
 
 
 def metered(judge: Judge) -> Judge:
-    """Wrap a judge over a model whose requests are invisible. Return others unchanged."""
+    """Wrap a judge whose model calls are invisible. Return any other judge unchanged."""
     counts = hasattr(judge, "expected_calls") or judge.annotator_kind is not AnnotatorKind.LLM
     return judge if counts else MeteredJudge(judge)

@@ -1,4 +1,4 @@
-"""Run a local model off the event loop, in a child process or a thread."""
+"""Runs a local model outside the event loop, in a child process or on a thread."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from rag_eval_hooks.threads import DaemonExecutor, at_fork
 I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
 R = TypeVar("R")
 InProcess: TypeAlias = Literal["auto"] | bool
-"""Run a model in a child process. `auto`: where a process can start, else in a thread."""
+"""Whether to run a model in a child process. `auto`: if a process can start, else on a thread."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 
 _CLOSE_TIMEOUT: Final = 1.0
-"""Seconds that closing waits for the running batch."""
+"""Seconds to wait for the running batch at close."""
 
 
 def short_name(source: str) -> str:
@@ -42,8 +42,8 @@ def short_name(source: str) -> str:
 class LocalModel(Generic[I, R]):
     """Loads a model once, on first use, and runs one batch at a time.
 
-    Items that arrive while a batch runs form the next batch, without duplicates. If loading fails,
-    every later call fails at once with the same message.
+    Items that arrive during a batch form the next batch, without duplicates. If loading fails,
+    every later call fails immediately with the same message.
     """
 
     def __init__(
@@ -64,7 +64,10 @@ class LocalModel(Generic[I, R]):
         at_fork(in_child=self._waiting_anew)
 
     async def run(self, items: Sequence[I]) -> list[R | JudgeError]:
-        """Return one result per item, in order, or the error that this item alone causes."""
+        """Return one result per item, in order.
+
+        An item's own error takes the place of its result.
+        """
         if self._closed:
             raise JudgeError(f"{self._source}: the model is closed")
         future: Future[list[R | JudgeError]] = Future()
@@ -74,7 +77,7 @@ class LocalModel(Generic[I, R]):
             return await asyncio.wrap_future(future)
 
     async def run_all(self, items: Sequence[I]) -> list[R]:
-        """Return one result per item, in order, or raise the first error of an item."""
+        """Return one result per item, in order, or raise the first error."""
         results = await self.run(items) if items else []
         for result in results:
             if isinstance(result, JudgeError):
@@ -82,7 +85,6 @@ class LocalModel(Generic[I, R]):
         return [result for result in results if not isinstance(result, JudgeError)]
 
     async def warm_up(self) -> None:
-        """Load the model, or wait until it is loaded."""
         if not self._is_warm:
             await self.run([])
             self._is_warm = True

@@ -1,4 +1,4 @@
-"""Memo of valid replies, which serves equal prompts again."""
+"""`Memo`: stores valid replies and reuses them for equal prompts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 _FILE: Final = "replies.sqlite"
 _BUSY_S: Final = 0.5
-"""Seconds to wait for another process that holds the file. Then the judge is asked."""
+"""Seconds to wait for another process's lock. After that, the judge is asked."""
 _PATIENCE_S: Final = 2.0
-"""Longest delay of a judgment by a hanging disk, in seconds."""
+"""Maximum delay by a hanging disk, in seconds."""
 _MOST_FAILURES: Final = 5
-"""Consecutive failures after which the disk is no longer used."""
+"""Number of consecutive failures after which the memo stops using the disk."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS replies_1 (id INTEGER PRIMARY KEY, key BLOB UNIQUE, text TEXT)"
 )
@@ -36,17 +36,17 @@ _TRIM: Final = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1
 
 
 class Memo:
-    """Replies by model and prompt, in memory and optionally on disk.
+    """Stores replies by model and prompt, in memory and optionally on disk.
 
     Several judges may share a memo, and several processes a folder. Replies contain claims of the
     samples, so protect the folder like the samples. A corrupt, locked, full or hanging disk never
-    fails the judge. Each failure is counted and the first of its kind is logged. After five
-    consecutive failures the disk is no longer used.
+    fails the judge. The memo counts each failure, logs the first of each kind, and stops using the
+    disk after five consecutive failures.
 
     Args:
-        path: Folder for replies on disk; created if missing.
-        size: Replies kept in memory; the least recently used are evicted first.
-        disk_size: Replies kept on disk; the oldest are evicted first.
+        path: Folder for replies on disk. A missing folder is created.
+        size: Maximum number of replies in memory. The least recently used reply is evicted first.
+        disk_size: Maximum number of replies on disk. The oldest reply is evicted first.
 
     Raises:
         ConfigError: A size is below 1, or the path is a file.
@@ -73,7 +73,7 @@ class Memo:
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def recall(self, key: bytes) -> str | None:
-        """Return a stored text from memory or disk, or None. A failing disk returns None."""
+        """Return a stored text from memory or disk, or None if absent or unreadable."""
         text, place = self._texts.pop(key, None), "memory"
         if text is None:
             row = await self._in_time(lambda db: db.execute(_GET, (key,)).fetchone())
@@ -140,7 +140,7 @@ class Memo:
 
 
 def memo_key(model: str, scope: str, asked: object) -> bytes:
-    """Return the key of a reply: a hash of the model and its complete request, as JSON."""
+    """Return the key of a reply: a hash of the model and the complete request as JSON."""
     whole = json.dumps([model, scope, asked])
     return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
 

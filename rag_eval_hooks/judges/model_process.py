@@ -1,8 +1,8 @@
-"""Child process that runs one local model: a batch of texts in, results out.
+"""Runs one local model in a child process.
 
-The child is started by `python -c` with a socket pair. `multiprocessing` would import the
-application's main module, so that a script without a guard would run twice. It also forbids
-children of daemonic workers (Celery, multiprocessing pools).
+`python -c` starts the child with a socket pair. `multiprocessing` would import the application's
+main module, so that a script without a main guard would run twice. It also forbids children of
+daemonic processes, such as Celery workers.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from rag_eval_hooks.threads import at_fork
 I = TypeVar("I")  # noqa: E741 - item
 R = TypeVar("R")
 Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]
-"""A loaded model: one result per item, in order."""
+"""A loaded model: returns one result per item, in order."""
 Load: TypeAlias = Callable[[], Run[I, R]]
-"""Load a model. A child process needs a picklable function that imports its libraries inside."""
+"""Loads a model. A child process needs a picklable function that imports its own libraries."""
 
 _logger = logging.getLogger("rag_eval_hooks")
 _LOAD_TIMEOUT: Final = 600.0
-"""Seconds to start the interpreter and load the model, which may include a download."""
+"""Seconds to start the interpreter and load the model, including a download."""
 _MOST_ENDS: Final = 5
-"""Exits within `_ENDS_WITHIN` seconds after which batches fail at once."""
+"""Number of exits within `_ENDS_WITHIN` seconds after which batches fail immediately."""
 _ENDS_WITHIN: Final = 60.0
 _CODE: Final = """
 import os, sys
@@ -62,11 +62,10 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class ModelLoadError(JudgeError):
-    """A model cannot be loaded, and a retry will not help."""
+    """The model cannot be loaded, and a retry will not help."""
 
 
 def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
-    """Return the loaded model, or raise `ModelLoadError`."""
     try:
         return load()
     except JudgeError as error:
@@ -87,7 +86,7 @@ def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | Jud
 
 
 def serve(connection: Connection) -> None:
-    """Load a model and process batches until the parent closes the socket. Runs in the child."""
+    """Load a model and run batches until the parent closes the socket. Runs in the child."""
     _end_with_parent()
     # Ctrl-C signals the whole process group, but the application still finishes its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -106,7 +105,7 @@ def serve(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ask the Linux kernel to end this process with its parent. Elsewhere the socket's end does."""
+    """Make Linux kill this process when its parent dies. Elsewhere the closed socket ends it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -122,7 +121,7 @@ def _lower_priority() -> None:
 
 
 class _ProcessEndedError(JudgeError):
-    """The process exited before it replied."""
+    pass
 
 
 def obstacle() -> str | None:
@@ -151,10 +150,10 @@ class _Child(NamedTuple):
 
 
 class ModelProcess(Generic[I, R]):
-    """A model in a child process that starts lazily and restarts after a crash.
+    """A model in a child process that starts on first use and restarts after a crash.
 
-    `run` blocks; only one thread may call it. The child exits with this process: its socket closes
-    and, on Linux, the kernel kills it.
+    `run` blocks, and only one thread may call it. The child exits with this process: its socket
+    closes and, on Linux, the kernel kills it.
     """
 
     def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:
@@ -179,18 +178,18 @@ class ModelProcess(Generic[I, R]):
             return [self._run_alone(item) for item in items]
 
     def close(self) -> None:
-        """Kill the child at once. Safe in any thread."""
+        """Kill the child immediately. Safe from any thread."""
         self._closed = True
         if (child := self._child) is not None:
             child.process.kill()
 
     def reap(self) -> None:
-        """Wait for a closed child to exit, in the thread of `run`."""
+        """Wait until a killed child has exited. Must run on the thread of `run`."""
         if self._child is not None:
             self._end(self._child)
 
     def _forget(self) -> None:
-        """Drop what a forked child inherits: the model process belongs to its parent."""
+        """Drop the inherited handles in a forked child, because the model belongs to the parent."""
         if (child := self._child) is not None:
             # An open copy would hide the parent's exit from the model process.
             child.connection.close()
@@ -213,7 +212,7 @@ class ModelProcess(Generic[I, R]):
         return found
 
     def _exchange(self, child: _Child, message: object, timeout: float) -> Any:
-        """Return the reply to a message, or raise `_ProcessEndedError`."""
+        """Send a message and return the reply, or raise `_ProcessEndedError`."""
         try:
             child.connection.send(message)
             if child.connection.poll(timeout):

@@ -1,4 +1,4 @@
-"""Judge over any OpenAI-compatible chat endpoint: OpenAI, Azure, vLLM, Ollama, gateways."""
+"""`OpenAIJudge`: a judge over any OpenAI-compatible chat endpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rag_eval_hooks.prompts import Prompt, ReplyError
 
 
 class _Keywords(EndpointKeywords, ModelOptions, total=False):
-    """Keywords of `OpenAIJudge` besides its temperature."""
+    pass
 
 
 class OpenAIJudge(LLMJudge):
-    """`LLMJudge` over an OpenAI-compatible endpoint.
+    """A judge over an OpenAI-compatible chat endpoint: OpenAI, Azure, vLLM, Ollama or a gateway.
 
     Args:
         model: The endpoint's name for the model.
@@ -38,8 +38,6 @@ class OpenAIJudge(LLMJudge):
 
 
 class OpenAIChat(ChatAdapter):
-    """A model behind `/chat/completions`."""
-
     def __init__(
         self, model: str, options: ClientOptions, *, temperature: float | None = 0.0
     ) -> None:
@@ -86,7 +84,7 @@ def _text(reply: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: The reply has no text. The reader takes the complete part of a cut reply.
+        ReplyError: The reply has no text.
     """
     try:
         choice = reply["choices"][0]
@@ -104,7 +102,6 @@ def _text(reply: Any) -> str:
 
 
 def _written(part: Any) -> str:
-    """Return the text of one part of a content; thinking parts have none."""
     text = field(part, "text") if field(part, "type") == "text" else None
     return text if isinstance(text, str) else ""
 

@@ -1,4 +1,4 @@
-"""Embeddings from any OpenAI-compatible endpoint, cached by text."""
+"""`OpenAIEmbedder`: embeddings from any OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeyw
 from rag_eval_hooks.judges.prices import Prices
 
 _BATCH = 128
-"""Texts per request, within the limits of every known endpoint."""
+"""Texts per request. Every known endpoint accepts this number."""
 
 
 class OpenAIEmbedder:
-    """Vectors from `/embeddings`.
+    """Embeds texts through `/embeddings` and caches the vectors.
 
     Args:
         model: The endpoint's name for the model.
-        cache_size: Vectors kept; the least recently used are evicted first.
-        prices: Puts costs on the usage.
+        cache_size: Maximum number of cached vectors. The least recently used vector is evicted
+            first.
+        prices: Adds costs to the usage, or None.
         **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
 
     Raises:
@@ -51,10 +52,10 @@ class OpenAIEmbedder:
         self._cache = VectorCache(self.name, cache_size)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector per text, in order, all of one length.
+        """Return one vector per text, in order. All vectors have the same length.
 
         Raises:
-            JudgeError: The request timed out, or the reply lacks one finite vector per text.
+            JudgeError: The request timed out, or the reply lacks a finite vector for a text.
         """
         return await self._cache.embed(texts, self._made)
 

@@ -1,4 +1,4 @@
-"""Token prices: from the user's table, then from the package `genai-prices`."""
+"""Token prices from the user's table and from the package `genai-prices`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 _PER: Final = 1_000_000
 _CALL: Final = 1_000
-"""Tokens of the call whose price is looked up. Some providers price long prompts differently."""
+"""Tokens of the call to price. Some providers charge a different price for long prompts."""
 _OPENAI: Final = "https://api.openai.com/v1"
 _LISTED: Final = frozenset({"openai", "openai-decisions", "azure"})
 """Judges and embedders whose endpoint is known from the settings."""
@@ -34,7 +34,7 @@ _Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
-    """Prices of a million prompt and reply tokens, in the table's currency."""
+    """Price of a million prompt tokens and of a million reply tokens, in the table's currency."""
 
     input: _Amount
     output: _Amount
@@ -51,14 +51,14 @@ class _PriceTable(BaseModel):
 
 
 class Prices:
-    """Price tables of models, used to estimate the cost of calls.
+    """Price tables by model, for the cost of calls.
 
     Args:
-        table: `currency` (any text, USD by default) and `models`, which maps a pattern to `input`
-            and `output`, the prices of a million tokens. A pattern is a model's name with the
-            wildcards `*`, `?` and `[...]`. The exact name wins, then the first match.
-        base_url: Endpoint of the models. If `genai-prices` is installed and lists its provider,
-            models missing in a USD table get the listed price. None: use only the table.
+        table: A mapping with `currency` (any text, default USD) and `models`. `models` maps a
+            pattern to `input` and `output`, the prices of a million tokens. A pattern is a model's
+            name with the wildcards `*`, `?` and `[...]`. An exact name wins, then the first match.
+        base_url: Endpoint of the models. If `genai-prices` knows its provider, it supplies prices
+            for models missing in a USD table. None means that only the table is used.
 
     Raises:
         ConfigError: An entry of the table is invalid.
@@ -105,7 +105,7 @@ class Prices:
     def priced(self, usage: Usage, model: str) -> Usage:
         """Return the usage with its cost.
 
-        The cost is None, not 0, if the model has no price or the endpoint reported no tokens.
+        The cost is None if the model has no price or the endpoint reported no tokens.
         """
         price = self.of(model)
         if price is None or (usage.calls and not usage.input_tokens):
@@ -133,7 +133,7 @@ class Prices:
 
 
 def prices_of(config: RagEvalConfig) -> Prices:
-    """Return the configured prices; `ConfigError` names `judge_prices`."""
+    """Return the configured prices. A `ConfigError` names the setting `judge_prices`."""
     kinds = {setting.partition(":")[0] for setting in (config.judge, config.embedder)}
     base_url = (config.judge_base_url or _OPENAI) if kinds & _LISTED else None
     if config.judge_prices is None:

@@ -1,4 +1,4 @@
-"""Sentence embeddings by a local sentence-transformers model."""
+"""`SentenceEmbedder`: embeddings from a local sentence-transformers model."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ _BATCH: Final = 512  # texts per call: the library sorts them by length, so that
 
 
 class SentenceEmbedder(LocalModel[str, Vector]):
-    """Embeds texts with a sentence-transformers model, in a child process or a separate thread.
+    """Embeds texts with a sentence-transformers model, in a child process or on a thread.
 
-    The model loads once, on first use. If loading fails, every later call fails at once. Texts of
-    concurrent callers are batched.
+    The model loads once, on first use. If loading fails, every later call fails immediately. Texts
+    of concurrent callers share a batch.
 
     Args:
-        model: A name on the model hub, or the path of a folder with a saved model.
-        cache_size: Vectors kept; the least recently used are evicted first.
-        process: Run the model in a child process. `auto`: wherever a process can start.
+        model: Name on the Hugging Face hub, or path of a folder with a saved model.
+        cache_size: Maximum number of cached vectors. The least recently used vector is evicted
+            first.
+        process: Whether to run the model in a child process. `auto` means wherever a process can
+            start.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
-        ConfigError: A required process cannot start here.
+        ConfigError: `process` is true, but no process can start here.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""All suites, and the parsing of a user's choice of metrics."""
+"""Builds the metric suites, and selects the metrics that a user chose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """Return all suites with a user's options, question checks included."""
+    """Return all suites with the user's options, and the user's question checks."""
     return (
         *ragas.METRICS,
         *graphrag.build(options),
@@ -48,13 +48,13 @@ METRICS_WANTED: Final = "names of suites or metrics, Metric objects or functions
 def choose(
     wanted: Iterable[str | Metric], available: Sequence[Metric] = ALL_METRICS
 ) -> tuple[Metric, ...]:
-    """Return the requested metrics without duplicates, in order.
+    """Return the chosen metrics in order, without duplicates.
 
-    A name with a leading `-` excludes its metrics from the metrics of the other names, or from the
-    default if there are no other names.
+    A name with a leading `-` excludes its metrics from those of the other names. Without other
+    names, it excludes them from the default metrics.
 
     Raises:
-        ConfigError: A name is unknown, no metric remains, or two metrics share an id.
+        ConfigError: A name is unknown, no metric remains, or two metrics have the same id.
     """
     chosen: dict[str, Metric] = {}
     refused: set[str] = set()
@@ -77,7 +77,8 @@ def choose(
 def chosen_by_default(available: Sequence[Metric]) -> tuple[Metric, ...]:
     """Return the default metrics: the suite `ragas` and the question checks.
 
-    Without a reference, `context_precision` is `context_precision_without_reference`.
+    For a sample without a reference, `context_precision_without_reference` replaces
+    `context_precision`.
     """
     others = {metric.id for metric in ALL_METRICS if metric.suite != "ragas"}
     others.add("ragas.context_precision_without_reference")

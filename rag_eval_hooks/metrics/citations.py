@@ -1,8 +1,8 @@
-"""`rag.citation_support`, 0 to 1: whether the cited passages support an answer's claims.
+"""`rag.citation_support`, 0 to 1: share of cited claims that the cited passages support.
 
-Our own metric. A citation is a number in square brackets or after a word such as "source": `[2]`,
-`[1, 3]`, `(source 2)`, `according to document 2`. A citation names a chunk by its position in the
-prompt, from 1, and belongs to the sentence that contains or precedes it.
+We defined this metric. A citation is a number in square brackets or after a word such as "source":
+`[2]`, `[1, 3]`, `(source 2)`, `according to document 2`. The number is a chunk's position in the
+prompt, from 1. The citation belongs to the sentence that contains it or precedes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scores that are weighted means of other metrics of their suite."""
+"""Metrics that are the weighted mean of other metrics of their suite."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavai
 def composite(
     parts: Mapping[str, Metric], weights: Mapping[str, float], scale: Scale
 ) -> dict[str, Any]:
-    """Return `score`, `findings` and `reads` of a metric, the weighted mean of its available parts.
+    """Return `score`, `findings` and `reads` of a metric that averages other metrics.
 
-    A part without a value is excluded, and a warning names it. The papers that define these metrics
-    treat NaN the same way.
-    A part lacks a value if the sample lacks an input, the formula is undefined or the judge failed.
-    A part that the judge is unsure about makes the mean undefined. A part of weight 0 is never
-    computed.
+    The mean excludes parts without a value, and a warning names them. The papers that define these
+    metrics treat NaN the same way.
+
+    A part has no value if the sample lacks an input, the formula is undefined or the judge failed.
+    If the judge is unsure about a part, the mean is undefined. Parts of weight 0 are not computed.
     """
     weighed = {name: part for name, part in parts.items() if weights.get(name, 0) > 0}
 

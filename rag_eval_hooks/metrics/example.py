@@ -1,4 +1,4 @@
-"""A small sample with findings that a judge could make, from `example.toml`."""
+"""The example sample and findings of `example.toml`, for documentation and tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rag_eval_hooks.sample import Sample
 
 @cache  # made on first use, because it would add milliseconds to the import
 def example() -> tuple[Sample, Findings]:
-    """Return a sample and findings that show how metrics work."""
+    """Return the example sample and its findings."""
     text = files("rag_eval_hooks.metrics").joinpath("example.toml").read_text("utf-8")
     tables = tomllib.loads(text)
     findings = TypeAdapter(Findings).validate_python(tables["findings"])

@@ -1,6 +1,6 @@
-"""Arithmetic of all suites, shares of sure verdicts, and rows of explanations.
+"""Arithmetic that all suites share: shares of sure verdicts, means, and explanation rows.
 
-Pure; None means that there is no value.
+All functions are pure. None means that there is no value.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Unavailable
 
 
 def share(flags: Sequence[bool]) -> float | None:
-    """Return the share of true flags in [0, 1], or None for no flags."""
+    """Return the share of true flags in [0, 1], or None without flags."""
     return sum(flags) / len(flags) if flags else None
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the arithmetic mean, or None for no values."""
     return math.fsum(values) / len(values) if values else None
 
 
 def average_precision(relevant: Sequence[bool]) -> float | None:
     """Return the mean of precision@k over the ranks k of relevant items, best rank first.
 
-    1.0 if all relevant items come first, 1/3 if the only relevant item of three is last, 0 if no
-    item is relevant, and None for no items.
+    The value is 1 if all relevant items come first, 0 without a relevant item, and None without
+    items.
     """
     if not relevant:
         return None
@@ -47,7 +46,7 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Return the cosine of two vectors of equal length, in [-1, 1].
 
-    None if a vector is empty, all zeros, or not finite.
+    Returns None if a vector is empty, all zeros, or not finite.
     """
     pairs = list(zip(left, right, strict=True))
     norms = math.hypot(*left) * math.hypot(*right)
@@ -67,11 +66,11 @@ _DETAILS: Final = {
     UNREAD: "the judge gave no readable verdict for {}",
     "": "the judge cannot tell for {}",
 }
-"""Sentence for the reason of an unsure verdict."""
+"""Explanation of each reason for an unsure verdict."""
 
 
 def claims_of(findings: Findings, whose: Whose) -> tuple[Sequence[str], Sequence[Support]]:
-    """Return the claims of answer or reference, and one verdict for each."""
+    """Return the claims of the answer or the reference, with one verdict per claim."""
     if whose == "answer":
         return made(findings.answer_claims), made(findings.answer_support)
     return made(findings.reference_claims), made(findings.reference_support)
@@ -89,9 +88,9 @@ def supported_share(
 ) -> Outcome:
     """Return the share of supported claims among the claims that the judge is sure about.
 
-    Parts: `contradicted` and `not_stated` as shares of the sure claims, `unsure` as a share of all
-    claims, and `raw`, the result itself. `top` is their scale. `empty` is the value of a text
-    without claims. `by` starts the explanation.
+    `contradicted` and `not_stated` in the score's parts are shares of the sure claims. `unsure` is
+    a share of all claims, and `raw` is the unrounded result. `top` is the upper end of the scale.
+    `empty` is the value of a text without claims. `by` is put first in the explanation.
     """
     claims, support = claims_of(findings, whose)
     explanation = {**(by or {}), "claims": claim_rows(claims, support)}
@@ -130,7 +129,7 @@ def useful_share(
 
 
 def sure_ones(verdicts: Sequence[V], explanation: Mapping[str, Any]) -> list[V]:
-    """Return the sure verdicts, or raise `Unavailable` if fewer than two thirds are sure."""
+    """Return the sure verdicts. Raise `Unavailable` if fewer than two thirds are sure."""
     reasons = [one.reason for one in verdicts if not one.sure]
     require_sure([one.sure for one in verdicts], reasons, explanation)
     return [verdict for verdict in verdicts if verdict.sure]
@@ -149,7 +148,7 @@ def require_sure(
 
 
 def not_counted(sure: Sequence[bool]) -> tuple[str, ...]:
-    """Return a warning about unsure items, if any."""
+    """Return a warning with the number of unsure items, if any."""
     left = len(sure) - sum(sure)
     return (f"{left} of {len(sure)} are unsure and not counted",) if left else ()
 
@@ -167,9 +166,9 @@ def flaws(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, 
 
 
 def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
-    """Return one row per claim with its verdict and the chunks that support it.
+    """Return one row per claim with its verdict and its supporting chunks.
 
-    `supported` is None for a claim that the judge is unsure about.
+    `supported` is None if the judge is unsure about the claim.
     """
     return [
         {
@@ -189,12 +188,12 @@ def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mappin
 
 
 def chunk_numbers(flags: Sequence[bool]) -> list[int]:
-    """Return the numbers, counted from 1, of chunks whose flag is true."""
+    """Return the numbers, from 1, of the chunks whose flag is true."""
     return [number for number, flag in enumerate(flags, start=1) if flag]
 
 
 def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str, Any]]]:
-    """Return the mean cosine of question and generated questions in [0, 1], and a row for each."""
+    """Return the mean cosine of question and generated questions in [0, 1], and their rows."""
     texts, similarities = made(findings.questions).texts, made(findings.question_similarity)
     value = mean(similarities)
     rows: list[Mapping[str, Any]] = [
@@ -205,7 +204,7 @@ def mean_similarity(findings: Findings) -> tuple[float | None, list[Mapping[str,
 
 
 def within(value: float, scale: Scale) -> float:
-    """Return a judge's rating, or raise `Unavailable` if it is outside its scale."""
+    """Return a judge's rating, or raise `Unavailable` if it is outside the scale."""
     if not scale.low <= value <= scale.high:
         raise Unavailable(_OUTSIDE)
     return float(value)

@@ -1,4 +1,4 @@
-"""The `graphrag` suite, 0 to 100: retrieval, answer against reference, the answer's class.
+"""The suite `graphrag`, 0 to 100: retrieval, answer against reference, class of the answer.
 
 Source: GraphRAG Evaluation Metrics.
 """
@@ -73,7 +73,7 @@ def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Fin
 def _has_no_questions(findings: Findings) -> bool:
     """Return whether no questions exist: none was generated, or no model makes or embeds them.
 
-    If the judge failed to make questions, the metric has no substitute.
+    If the judge failed while making questions, the metric has no substitute.
     """
     questions = findings.questions
     if isinstance(questions, NotScored):
@@ -135,7 +135,6 @@ _metric = partial(metric, "graphrag")
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """Return the suite."""
     formula: _Formula = average_precision if options.graphrag_rank_aware else share
     precision = _metric("ragas_context_precision", partial(_precision, formula=formula))
     if options.graphrag_rank_aware:

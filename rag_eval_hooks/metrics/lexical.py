@@ -1,6 +1,6 @@
-"""The `lexical` suite: answer against reference by words and numbers, without a judge or model.
+"""The suite `lexical`: compares answer and reference by words and numbers, without a model.
 
-Scores are in [0, 1]. With a blank reference, every metric that needs it is undefined. A blank
+Scores are in [0, 1]. With a blank reference, metrics that need a reference are undefined. A blank
 answer scores 0.
 """
 
@@ -46,7 +46,7 @@ _INDICATORS: dict[str, re.Pattern[str]] = {
 
 
 def _compared(compare: Callable[[str, str], Outcome]) -> Callable[[Sample, Findings], Outcome]:
-    """Return a metric's function from a comparison of answer and non-blank reference."""
+    """Make a metric's function from a function that compares answer and reference."""
 
     def score(sample: Sample, findings: Findings) -> Outcome:
         if not (sample.reference or "").strip():
@@ -70,7 +70,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 def _found(
     answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
 ) -> Score:
-    """Return the share of expected items in the answer, with a note on other forms."""
+    """Return the share of expected items in the answer. A note lists items in another form."""
     searched = Searched.of(answer)
     held = [searched.holds(item) or item in also for item in expected]
     explanation = {
@@ -101,7 +101,7 @@ def _number_match(answer: str, reference: str) -> Outcome:
 
 
 def _said_otherwise(answer: str, reference: str) -> frozenset[Keyword]:
-    """Return the reference's numbers that the answer states in words or in other units or dates."""
+    """Return reference numbers that the answer states in words, other units or other date forms."""
     said = measures(answer)
     stated = [
         one

@@ -1,4 +1,4 @@
-"""Metric: an id, its required inputs, and a pure function from findings to an outcome."""
+"""`Metric`: an id, its required inputs, and a pure function from findings to an outcome."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A metric. Pass your own to `RagEval(metrics=[...])`.
+    """A metric. Pass your own metric to `RagEval(metrics=[...])`.
 
     Attributes:
         id: `<suite>.<metric>`.
-        score: Pure function of a sample and its findings. Called only if the sample has all of
-            `needs`. To read a finding, call `made(...)`, which returns it or raises `Unavailable`.
-        needs: Fields without which the outcome is `missing_input`.
+        score: Pure function of a sample and its findings. Called only if the sample has all fields
+            in `needs`. `findings.made(...)` returns a finding or raises `Unavailable`.
+        needs: Fields that the sample must have. Otherwise the outcome is `missing_input`.
         findings: Findings that the function reads.
-        reads: Returns the findings that the function reads for one sample, if it does not read all.
-            Called before a judge is asked, then again with claims, entities, questions and stance.
-            If the finding it needs to choose is absent, it may raise `Unavailable`, as `made` does.
-        scale: Native range and direction.
+        reads: Returns the findings that the function reads for one sample, if not all of
+            `findings`. Called before the judge is asked, and again once claims, entities, questions
+            and stance exist. May raise `Unavailable`, as `made` does, if the finding that decides
+            is absent.
+        scale: Range of the values, and whether higher is better.
         summary: One sentence on what the number means.
-        source: Publication of the definition.
+        source: Publication that defines the metric.
 
     Raises:
         ConfigError: `needs` or `findings` has an unknown name.
@@ -49,7 +50,7 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Reject values that would fail later, in the evaluator."""
+        """Reject invalid values here, before they fail in the evaluator."""
         check_type("id", self.id, str, "'<suite>.<metric>'")
         check_type("scale", self.scale, Scale, "a Scale, such as Scale(0, 5)")
         object.__setattr__(self, "needs", _members("needs", Field, self.needs))
@@ -71,7 +72,6 @@ class Metric:
             return self.reads(sample, Findings())
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
-        """Return the required fields that the sample lacks, in alphabetical order."""
         return tuple(sorted(self.needs & Field.lacking(sample)))
 
 
@@ -81,13 +81,13 @@ def _never_asked(_sample: Sample, _findings: Findings) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedMetric(Metric):
-    """Metric computed by an async function. Pass it to `RagEval(metrics=[...])`.
+    """A metric that an async function computes. Pass it to `RagEval(metrics=[...])`.
 
     Attributes:
-        ask: Called in the evaluator's loop with a sample that has all of `needs`. Must not block
-            the loop. If it raises, the outcome is `metric_failed`.
+        ask: Called in the evaluator's event loop, with a sample that has all fields in `needs`.
+            Must not block the loop. If it raises, the outcome is `metric_failed`.
         timeout: Seconds after which the outcome is `timeout`.
-        annotator: Name of the evaluator, for the score.
+        annotator: Name of the evaluator, shown on the score.
     """
 
     ask: Callable[[Sample], Awaitable[Outcome]]
@@ -97,7 +97,7 @@ class AskedMetric(Metric):
 
 
 def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
-    """Return the metrics that lack a field of the sample, by id, with the reason."""
+    """Return the reason for each metric whose required field the sample lacks, by metric id."""
     lacking = Field.lacking(sample)
     keys = tuple(key for key in sample.metadata if isinstance(key, str))
     return {
@@ -112,9 +112,9 @@ def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotSc
 
 
 def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
-    """Return the missing ones of contexts and answer, with a similar metadata key.
+    """Return which of contexts and answer are missing, with a similar metadata key as a hint.
 
-    Each counts if a metric needs it, or if a metadata key is similar.
+    A missing field counts if a metric needs it or if a metadata key resembles its name.
     """
     needed = {name for metric in metrics for name in metric.needs}
     keys = tuple(key for key in sample.metadata if isinstance(key, str))
@@ -125,7 +125,7 @@ def gaps(metrics: Iterable[Metric], sample: Sample) -> dict[str, str]:
 
 @lru_cache
 def _with_hint(field: str, keys: tuple[str, ...]) -> str:
-    """Return a missing field, with the metadata key that may be a misspelling of it."""
+    """Return a missing field, and the metadata key that may be its misspelling."""
     near = nearest(field, keys)
     return f"{field} (but metadata {near!r}: a misspelt field?)" if near else field
 
@@ -143,7 +143,7 @@ def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
 SUITES: Final[Mapping[str, Any]] = tomllib.loads(
     files("rag_eval_hooks.metrics").joinpath("suites.toml").read_text("utf-8")
 )
-"""Tables of the suites by name."""
+"""The suites' TOML tables, by suite name."""
 
 
 def metric(
@@ -153,7 +153,7 @@ def metric(
     reads: Callable[[Sample, Findings], frozenset[Finding]] | None = None,
     findings: frozenset[Finding] = frozenset(),
 ) -> Metric:
-    """Return a metric of a suite from its functions and its row."""
+    """Return a metric of a suite, from its functions and its TOML row."""
     table = SUITES[suite]
     row = table["metrics"][name]
     low, high = table["scale"]

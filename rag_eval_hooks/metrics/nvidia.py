@@ -1,4 +1,4 @@
-"""The `nvidia` suite, 0 to 1: each rating is the mean of two independent templates.
+"""The suite `nvidia`, 0 to 1. Each rating is the mean of two independent prompt templates.
 
 Source: Nvidia Metrics.
 """

@@ -1,4 +1,4 @@
-"""Options of the metric suites, and the detection of DON'T KNOW answers."""
+"""`MetricOptions` of the suites, and detection of DON'T KNOW answers."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class DontKnow(StrEnum):
     """How to detect DON'T KNOW answers."""
 
     PHRASES = "phrases"
-    """The literal definition: a phrase anywhere in the answer."""
+    """One of the phrases of the metric's definition appears anywhere in the answer."""
     REFUSAL = "refusal"
-    """The answer as a whole must refuse, not only contain a phrase."""
+    """The entire answer is a refusal. A phrase alone is not enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricOptions:
-    """Options of the suites.
+    """Options of the metric suites.
 
     Attributes:
-        graphrag_weights: Of `graphrag.ragas_score`, by part.
-        graphrag_rank_aware: Whether `graphrag.ragas_context_precision` is rank-aware.
-        whitepaper_weights: Of `whitepaper.weighted_score`, by part.
-        dont_know: How `graphrag.answer_class` detects DON'T KNOW.
-        question_checks: Checks of known questions, as `parse_checks` reads them.
+        graphrag_weights: Weight of each part of `graphrag.ragas_score`.
+        graphrag_rank_aware: Whether `graphrag.ragas_context_precision` considers the chunks' rank.
+        whitepaper_weights: Weight of each part of `whitepaper.weighted_score`.
+        dont_know: How `graphrag.answer_class` detects DON'T KNOW answers.
+        question_checks: Checks for known questions, from `parse_checks`.
 
     Raises:
-        ConfigError: A weight has an unknown part, is negative or not finite, no weight is positive,
-            or two checks share a question.
+        ConfigError: A weight names an unknown part, is negative or not finite, or all weights are
+            0. Or two checks have the same question.
     """
 
     graphrag_weights: Mapping[str, float] = field(default_factory=lambda: GRAPHRAG_WEIGHTS)
@@ -56,7 +56,7 @@ class MetricOptions:
     question_checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject weights without a mean, and checks that would share an id."""
+        """Reject weights without a mean, and checks that would have the same id."""
         _refuse_weights("graphrag_weights", self.graphrag_weights, GRAPHRAG_WEIGHTS)
         _refuse_weights("whitepaper_weights", self.whitepaper_weights, WHITEPAPER_WEIGHTS)
         ids = [check.question_id for check in self.question_checks]

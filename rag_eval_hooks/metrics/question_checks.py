@@ -1,7 +1,7 @@
-"""Question checks: expected content of the answer to one question, by `question_id`.
+"""Question checks: compare the answer to one known question with expected content.
 
-A TOML file defines list, facts and calculation checks. Source: Evaluation Metrics Documentation,
-question-specific metrics.
+A TOML file defines list, facts and calculation checks by `question_id`. Source: Evaluation Metrics
+Documentation, question-specific metrics.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Table(BaseModel):
 
 
 class Evidence(_Table):
-    """Evidence that an answer states a fact. Any item is enough."""
+    """What proves that an answer states a fact. One word, number or sign is enough."""
 
     words: list[_Words] = []  # words or phrases, matched as whole words in any case
     numbers: list[_Number] = []  # matched in any notation; sign and percent sign count
@@ -78,7 +78,7 @@ class Evidence(_Table):
         return self
 
     def stands_in(self, answer: str) -> bool:
-        """Return whether the answer contains any item."""
+        """Return whether the answer contains at least one word, number or sign."""
         searched = Searched.of(answer)
         keywords: list[Keyword] = [*self.words]
         keywords += [number for text in self.numbers for number in numbers(text)]
@@ -93,7 +93,7 @@ class _Check(_Table):
     question_id: Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
     def metric(self) -> Metric:
-        """Return the metric, which is `missing_input` for samples of any other question."""
+        """Return the metric. Samples of other questions are `missing_input`."""
 
         def score(sample: Sample, _findings: Findings) -> Outcome:
             if sample.question_id != self.question_id:
@@ -113,11 +113,11 @@ class _Check(_Table):
 
 
 class ListCheck(_Check):
-    r"""Checks which items of the reference's list the answer lists.
+    r"""Checks which items of the reference's list the answer also lists.
 
-    An item is a Markdown list item, known by its text before a colon or dash. Every match of a
-    pattern, such as `Rule C-\d+`, is an item too; case does not matter. A list item that contains a
-    match is known by the match.
+    An item is a Markdown list item. Text before a colon or dash names the item. Each match of a
+    pattern, such as `Rule C-\d+`, is also an item; case does not matter. A list item that contains
+    a match is named by the match.
     """
 
     value = "rules_coverage"
@@ -144,7 +144,7 @@ class ListCheck(_Check):
         )
 
     def _items(self, text: str) -> list[str]:
-        """Return distinct list items and pattern matches of a text, folded, in order."""
+        """Return a text's distinct list items and pattern matches, in order, ignoring case."""
         # Asterisks of bullets resemble emphasis.
         text = re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
         found: list[str] = []
@@ -159,7 +159,7 @@ class ListCheck(_Check):
 
 
 class FactsCheck(_Check):
-    """Checks which facts the answer states, each with its evidence by name."""
+    """Checks which facts the answer states. Each fact has a name and its evidence."""
 
     value = "fact_score"
     summary = "Share of the expected facts in the answer to {}."
@@ -177,7 +177,7 @@ class _Correct(_Table):
 
 
 class CalculationCheck(_Check):
-    """Checks the result of a calculation by facts that a correct answer states or lacks."""
+    """Checks a calculation's result through facts that a correct answer states or lacks."""
 
     value = "is_correct"
     summary = "Whether the answer to {} has the right result."
@@ -202,14 +202,14 @@ Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
-    """Return the checks of a file: one table per `question_id`, with `kind` and its keys.
+    """Return the checks in a TOML text: one table per `question_id`, with `kind` and further keys.
 
-    `kind = "list"` takes `patterns`; `kind = "facts"` takes the table `facts`, whose values are
-    tables with any of `words`, `numbers`, `signs`; `kind = "calculation"` takes `facts` and
-    `correct = {holds = [...], lacks = [...]}`.
+    `kind = "list"` takes `patterns`. `kind = "facts"` takes a table `facts`, whose values are
+    tables with `words`, `numbers` or `signs`. `kind = "calculation"` takes `facts` and `correct =
+    {holds = [...], lacks = [...]}`.
 
     Raises:
-        ConfigError: The text is not TOML or a value is invalid. The error names the file and the
+        ConfigError: The text is not TOML, or a value is invalid. The message names the file and the
             key.
     """
     try:
@@ -247,7 +247,7 @@ def _listed(line: str) -> list[str]:
 
 
 def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -> Outcome:
-    """Return the score of one value, explained by the value and the facts."""
+    """Return a score, with the value and the facts as its explanation."""
     (number,) = value.values()
     fields = {**held, **value}
     parts = {name: float(one) for name, one in fields.items()}
@@ -255,9 +255,9 @@ def _shown(held: Mapping[str, bool], label: str | None = None, **value: float) -
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Return whether an arithmetic sign is between numbers, or alone between words.
+    """Return whether an arithmetic sign appears between numbers, or alone between words.
 
-    An x inside a word and Markdown asterisks do not count.
+    The letter x in a word and Markdown's asterisks do not count.
     """
     sign = re.escape(sign)
     between_numbers = rf"[0-9)%]\s?{sign}\s?[-+$\u20ac\u00a3(]*[0-9]"

@@ -1,4 +1,4 @@
-"""The `ragas` suite, 0 to 1: metrics of retrieval and answer, over shared findings.
+"""The suite `ragas`, 0 to 1: metrics of retrieval and answer.
 
 Source: RAGAS Metrics Guide, and the RAGAS part of Evaluation Metrics Documentation.
 """
@@ -131,10 +131,10 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
-    """Return the origin of a wrong claim, or None if the reference supports the claim.
+    """Return where a wrong claim comes from, or None if the reference supports the claim.
 
-    A claim that several chunks support together counts as relevant if any chunk is relevant,
-    because the judge does not name its sources.
+    The judge does not name the chunks that only together support a claim. Such a claim counts as
+    relevant if any chunk is relevant.
     """
     if agreement.sure and agreement.holds:
         return None

@@ -1,8 +1,8 @@
-"""The `retrieval` suite, 0 to 1: ids of retrieved chunks against ids known to be relevant.
+"""The suite `retrieval`, 0 to 1: compares retrieved chunk ids with ids known to be relevant.
 
-Needs `reference_ids` and chunks with ids, but no judge or model. Sources:
-Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), chapter 8; Jarvelin
-and Kekalainen (2002) for nDCG, with a gain of 1 for a relevant chunk.
+The metrics need `reference_ids` and chunks with ids, but no judge or model. Sources: Manning,
+Raghavan and Schuetze, Introduction to Information Retrieval (2008), chapter 8. For nDCG: Jarvelin
+and Kekalainen (2002), with a gain of 1 for a relevant chunk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 
 _Measure = Callable[[Sequence[bool], int], float]
-"""Value of relevance flags in rank order and the number of relevant chunks."""
+"""Computes a value from relevance flags in rank order and the number of relevant chunks."""
 
 
 def _hit_rate(hits: Sequence[bool], _relevant: int) -> float:
@@ -49,13 +49,11 @@ _MEASURES: dict[str, tuple[_Measure, str]] = {
 def retrieval_metrics(k: int | None = None) -> tuple[Metric, ...]:
     """Return hit rate, recall, mean reciprocal rank and nDCG of the first `k` chunks.
 
-    ```python
-    RagEval(metrics=["ragas", *retrieval_metrics(5)])
-    ```
+    ```python RagEval(metrics=["ragas", *retrieval_metrics(5)]) ```
 
     Args:
-        k: Number of leading chunks to count. The default is all chunks that the model saw. A number
-            becomes part of the id: `retrieval.recall_at_5`.
+        k: Number of leading chunks to count. None means all chunks that the model saw. A number
+            becomes part of the id, such as `retrieval.recall_at_5`.
 
     Raises:
         ConfigError: `k` is not a positive number.

@@ -1,7 +1,7 @@
-"""The `whitepaper` suite, 1 to 5: correctness, faithfulness, precision, recall, relevance.
+"""The suite `whitepaper`, 1 to 5: correctness, faithfulness, precision, recall, relevance.
 
-A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it neither states nor denies
-anything checkable; the judge compares such texts as a whole.
+A share in [0, 1] becomes 1 + 4 x share. A text is indistinct if it states and denies nothing that
+can be checked. The judge compares indistinct texts without splitting them into claims.
 
 Source: RAG Answer Evaluation Framework.
 """
@@ -88,7 +88,7 @@ def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
 
 
 def _compared(sample: Sample, findings: Findings) -> Whose | None:
-    """Return the text whose claims count: the reference if the answer is indistinct."""
+    """Return the text whose claims count: the answer or, if indistinct, the reference."""
     if not made(findings.stance).answer:
         return "answer"
     return None if sample.reference is None else "reference"
@@ -158,6 +158,5 @@ _PARTS: Final = {
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """Return the suite."""
     mean = composite(_PARTS, options.whitepaper_weights, _FIVE)
     return (*_PARTS.values(), _metric("weighted_score", **mean))

@@ -1,4 +1,4 @@
-"""Budget of calls, tokens or money for judge and embedder, reserved before each call."""
+"""Limits on calls, tokens and cost of judge and embedder, reserved before each call."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 from rag_eval_hooks.threads import DaemonExecutor
 
 _Periods: TypeAlias = list[tuple[str, int]]
-"""Name and start, in seconds since the epoch, of each period that has a limit."""
+"""Name and start time of each limited period, in seconds since the epoch."""
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
-"""Tokens expected in a reply before any reply arrived."""
+"""Estimated tokens in a reply before the first reply has arrived."""
 _FREE: Final = Price(0.0, 0.0)
 _BUSY_S: Final = 2.0
-"""Seconds to wait for other processes, which hold the file for a fraction of a millisecond."""
+"""Seconds to wait for another process's lock. A process holds it for less than a millisecond."""
 _KEPT_S: Final = 7 * 86_400
-"""Seconds for which finished periods stay in the file."""
+"""Seconds for which the file keeps finished periods."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
@@ -49,14 +49,14 @@ _FORGET: Final = "DELETE FROM rag_eval_budget WHERE start < ?"
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """Number of calls, tokens of prompts and replies together, and money."""
+    """Number of calls, tokens (prompts and replies together), and cost."""
 
     calls: float = 0.0
     tokens: float = 0.0
     cost: float = 0.0
 
     def plus(self, other: Spend, times: float = 1.0) -> Spend:
-        """Return the sum with a multiple of another amount."""
+        """Return the sum of this amount and a multiple of another amount."""
         return Spend(*(a + times * b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def least(self, other: Spend) -> Spend:
@@ -64,19 +64,21 @@ class Spend:
 
 
 class Budget:
-    """Admits calls while the budget of the hour and of the day (UTC) lasts. Thread-safe.
+    """Admits calls while the limits of the current hour and day (UTC) allow. Thread-safe.
 
-    A sample reserves its expected calls before the first call, so that an exhausted budget leaves
-    whole samples unscored. Each call draws its estimate from this reservation, or reserves more:
-    one call, the tokens of its prompt, the mean tokens of earlier replies, and their price. The
-    reply replaces the estimate by the true amount. So calls never exceed the limit. Tokens and
-    money exceed it at most by the error of the estimates for calls in flight. A call that times
-    out, reports no tokens, or belongs to a killed process is charged its estimate. Embedding
-    requests count as calls, with a separate price.
+    Before its first call, a sample reserves all calls that it is expected to make. So a spent
+    budget leaves whole samples unscored, not parts of samples.
 
-    Limits are named `<unit>_per_<period>`; `rate` limits the calls per second of this process.
-    Processes share the SQLite file at `path`, each with its own limits. A separate thread uses the
-    file, so that a hanging disk never blocks the event loop. While the file fails, no call is
+    Each call takes its estimate from this reservation, or reserves more. The estimate is one call,
+    the prompt's tokens, the mean tokens of earlier replies, and the price of both. The reply
+    replaces the estimate by the real amount. So calls never exceed their limit. Tokens and cost
+    exceed it at most by the estimation error of concurrent calls. The estimate stands for a call
+    that times out, reports no tokens, or belongs to a killed process. Embedding requests also count
+    as calls, at their own price.
+
+    Limits are named `<unit>_per_<period>`. `rate` limits this process's calls per second. Processes
+    share the SQLite file at `path`, and each applies its own limits. A separate thread accesses the
+    file, so that a hanging disk does not block the event loop. If the file fails, no call is
     admitted.
     """
 
@@ -111,10 +113,10 @@ class Budget:
 
     @asynccontextmanager
     async def sample(self, calls: int, input_tokens: float) -> AsyncIterator[None]:
-        """Reserve the calls of one sample for the block, and release the unused rest.
+        """Reserve the calls of one sample. At the end of the block, release the unused amount.
 
         Raises:
-            BudgetError: The budget does not cover the sample; send nothing.
+            BudgetError: The budget does not cover the sample.
         """
         if not calls or not self._limits:
             yield
@@ -128,10 +130,10 @@ class Budget:
             hold.replace(Spend())
 
     async def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Reserve one call, and wait for a slot if calls per second are limited.
+        """Reserve one call. Wait for a slot if `calls_per_second` is limited.
 
         Raises:
-            BudgetError: The budget is spent; do not send the call.
+            BudgetError: The budget is spent, so the call must not be sent.
         """
         estimate, held = self._estimate(input_tokens, embedding=embedding), Spend()
         if not embedding and (hold := HOLD.get()) is not None:
@@ -143,7 +145,7 @@ class Budget:
         return reservation
 
     def spent(self) -> Mapping[str, Spend]:
-        """Return the amounts spent in this hour and day. Calls in flight count by their estimate.
+        """Return the amounts spent in this hour and day. Calls in flight count with their estimate.
 
         Raises:
             OSError: The file cannot be used.
@@ -161,7 +163,7 @@ class Budget:
             self._file.close()
 
     def spend(self, input_tokens: float, output_tokens: float, *, embedding: bool) -> Spend:
-        """Return the amount of one call; its reply improves later estimates."""
+        """Return the amount of one call, and use it to improve later estimates."""
         if not embedding:
             with self._lock:
                 self._replies += 1
@@ -170,7 +172,7 @@ class Budget:
         return Spend(1.0, input_tokens + output_tokens, cost)
 
     def add(self, periods: _Periods, amount: Spend) -> None:
-        """Add an amount, which may be negative. A failure of the file is counted."""
+        """Add an amount, which may be negative. Count a failure of the file."""
 
         def write() -> None:
             try:
@@ -214,7 +216,10 @@ class Budget:
         return Reservation(self, periods, amount, embedding)
 
     def _full(self, periods: _Periods, amount: Spend) -> str | None:
-        """Add an amount to every period in one step, or return the period that would overflow."""
+        """Add an amount to every period at once.
+
+        Return the period that would exceed its limit, if any.
+        """
         with self._transaction() as db:
             for period in periods:
                 total = _read(db, period).plus(amount)
@@ -242,7 +247,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Reservation:
-    """Amount reserved for a sample or for one call in flight. Close it at most once."""
+    """Amount reserved for a sample or for one call in flight. Must be closed at most once."""
 
     budget: Budget = field(repr=False)
     periods: _Periods
@@ -250,7 +255,10 @@ class Reservation:
     embedding: bool = False
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Replace the estimate by the true amount. Without tokens, keep the estimate."""
+        """Replace the estimate by the real amount.
+
+        Keep the estimate if the token count is unknown.
+        """
         if input_tokens or output_tokens:
             self.replace(self.budget.spend(input_tokens, output_tokens, embedding=self.embedding))
 
@@ -273,7 +281,7 @@ def _write(db: sqlite3.Connection, periods: _Periods, amount: Spend) -> None:
 
 
 HOLD: Final[ContextVar[Reservation | None]] = ContextVar("rag_eval_hooks_hold", default=None)
-"""Amount that the sample reserved and its calls have not used yet."""
+"""The current sample's reservation, reduced by what its calls have used."""
 
 
 def budget_of(
@@ -282,8 +290,8 @@ def budget_of(
     """Return the configured budget, or None.
 
     Raises:
-        ConfigError: A cost limit lacks a price for the judge or the embedder, or the file's folder
-            does not exist.
+        ConfigError: A cost limit needs a price for the judge and the embedder, but a price is
+            missing. Or the file's folder does not exist.
     """
     limits, rate = config.budget_limits, config.budget.get("calls_per_second") or None
     if not limits and rate is None:

@@ -1,4 +1,4 @@
-"""Call models within their limits and in the context of an evaluation."""
+"""Sends calls to models within their limits, and reports them to the current evaluation."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ OUT_OF_TIME: Final = "the sample's time ran out"
 
 @dataclass(slots=True)
 class Tally:
-    """Usage of all calls in a context, readable even after the calls were cancelled."""
+    """Usage of all calls in a context. Stays readable after the calls were cancelled."""
 
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Settings and observers of the evaluation that a call belongs to."""
+    """Settings and observer of the evaluation to which a call belongs."""
 
     observer: Any = None
-    """Records calls (`called`) and gates (`passes`), and never raises or blocks."""
+    """Records calls and gates through `called` and `passes`, which never raise or block."""
     log: CallLog | None = None
     budget: Budget | None = None
     deadline: float | None = None
@@ -63,13 +63,13 @@ _context: ContextVar[CallContext] = ContextVar(
 
 
 def call_context() -> CallContext:
-    """Return the context of the evaluation that the caller runs in."""
+    """Return the context of the current evaluation."""
     return _context.get()
 
 
 @contextmanager
 def in_call_context(**changes: Any) -> Iterator[CallContext]:
-    """Change fields of the context inside the block and in tasks started there."""
+    """Change fields of the context in the block and in tasks that start there."""
     changed = replace(_context.get(), **changes)
     token = _context.set(changed)
     try:
@@ -79,13 +79,13 @@ def in_call_context(**changes: Any) -> Iterator[CallContext]:
 
 
 def is_in_time() -> bool:
-    """Return whether the deadline is still ahead."""
+    """Return whether time remains before the deadline."""
     deadline = _context.get().deadline
     return deadline is None or asyncio.get_running_loop().time() < deadline
 
 
 async def isolated(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine without the application's run configurations and callbacks."""
+    """Run a coroutine without the application's LangChain config and callbacks."""
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
     fresh.run(_context.set, _context.get())
@@ -94,7 +94,7 @@ async def isolated(call: Coroutine[Any, Any, T]) -> T:
 
 
 class Meter:
-    """One call in progress: checked against the budget, counted as usage, and recorded."""
+    """One call in progress. Checks the budget, counts usage, and records the call."""
 
     def __init__(self, caller: Caller, texts: Sequence[str]) -> None:
         self.record = Call(caller, start=time.time_ns())
@@ -102,7 +102,7 @@ class Meter:
         self._reserved: Reservation | None = None
 
     async def send(self) -> None:
-        """Count one try just before it is sent. Raise `BudgetError` if it must not be sent."""
+        """Count one attempt before it is sent. Raise `BudgetError` if the budget forbids it."""
         self._reserved = None
         embedding = self.record.caller.operation is Operation.EMBEDDINGS
         if (budget := call_context().budget) is not None:
@@ -111,7 +111,10 @@ class Meter:
 
     @asynccontextmanager
     async def sending(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """Count the block as one try, as `send` does. A try that times out may have used tokens."""
+        """Count the block as one attempt, like `send`.
+
+        An attempt that times out may have used tokens.
+        """
         await self.send()
         try:
             async with asyncio.timeout(timeout):
@@ -122,7 +125,7 @@ class Meter:
             raise
 
     def fail(self) -> None:
-        """Record that a try was answered without a result, so that it used no tokens."""
+        """Record that the endpoint rejected the attempt, so that it used no tokens."""
         if self._reserved is not None:
             self._reserved.fail()
             self._reserved = None
@@ -136,7 +139,7 @@ class Meter:
         id: object = None,
         prices: Prices | None = None,
     ) -> None:
-        """Count the reported usage of a reply. Values of a wrong type count as unknown."""
+        """Count the usage that a reply reports. Values of a wrong type count as unknown."""
         used = Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
         if prices is not None and used.input_tokens:
             used = prices.priced(used, self.record.caller.name)
@@ -154,7 +157,7 @@ class Meter:
 def observed_call(
     caller: Caller, texts: Sequence[str] = (), *, is_request: bool = True
 ) -> Iterator[Meter]:
-    """Report the block as one call to the observer and, if it is a request, to the log."""
+    """Report the block to the observer as one call. A sent request also goes to the log."""
     meter, began = Meter(caller, texts), time.monotonic_ns()
     call, outcome = meter.record, None
     try:
@@ -192,11 +195,11 @@ def _count(tokens: object) -> float:
 
 
 _UNRELATED: Final = frozenset({401, 403, 408, 429})
-"""Statuses that do not depend on the content of a request."""
+"""HTTP statuses that say nothing about the request's content."""
 
 
 class ModelCalls:
-    """Makes the calls to one model. Safe to use from several event loops."""
+    """Makes the calls to one model. Several event loops may use it."""
 
     def __init__(self, caller: Caller, limits: CallLimits) -> None:
         self._caller = caller
@@ -207,12 +210,12 @@ class ModelCalls:
     async def make(
         self, request: Callable[[Meter], Coroutine[Any, Any, T]], texts: Sequence[str] = ()
     ) -> T:
-        """Make one call. `request` reports to the meter each try and the usage of the reply.
+        """Make one call. `request` reports each attempt and the reply's usage to the meter.
 
         Raises:
             ReplyError: The reply is unusable.
-            JudgeError: No reply arrived; one line without content says why. `RequestRefusedError`:
-                another output mode may succeed.
+            RequestRefusedError: The provider rejected the output mode; another mode may work.
+            JudgeError: No reply arrived. The message is one line and quotes no text of the sample.
         """
         gate = self._gates.setdefault(asyncio.get_running_loop(), Gate(self._limits))
         if (observer := call_context().observer) is not None:

@@ -1,4 +1,4 @@
-"""Map the exceptions of any provider's client to outcomes of the call and the judge."""
+"""Maps exceptions of any provider's client to outcomes of the call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.score import Cause, NotScored
 
 _LONGEST_WAIT: Final = 60.0
-"""Seconds. Longer pauses that a server asks for are cut to this."""
+"""Maximum pause in seconds between attempts. A server's longer request is cut to this value."""
 _NO_CREDIT: Final = "insufficient_quota"
 _ADVICE: Final[dict[object, str]] = {
     401: "the key was not accepted; set api_key",
@@ -37,11 +37,11 @@ _ABOUT_THE_REQUEST: Final = (
 
 
 class DescribedError(Exception):
-    """Error whose text is our own line without content, which is safe to show."""
+    """An error with our own one-line message, which quotes no sample and is safe to show."""
 
 
 class RequestRefusedError(JudgeError):
-    """The provider rejected a request; another output mode may succeed."""
+    """The provider rejected a request; another output mode may work."""
 
     def __init__(self, line: str, status: int | None, complaint: str) -> None:
         super().__init__(line)
@@ -57,7 +57,7 @@ class ModeMissingError(RequestRefusedError):
 
 
 def cause_of(error: JudgeError) -> Cause:
-    """Return the cause for findings whose call ended with this error."""
+    """Return the cause for findings whose call raised this error."""
     if isinstance(error, BudgetError):
         return Cause.OVER_BUDGET
     if isinstance(error, JudgeUnavailable):
@@ -66,7 +66,7 @@ def cause_of(error: JudgeError) -> Cause:
 
 
 def absence_of(error: JudgeError) -> NotScored:
-    """Return the reason for missing findings: our text, or class and place of a user's error."""
+    """Return the reason for missing findings: our message, or class and line of a user's error."""
     if is_ours(error):
         return NotScored(cause_of(error), str(error))
     place = place_in_application(error)
@@ -77,7 +77,7 @@ def absence_of(error: JudgeError) -> NotScored:
 def report_failure(
     incidents: Incidents, source: Any, kinds: frozenset[Finding], findings: Findings
 ) -> None:
-    """Count a judge or another source that failed to make some findings."""
+    """Count a failure of a judge, embedder or token scorer."""
     outcomes = [getattr(findings, kind) for kind in sorted(kinds)]
     failed = [one for one in outcomes if isinstance(one, NotScored) and one.cause.is_failure]
     if failed:
@@ -106,9 +106,9 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
 
 
 def answers(error: BaseException) -> bool | None:
-    """Return whether the judge is up after this exception; None if that is unknown.
+    """Return whether the judge is reachable after this exception, or None if unknown.
 
-    A judge that rejects this request, or asks for fewer requests, is up.
+    A judge that rejects the request, or asks for fewer requests, is reachable.
     """
     outcome = outcome_of(error)
     if outcome is None or outcome is CallOutcome.CANCELLED:
@@ -119,10 +119,10 @@ def answers(error: BaseException) -> bool | None:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that an exception carries, or None.
+    """Return the HTTP status of an exception, or None.
 
-    Clients store it as `status_code` or `code`, on the response, or on the cause of their
-    exception.
+    Clients store the status as `status_code` or `code`, on the response, or on the exception's
+    cause.
     """
     for holder in _holders(error):
         for name in _STATUS:
@@ -133,7 +133,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_time_out(error: BaseException) -> bool:
-    """Return whether a call timed out, by the exception names of all known clients."""
+    """Return whether a call timed out, judged by the exception names of all known clients."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 
@@ -143,9 +143,9 @@ def is_cut_off(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an exception in one line without content: status, code, advice, or its type.
+    """Describe an exception in one line: status, code and advice, or its type.
 
-    The text of a client's exception is not used: it may quote the request or a key.
+    The client's own message is not used, because it may quote the request or a key.
     """
     if isinstance(error, DescribedError):
         return str(error)
@@ -161,7 +161,7 @@ def describe(error: BaseException) -> str:
 
 
 def requested_pause(error: BaseException) -> float:
-    """Return the pause in seconds that an overloaded server asks for, at most 60; 0 for none."""
+    """Return the pause in seconds that an overloaded server requests, from 0 (none) to 60."""
     if status_of(error) not in _OVERLOADED:
         return 0.0
     for holder in _holders(error):

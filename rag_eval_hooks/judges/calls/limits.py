@@ -1,4 +1,4 @@
-"""Limits on calls to one model: a concurrency gate and a circuit breaker."""
+"""Limits calls to one model by a concurrency gate and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from rag_eval_hooks.judges.calls.failures import answers, requested_pause
 _logger = logging.getLogger("rag_eval_hooks")
 
 MAX_FAILURES = 20
-"""Consecutive failures that open the breaker. Above the default concurrency, so that one bad moment
-of all calls in flight does not open it."""
+"""Consecutive failures that open the breaker. More than the default concurrency, so that one outage
+of all calls in flight does not open the breaker.
+"""
 FIRST_PAUSE = 10.0
-"""Seconds of the first pause. Later pauses double, up to six times as long."""
+"""Seconds of the first pause. Later pauses double, up to six times this value."""
 _LONGEST_PAUSE: Final = 6
 _UNAVAILABLE: Final = "the judge failed too often in a row; calls resume after a pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """Timeout of one try in seconds, retries of the client, and concurrent calls.
+    """Timeout in seconds per attempt, number of retries, and number of concurrent calls.
 
     Raises:
         ConfigError: A limit is out of range.
@@ -46,21 +47,19 @@ class CallLimits:
 
     @classmethod
     def taken_from(cls, keywords: dict[str, Any]) -> Self:
-        """Take the keywords that are fields out of a mapping, and make limits of them."""
+        """Remove this class's fields from a mapping of keywords, and return the limits."""
         given = {f.name: keywords.pop(f.name, None) for f in fields(cls)}
         return cls(**{name: value for name, value in given.items() if value is not None})
 
 
 class CallKeywords(TypedDict, total=False):
-    """Fields of `CallLimits` as keywords of a judge whose client retries itself."""
+    """Fields of `CallLimits` as keywords, for judges whose client retries on its own."""
 
     timeout: float
     concurrency: int
 
 
 class BreakerState(StrEnum):
-    """State of a circuit breaker."""
-
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
@@ -68,7 +67,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Circuit breaker: opens after consecutive failures, then admits one probe at a time.
+    """Circuit breaker: opens after consecutive failures, then admits one probe call at a time.
 
     Any reply closes the breaker, even the reply to a call sent before it opened.
     """
@@ -88,7 +87,7 @@ class Breaker:
         return BreakerState.HALF_OPEN if due else BreakerState.OPEN
 
     def probe(self) -> bool:
-        """Claim the probe call of an open breaker; False if another call has it."""
+        """Claim the probe call of an open breaker. Return False if another call has claimed it."""
         if self._probing or self.state is not BreakerState.HALF_OPEN:
             return False
         self._probing = True
@@ -120,8 +119,8 @@ class Breaker:
 class Gate:
     """Concurrency limit with a circuit breaker, for one event loop.
 
-    A Retry-After pause applies to all calls. While the breaker is open, calls fail at once. Any
-    thread may read the attributes.
+    A pause requested by `Retry-After` applies to all calls. While the breaker is open, calls fail
+    immediately. Any thread may read the attributes.
     """
 
     def __init__(self, limits: CallLimits) -> None:
@@ -134,10 +133,10 @@ class Gate:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot, and update the breaker when the block finishes.
+        """Wait for a slot. Update the breaker when the block finishes.
 
         Raises:
-            JudgeUnavailable: The breaker is open, or opened while the call waited.
+            JudgeUnavailable: The breaker is open, or opened during the wait.
         """
         self._refuse_if_down()
         self.waiting += 1

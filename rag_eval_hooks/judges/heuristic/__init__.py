@@ -1,4 +1,4 @@
-"""The heuristic judge: findings by rules over words, without a key, network or model."""
+"""The heuristic judge. Its rules compare words, and need no key, network or model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare a claim with a sentence: same words in order, same values and limits."""
+"""Aligns a claim with a sentence: same words in order, same values and limiting words."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _Path: TypeAlias = Sequence[int]
 
 
 class Alignment(NamedTuple):
-    """A claim's words found in a sentence: pairs of values that differ, and any negation."""
+    """Match of a claim in a sentence, with pairs of differing values and any negation."""
 
     others: Sequence[tuple[Measure, Measure]]
     denied: bool
 
 
 def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
-    """Return how a sentence contains all words of a claim in order, or None."""
+    """Return the match if a sentence contains all words of a claim in order, else None."""
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if max(len(claimed), len(stated)) > _LONGEST:
         return None
@@ -66,16 +66,16 @@ def align(claim: Sentence, sentence: Sentence, code: str) -> Alignment | None:
 
 
 def anchors(claim: Sentence, code: str) -> Sequence[str]:
-    """Return words that a sentence must contain before `align` can match a claim."""
+    """Return words that a sentence must contain before `align` can match."""
     needed = _needed(claim.items(code), (), code)
     return [VALUE if isinstance(item, Measure) else item for item in needed]
 
 
 def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
-    """Return whether a sentence has most of a long claim, and everything that could refute it.
+    """Return whether a sentence contains most of a long claim and everything that could refute it.
 
-    The sentence needs the claim's values, names and limiting words, as many negations, and nearly
-    all shared words in the same order.
+    The sentence needs the claim's values, names and limiting words, and the same number of
+    negations. Nearly all shared words must have the same order.
     """
     words, claimed, stated = LEXICONS[code], claim.items(code), sentence.items(code)
     if not code or max(len(claimed), len(stated)) > 2 * _LONGEST:
@@ -102,9 +102,9 @@ def resembles(claim: Sentence, sentence: Sentence, code: str) -> bool:
 
 
 def _exchanges(match: SequenceMatcher[str], stated: _Items) -> bool:
-    """Return whether one or two words replace one or two other words.
+    """Return whether one or two words are replaced by one or two other words.
 
-    Sentences that differ only in this way ("approved" for "rejected") mostly differ in meaning.
+    Sentences that differ only in such a pair ("approved", "rejected") usually differ in meaning.
     """
     for kind, start, end, first, last in match.get_opcodes():
         words = [item for item in stated[first:last] if item not in BREAKS and not is_small(item)]
@@ -128,7 +128,10 @@ def _needed(claimed: _Items, stated: _Items, code: str) -> _Items:
 
 
 def _tokens(said: _Items, stated: _Items) -> tuple[Sequence[str], Sequence[str]]:
-    """Return both as words. Values that agree become one word, other values their kind."""
+    """Return both texts as words.
+
+    Equal values become equal words; other values become their kind.
+    """
     held = [_kind(item) if isinstance(item, Measure) else item for item in stated]
     wanted = []
     for item in said:
@@ -154,7 +157,7 @@ def _kind(measure: Measure) -> str:
 
 
 def is_year(measure: Measure) -> bool:
-    """Return whether a bare number may be a year."""
+    """Return whether a number without a unit may be a year."""
     return not measure.unit and 1500 <= measure.value <= 2100 and measure.value % 1 == 0
 
 
@@ -175,7 +178,7 @@ def _path(wanted: Sequence[str], held: Sequence[str]) -> _Path:
 
 
 def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int]) -> bool:
-    """Return whether the same small words precede the others: "by 20 %" is not "to 20 %"."""
+    """Return whether equal prepositions precede the values: "by 20 %" differs from "to 20 %"."""
     beside = [
         (before, stated[place - 1])
         for before, item in pairwise(claimed)
@@ -185,7 +188,7 @@ def _same_prepositions(claimed: _Items, stated: _Items, places: dict[Item, int])
 
 
 def _is_close(stated: _Items, path: _Path, most: int) -> bool:
-    """Return whether few words interrupt a path, and no other statement does."""
+    """Return whether few words and no other statement interrupt a match."""
     skipped = 0
     for before, at in pairwise(path):
         gap = stated[before + 1 : at]
@@ -197,7 +200,7 @@ def _is_close(stated: _Items, path: _Path, most: int) -> bool:
 
 
 def _is_limited(stated: _Items, path: _Path, words: Lexicon) -> bool:
-    """Return whether a word outside a path limits its clauses."""
+    """Return whether a word outside the match limits its clauses."""
     limiting, behind = words.limiting | words.weak, words.behind | words.weak
     return any(
         at not in path and item in (limiting if at < path[-1] else behind)

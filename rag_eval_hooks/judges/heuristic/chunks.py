@@ -1,4 +1,4 @@
-"""Chunks split into sentences, and the sentence that covers a claim best."""
+"""Splits chunks into sentences, and finds the sentence that covers a claim best."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Item: TypeAlias = "str | Measure"
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words of one language in which a claim and a sentence may or must not differ."""
+    """Words of one language that limit, negate or merely decorate a statement."""
 
     joints: frozenset[str] = frozenset()
     denials: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ LEXICONS: Final = {
     code: Lexicon(**{kind: word_set(words) for kind, words in lists.items()})
     for code, lists in toml_of("words.toml", __package__).items()
 }
-"""By language code. Languages without an entry have an empty lexicon."""
+"""Lexicons by language code. Languages without an entry have an empty lexicon."""
 BREAKS: Final = (",", ";", "&")
 DENIAL: Final = "!"
 VALUE: Final = "#"
@@ -56,14 +56,13 @@ _NEGATED: Final = re.compile(r"(\w)n't\b")
 _WHOLE: Final = {"cannot": "not", "wo": "will", "ca": "can"}
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}|https?://[^\s<>()]+")
 PLACEHOLDER: Final = re.compile(r"<[A-Z][A-Z_]{0,40}_[0-9]{1,6}>")
-"""Placeholder that redaction writes for a value: `<EMAIL_1>`."""
+"""Placeholder that redaction writes in place of a value: `<EMAIL_1>`."""
 _LABEL: Final = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _OPENERS: Final = ".!?:;\"'\u201c\u2018(*-\u2013\u2014"
 _BARE: Final = 3  # words; in an answer this short a capital letter means a name
 
 
 def terms(text: str) -> list[str]:
-    """Return stems of the content words of a text, in order."""
     return [term for word in folded_tokens(fold(text)) if (term := _term_of(word))]
 
 
@@ -75,13 +74,11 @@ def _term_of(word: str) -> str:
 
 
 def is_small(item: Item) -> bool:
-    """Return whether an item is a word without content, such as a preposition."""
+    """Return whether an item is a function word, such as a preposition."""
     return isinstance(item, str) and item not in BREAKS and not is_content(item)
 
 
 class Sentence:
-    """One sentence or claim, parsed once."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.words: Sequence[str] = folded_tokens(fold(text))
@@ -103,7 +100,7 @@ class Sentence:
 
     @cached_property
     def names(self) -> dict[str, frozenset[str]]:
-        """Terms of each name, address and placeholder, by its text."""
+        """Terms of each name, address and placeholder, by text."""
         found = [*self._capitalized(), *_ADDRESS.findall(self.text)]
         found += PLACEHOLDER.findall(self.text)
         return {name: frozenset(terms(name)) & self.terms for name in found}
@@ -113,7 +110,10 @@ class Sentence:
         return frozenset[str]().union(*self.names.values())
 
     def items(self, code: str) -> Sequence[Item]:
-        """Return words, breaks and values in order, without the language's optional words."""
+        """Return words, breaks and values in order.
+
+        Words that the language may omit are removed.
+        """
         if code not in self._items:
             at, found = 0, list[Item]()
             for measure in self.measures:
@@ -136,7 +136,7 @@ class Sentence:
 
 
 def _opens(text: str, word: str) -> bool:
-    """Return whether a word may be capitalized only because it comes first."""
+    """Return whether a word may have a capital only because it comes first."""
     before = text[: text.find(word)].rstrip()
     return not word.isupper() and (not before or before[-1] in _OPENERS)
 
@@ -166,8 +166,6 @@ _K1, _B = 1.2, 0.75  # usual constants of BM25
 
 
 class SplitText:
-    """A text split into sentences, without source tags."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         bare = (strip_marker(one) for one in sentences(_TAG.sub(" ", text)))
@@ -238,7 +236,7 @@ class Chunks(tuple[SplitText, ...]):
         return list({(one.text, one.unit, one.dates): one for one in every}.values())
 
     def bm25(self, wanted: Iterable[str]) -> Sequence[float]:
-        """Return each chunk's BM25 score as a fraction of the greatest possible score, 0 to 1."""
+        """Return each chunk's BM25 score divided by the highest possible score, 0 to 1."""
         weight = {}
         for term in dict.fromkeys(wanted):
             holding = sum(term in passage.index for passage in self)
@@ -254,7 +252,7 @@ class Chunks(tuple[SplitText, ...]):
 
 
 class Closest(NamedTuple):
-    """The sentence of a chunk that covers a claim best, or None if they share no term."""
+    """The sentence of a chunk that covers a claim best, or None if no sentence shares a term."""
 
     score: float
     sentence: Sentence | None
@@ -265,7 +263,7 @@ class Closest(NamedTuple):
 
 
 def closest(wanted: Collection[str], passage: SplitText) -> Closest:
-    """Return the sentence with most of some distinct terms, and the fraction it contains."""
+    """Return the sentence with the most of these distinct terms, and the fraction of terms."""
     held = Counter(at for term in wanted for at in passage.index.get(term, ()))
     if not held:
         return Closest(0.0, None)

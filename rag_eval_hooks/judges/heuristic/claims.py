@@ -1,4 +1,4 @@
-"""Splits a text into claims, by sentence and clause."""
+"""Splits a text into claims, at sentences and clauses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MIN_CLAUSE = 3  # content words; a shorter clause is not a claim
 
 
 def claims(text: str) -> tuple[str, ...]:
-    """Return distinct statements of a text, one per sentence or clause, in order.
+    """Return the distinct claims of a text, one per sentence or clause, in order.
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences about missing
     information are not claims. List markers, citations ("[2]", "(Passage 1)") and openings such as
-    "Based on the passages," are removed. If the heading rule alone would remove the whole text, the
-    text is one claim: "Cornish heath".
+    "Based on the passages," are removed. A text that looks like a heading alone, such as "Cornish
+    heath", is one claim.
     """
     found = distinct(_claims(text, headings=False)) or distinct(_claims(text, headings=True))
     return tuple(found)
@@ -48,7 +48,7 @@ def _bare(sentence: str) -> str:
 
 
 def _clauses(sentence: str) -> list[str]:
-    """Return the clauses. A very short clause stays with its predecessor."""
+    """Return the clauses of a sentence. A very short clause is joined to the clause before."""
     if _JOINTS.isdisjoint(sentence):
         return [sentence.strip()]
     cuts = [0, *(cut for match in PATTERNS["clause"].finditer(sentence) for cut in match.span())]

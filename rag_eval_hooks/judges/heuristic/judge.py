@@ -1,4 +1,4 @@
-"""A judge that needs only this package."""
+"""`HeuristicJudge`: a judge by rules, included in this package."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _Case:
         )
 
     def relevance(self, target: str) -> tuple[ChunkRelevance, ...]:
-        """Return the usefulness of each chunk for the question and a target text, by BM25."""
+        """Return each chunk's usefulness for the question and a target text, by BM25."""
         wanted = frozenset((*terms(self.question), *terms(target)))
         scores = self.chunks.bm25(sorted(wanted))
         return tuple(map(self._rated, scores, self.chunks, (wanted for _ in scores)))
@@ -140,24 +140,24 @@ _MADE: Final[Mapping[Finding, Callable[[_Case], Any]]] = {
 
 
 class HeuristicJudge:
-    """Findings by rules and a small logistic model over words. Deterministic, no download.
+    """Makes findings with rules and a small logistic model. Deterministic, without a download.
 
-    A claim is supported if one sentence states it in nearly the same words, and refuted if a value
-    or a name contradicts it. The judge is unsure about all other claims. Each verdict has a
-    probability of support. Scores are marked as `screening`; docs/accuracy.md has figures by data
-    set.
+    A claim is supported if one sentence states it in nearly the same words. A claim is refuted if a
+    value or a name contradicts it. The judge is unsure about all other claims. Each verdict has a
+    probability of support. Scores are marked as `screening`. docs/accuracy.md lists the accuracy on
+    each data set.
 
     Args:
-        entailer: A model on this machine that judges every claim that rules did not refute.
+        entailer: A local model that judges every claim that the rules did not refute.
         calibration: A file that `rag-eval-hooks calibrate` wrote from your labels for this judge.
-            It calibrates the probabilities of support, and its cut decides unsure claims.
+            It calibrates the probabilities, and its cut decides unsure claims.
 
     Raises:
-        ConfigError: The file is not a calibration, or belongs to another judge or version.
+        ConfigError: The file is not a calibration, or it was made for another judge or version.
     """
 
     makes: Final = frozenset({*_MADE, *_SUPPORT})
-    """Findings that this judge makes. All others are absent as `missing_input`."""
+    """Findings that this judge makes. All other findings are absent as `missing_input`."""
     annotator_kind = AnnotatorKind.CODE
 
     def __init__(
@@ -173,16 +173,16 @@ class HeuristicJudge:
 
     @property
     def name(self) -> str:
-        """`heuristic`, followed by the name of the entailment model after a plus sign."""
+        """`heuristic`, followed by `+` and the name of the entailment model, if any."""
         return "heuristic" if self._entailer is None else f"heuristic+{self._entailer.name}"
 
     @property
     def screening(self) -> bool:
-        """Whether the scores only help to find bad answers. False after calibration."""
+        """Whether scores only suggest samples to review. False after calibration."""
         return self._calibration is None
 
     async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
-        """Return findings by rules, never generated questions or rubric ratings."""
+        """Return findings by rules. Generated questions and rubric ratings are always absent."""
         case = _Case(sample, known)
         made: dict[str, Any] = {kind.value: _NOT_MADE for kind in wanted - self.makes}
         for kind in sorted(wanted & _MADE.keys()):
@@ -213,7 +213,6 @@ class HeuristicJudge:
         return read_
 
     async def warm_up(self) -> None:
-        """Load the entailment model."""
         if self._entailer is not None:
             await self._entailer.warm_up()
 

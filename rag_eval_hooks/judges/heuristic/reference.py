@@ -1,4 +1,4 @@
-"""Agreement of answer and reference, and ratings by rules: correct, direct, indistinct."""
+"""Compares answer and reference by rules, and rates directness by rules."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 def agrees(claim: Sentence, text: SplitText, question: frozenset[str]) -> Verdict:
     """Return whether a text that answers the same question states a claim.
 
-    Terms of the question are neutral. A bare answer ("Cornish heath") states every claim that
-    contains it.
+    Terms of the question are ignored. A bare answer ("Cornish heath") states every claim that
+    contains the answer.
     """
     if not text.sentences:
         return Verdict(False, "the other text is empty")
@@ -77,7 +77,7 @@ def _novel(claim: Sentence, question: frozenset[str]) -> frozenset[str]:
 
 
 def _denied(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
-    """Return the words of a claim that negate a statement of the text, or the reverse."""
+    """Return the claim's words that negate a statement of the text, or the reverse."""
     other = closest(_novel(claim, question), text).sentence
     for one, two in ((claim, other), (other, claim)):
         if one and two:
@@ -111,7 +111,7 @@ def _differs(claim: Sentence, text: SplitText, question: frozenset[str]) -> str:
 
 
 class _Answer(NamedTuple):
-    """An answer that is compared with each alias, parsed once."""
+    """An answer to compare with each alias of the reference, parsed once."""
 
     passage: SplitText
     claims: Sequence[Sentence]
@@ -130,7 +130,7 @@ class _Answer(NamedTuple):
 def classification(question: str, answer: str, reference: str) -> Verdict:
     """Return whether the answer states everything in the reference and denies nothing.
 
-    If the reference lists aliases ("USA / United States"), one is enough.
+    If the reference lists aliases ("USA / United States"), one alias is enough.
     """
     asked, listed = frozenset(terms(question)), aliases(reference)
     answer = _SUPERSCRIPT.sub("", answer)
@@ -142,7 +142,7 @@ def classification(question: str, answer: str, reference: str) -> Verdict:
 
 
 def aliases(reference: str) -> Sequence[str]:
-    """Return the short answers in a reference such as "USA / United States", else all of it."""
+    """Return the short answers in a reference such as "USA / United States", else the text."""
     parts = [part.strip() for part in reference.replace("|", "/").split("/") if part.strip()]
     short = all(len(part.split()) <= _LONGEST and part[-1] not in ".!?" for part in parts)
     lists = short and 0 < len(parts) <= _MOST_ALIASES and all(len(part) > 1 for part in parts)
@@ -150,7 +150,7 @@ def aliases(reference: str) -> Sequence[str]:
 
 
 def reference_claims(reference: str) -> Sequence[str]:
-    """Return the claims of a reference, or the whole reference if it has none."""
+    """Return the claims of a reference, or the whole reference if it has no claims."""
     return claims(reference) or (reference,)
 
 
@@ -170,7 +170,7 @@ def _states(asked: frozenset[str], answer: _Answer, reference: str) -> Verdict:
 
 
 def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
-    """Return a verdict on a short reference that an answer repeats or abbreviates."""
+    """Return a verdict on a short reference that the answer repeats or abbreviates."""
     reference = _ASIDE.sub("", reference).strip(" .") or reference
     if len(reference.split()) > _LONGEST:
         return None
@@ -185,7 +185,7 @@ def _given_otherwise(reference: str, answer: _Answer) -> Verdict | None:
 
 
 def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
-    """Return whether words have a family name after an initial or short form of the given name."""
+    """Return whether words are a family name after an initial or a short given name."""
     if not 1 < len(name) <= _LONGEST or not all(part[0].isupper() for part in name):
         return False
     first, last = fold(name[0]), fold(name[-1])
@@ -200,8 +200,8 @@ def _names_person(name: Sequence[str], words: Sequence[str]) -> bool:
 def direct_relevance(question: str, answer: str) -> float:
     """Return how directly an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
 
-    The fraction of the question's content words in the answer, rounded to the nearest step. An
-    answer that states nothing gets 0. A short answer gets at least 0.5.
+    The value is the fraction of the question's content words in the answer, rounded to these steps.
+    An answer that states nothing gets 0. A short answer gets at least 0.5.
     """
     if indistinct(answer):
         return 0.0
@@ -213,9 +213,9 @@ def direct_relevance(question: str, answer: str) -> float:
 
 
 def indistinct(text: str) -> bool:
-    """Return whether a text states nothing: it is blank, asks, refuses, or only hedges.
+    """Return whether a text states nothing, because it is blank, asks, refuses or only hedges.
 
-    A hedged sentence states something if it contains a name or a number.
+    A hedged sentence with a name or a number states something.
     """
     found = claims(text)
     return not found or refusal(text) is not None or all(map(_states_nothing, found))

@@ -1,4 +1,4 @@
-"""Verdicts on claims by precise rules, and a probability of support."""
+"""Judges whether chunks support a claim, by rules and with a probability."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEATURES: Final = (
     "coverage", "pairs", "lacks_terms", "lacks_pairs", "lacks_values", "lacks_names", "length",
     "stated",
 )  # fmt: skip
-"""Inputs of the probability of support: fractions in [0, 1] and counts of missing items."""
+"""Inputs of the probability model: fractions in [0, 1] and counts of missing items."""
 _MODEL: Final = json.loads(
     files("rag_eval_hooks.judges.heuristic").joinpath("weights", "support.json").read_text("utf-8")
 )
@@ -46,7 +46,7 @@ _SCALES: Final = frozenset(("fahrenheit", "celsius", "kelvin"))
 
 
 class ClaimReading(NamedTuple):
-    """A claim compared with all chunks."""
+    """Comparison of one claim with all chunks."""
 
     claim: Sentence
     support: Support
@@ -55,7 +55,7 @@ class ClaimReading(NamedTuple):
 
 
 def read(claim: Sentence, chunks: Chunks, question: frozenset[str]) -> ClaimReading:
-    """Return the verdict on a claim by all chunks, and how likely they support it."""
+    """Return the verdict on a claim by all chunks, and the probability of support."""
     near = [closest(claim.terms, passage) for passage in chunks]
     lacking = _Lacking.of(claim, chunks, question)
     support = _ruling(claim, chunks, lacking)
@@ -72,9 +72,9 @@ class _Lacking(NamedTuple):
     """Parts of a claim that no chunk states."""
 
     differing: Sequence[Measure]
-    """Quantities that agree with no quantity in the chunks."""
+    """Quantities of the claim that equal no quantity in the chunks."""
     values: Sequence[Measure]
-    """Differing quantities whose number is not in the question nor, with any unit, in a chunk."""
+    """Differing quantities whose number is neither in the question nor in any chunk."""
     names: Sequence[str]
     terms: int
 
