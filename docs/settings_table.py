@@ -36,7 +36,7 @@ def page() -> str:
 def _first() -> str:
     fields = RagEvalConfig.model_fields
     lines = (f"- `{name}`: {fields[name].description}" for name in FIRST)
-    return "\n".join(["\n## The ten you need first\n", *lines, ""])
+    return "\n".join(["\n## The first ten settings\n", *lines, ""])
 
 
 def _table() -> str:
