@@ -178,14 +178,26 @@ def refusal(value: Any, advice: str = "") -> InputError:
     """Return the error for a value that is not a document. Its log form omits mapping keys."""
     stated = wrong_type("contexts", "texts or objects with a text", value).stated
     if not isinstance(value, Mapping):
-        if search := search_method(value):
-            stated += f" Pass its documents: retriever.{search}(question)."
-        return InputError(stated)
+        return InputError(f"{stated} {_way_to_documents(value)}".rstrip())
     keys = list(map(str, value))
     if named := next((key for key in _TEXT_KEYS if key in value), None):
         stated += f" Its {named!r} must be str, not {type(value[named]).__name__}."
+    elif "documents" in value:
+        stated += " Pass its documents: result['documents'], a flat list."
     elif meant := next((key for key in _TEXT_KEYS if nearest(key, keys)), None):
         stated += f" A key is like {meant!r}, but not the same."
     else:
         stated += f" Its text must be under {', '.join(map(repr, _TEXT_KEYS))}.{advice}"
     return InputError(stated, f"It has {', '.join(keys) or 'no keys'}.")
+
+
+def _way_to_documents(value: Any) -> str:
+    if search := search_method(value):
+        return f"Pass its documents: retriever.{search}(question)."
+    if hasattr(value, "source_nodes"):
+        return "Pass its nodes: response.source_nodes."
+    if hasattr(value, "iloc"):
+        return "Pass a column: table['text'].tolist()."
+    if isinstance(value, list | tuple):
+        return "Pass one flat list, not a list of lists."
+    return "In a pair the document is first: (document, score)." * isinstance(value, Real)

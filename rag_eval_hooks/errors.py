@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 __all__ = [
     "BudgetError",
@@ -29,11 +30,29 @@ __all__ = [
     "missing_extra",
     "nearest",
     "unknown",
+    "usage",
+    "way_to_text",
     "wrong_type",
 ]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
 """Credentials and query parameters of a URL, which may contain keys."""
+
+
+_TEXTS: Final = (
+    "choices[0].message.content",
+    "message.content",
+    "output_text",
+    "content",
+    "text",
+    "response",
+    "page_content",
+)
+"""Where other libraries' objects keep their text."""
+_PASS_TEXT: Final = "Pass its text."
+_TEXT_KEYS: Final = ("answer", "output", "result", "response", "content", "text")
 
 
 def masked(text: str) -> str:
@@ -157,9 +176,28 @@ class NoOutcome(KeyError):
         self.name = name
 
 
+def way_to_text(value: object, verb: str = "Pass") -> str:
+    """Return a sentence on where another library's object has its text, or empty text."""
+    if isinstance(value, Mapping):
+        key = next((f"[{key!r}]" for key in _TEXT_KEYS if key in value), None)
+    else:
+        key = next((f".{one}" for one in _TEXTS if hasattr(value, re.split(r"\W", one)[0])), None)
+    return f"{verb} its text: `{key}`." if key else ""
+
+
+def _advice_on(value: object) -> str:
+    if inspect.isawaitable(value):
+        return "Await it first."
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN is an empty cell: pass None."
+    if isinstance(value, bytes):
+        return "Decode it: value.decode()."
+    return 'Join its parts: "".join(...).' if isinstance(value, Generator) else ""
+
+
 def wrong_type(name: str, wanted: str, value: object, advice: str = "") -> InputError:
     """Return the error for an argument of the wrong type, without showing its value."""
-    advice = "Await it first." if inspect.isawaitable(value) else advice
+    advice = _advice_on(value) or (way_to_text(value) if advice == _PASS_TEXT else "") or advice
     kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     shown = f"It is {value!r:.60}." if isinstance(value, str | int | float) else ""
     return InputError(f"{name} must be {wanted}, not {kind}. {advice}".rstrip(), shown)
@@ -216,6 +254,36 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
     ends = {one.rpartition(".")[2]: one for one in reversed(names)}
     last = difflib.get_close_matches(name.rpartition(".")[2], list(ends), n=1, cutoff=0.75)
     return whole[0] if whole else ends[last[0]] if last else None
+
+
+def usage(example: str, *, raises: bool = True) -> Callable[[F], F]:
+    """Add an example of the call to Python's error about its arguments.
+
+    Args:
+        example: Correct call.
+        raises: Raise the error. Otherwise count it in `incidents` of the object; the call returns
+            False.
+    """
+
+    def wrapped(method: F) -> F:
+        @functools.wraps(method)
+        def called(self: Any, *args: Any, **given: Any) -> Any:
+            try:
+                return method(self, *args, **given)
+            except TypeError as error:
+                trace = error.__traceback__
+                if trace is None or trace.tb_next is not None:
+                    raise
+                told = str(error).replace(method.__qualname__, method.__name__)
+            wrong = InputError(f"{told}. Write: {example}")
+            if raises:
+                raise wrong
+            self.incidents.report(method.__name__, wrong)
+            return False
+
+        return cast("F", called)
+
+    return wrapped
 
 
 class JudgeError(RagEvalError):

@@ -27,6 +27,7 @@ from rag_eval_hooks.errors import (
     check_number,
     check_type,
     kind_of,
+    usage,
 )
 from rag_eval_hooks.explanation_text import html_table
 from rag_eval_hooks.incidents import Incidents
@@ -166,6 +167,7 @@ class RagEval:
         """Counter of caught exceptions. For integrations."""
         return self._parts.incidents
 
+    @usage("with evals.interaction(question) as it: it.contexts(documents); it.answer(text)")
     def interaction(
         self,
         question: str,
@@ -214,6 +216,7 @@ class RagEval:
             options=options,
         )
 
+    @usage("evals.submit(question=..., contexts=[...], answer=...)", raises=False)
     def submit(self, sample: Sample | Mapping[str, Any] | None = None, **fields: Any) -> bool:
         """Queue a sample for background evaluation. Never blocks or raises.
 
@@ -245,6 +248,7 @@ class RagEval:
             self.incidents.mistake(f"submit: the sample has no {told}", fix)
         return sample
 
+    @usage("evals.feedback(trace_id, score=1, label='thumbs_up', reference='...')", raises=False)
     def feedback(
         self,
         trace_id_or_sample_id: str | uuid.UUID,
@@ -277,6 +281,7 @@ class RagEval:
             trace_id_or_sample_id, score=score, label=label, reference=reference
         )
 
+    @usage("evals.evaluate(question=..., contexts=[...], answer=...)")
     def evaluate(
         self,
         sample: Sample | Mapping[str, Any] | None = None,
@@ -368,6 +373,7 @@ class RagEval:
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
+    @usage("evals.flush(timeout=5), in seconds")
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all accepted requests are evaluated and delivered.
 
@@ -388,6 +394,7 @@ class RagEval:
         flush_providers(_EXPORT_S if deadline is None else deadline - time.monotonic())
         return finished
 
+    @usage("evals.shutdown(timeout=5), in seconds")
     def shutdown(self, timeout: float = 5.0) -> bool:
         """Finish pending samples within `timeout` seconds, then close. Runs at exit, too.
 

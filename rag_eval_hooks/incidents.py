@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import re
 import signal
 import sys
 import sysconfig
@@ -13,18 +12,17 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import FrozenInstanceError
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
-from rag_eval_hooks.errors import InputError, NoOutcome, RedactionError, nearest
+from rag_eval_hooks.causes import is_our_frame, named
+from rag_eval_hooks.errors import InputError, RedactionError
 
 __all__ = [
     "ExitError",
     "Incidents",
     "host_edge",
     "in_words",
-    "named",
     "place_in_application",
     "place_of",
     "place_of_caller",
@@ -37,13 +35,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _logger = logging.getLogger("rag_eval_hooks")
-_OF_TYPES: Final = re.compile(
-    r"'\w+' object (is not \w+|does not support [\w ]+)|object of type '\w+' has no len\(\)"
-    r"|\w+ indices must be integers or slices, not \w+"
-    r"|unsupported operand type\(s\) for \S+: '\w+' and '\w+'"
-)
-"""Python's error messages that name only types, and so quote no request."""
 _INNER: Final = ("rag_eval_hooks.delivery.", "rag_eval_hooks.evaluation.")
+_USERS: Final = ("metric", "sink")
+_CONSEQUENCES: Final = {
+    "metric": "; the sample has no score of it",
+    "sink": "; the sink lacks this result",
+    "redaction": "; the sample is not evaluated",
+    "submit": "; the sample is not evaluated",
+    "feedback": "; the feedback is dropped",
+}
+"""Effect of a failure, by the first word of its origin."""
 _STDLIB: Final = sysconfig.get_path("stdlib")
 
 
@@ -78,7 +79,11 @@ class Incidents:
         stated = error.stated.partition(". ")[0] if is_stated(error) else None
         kind = f"{origin}: {(stated or type(error).__name__).rstrip('.')}"
         if self._is_first(kind):
-            _warn(_story(origin, error))
+            part = origin.partition(" ")[0]
+            _warn(f"{_story(origin, error)}{_CONSEQUENCES.get(part, '')}")
+            if part in _USERS:
+                # Only at DEBUG: the traceback's message and lines may contain content.
+                _logger.debug("%s raised", origin, exc_info=error)
 
     def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
         """Count failures that raised no exception in this process. Log the first of each kind.
@@ -168,7 +173,7 @@ def _code_of(handler: Any) -> CodeType | None:
 def is_ours(error: BaseException) -> bool:
     """Return whether our code raised the exception. Other messages may quote a request."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return not frames or _is_our_frame(frames[-1])
+    return not frames or is_our_frame(frames[-1])
 
 
 def is_stated(error: BaseException) -> TypeGuard[InputError]:
@@ -185,40 +190,11 @@ def in_words(who: str, error: BaseException) -> str:
     return f"{who} raised {named(error)}{where}"
 
 
-def named(error: BaseException) -> str:
-    """Describe an exception by its type and by names from the code, never by a request's text."""
-    kind = type(error).__name__
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if not frames:
-        return kind
-    theirs = (frame for frame in reversed(frames) if not _is_our_frame(frame))
-    code = next(theirs, frames[-1]).f_code
-    if isinstance(error, NoOutcome):
-        return f"{kind} ({error})" if error.name in code.co_consts else kind
-    if isinstance(error, FrozenInstanceError):
-        name, owner = (frames[-1].f_locals.get(key) for key in ("name", "self"))
-        advice = f"write dataclasses.replace({type(owner).__name__.lower()}, {name}=...)"
-        told = f"{kind} (a {type(owner).__name__} cannot be changed; {advice})"
-        return told if name in code.co_names else kind
-    if isinstance(error, AttributeError | NameError) and error.name in code.co_names:
-        known = [name for name in dir(getattr(error, "obj", None)) if name[0] != "_"]
-        near = nearest(error.name, known)
-        told, owner = f"{kind} {error.name!r}", type(getattr(error, "obj", None))
-        if near:
-            return f"{told} (did you mean {near!r}?)"
-        is_ours = owner.__module__.startswith("rag_eval_hooks")
-        return f"{told} (there are {', '.join(known)})" if is_ours else told
-    if isinstance(error, KeyError) and isinstance(key := next(iter(error.args), None), str):
-        return f"{kind} {key!r}" if key in code.co_consts else kind
-    of_types = isinstance(error, TypeError) and _OF_TYPES.fullmatch(str(error))
-    return f"{kind} ({error})" if of_types else kind
-
-
 def _last_frame_of_ours(error: BaseException) -> str:
     """Return file, line and function of our last frame in the traceback."""
     ours = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if _is_our_frame(frame):
+        if is_our_frame(frame):
             module = str(frame.f_globals["__name__"])
             file = "/".join(module.split(".")) + ".py"
             ours = f"{file}:{line} in {frame.f_code.co_name}"
@@ -230,7 +206,7 @@ def place_in_application(error: BaseException) -> str:
     file, place, outer = "", "", ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
-        if _is_our_frame(frame):
+        if is_our_frame(frame):
             file, place, outer = "", "", place or outer
         elif name == file or (not file and not _is_stdlib(name)):
             file, place = name, f"{name}:{line}"
@@ -241,7 +217,7 @@ def place_of_caller() -> str:
     """Return file and line of the application's call into this package, or empty in our threads."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         file = frame.f_code.co_filename
-        if not (_is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
+        if not (is_our_frame(frame) or _is_stdlib(file) or "-packages" in file):
             return f"{file}:{line}"
     return ""
 
@@ -250,10 +226,6 @@ def place_of(function: Callable[..., Any]) -> str:
     """Return a sentence with the file and line of a function, or empty text if unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" It is defined at {code.co_filename}:{code.co_firstlineno}." if code else ""
-
-
-def _is_our_frame(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
 
 
 def _is_stdlib(file: str) -> bool:

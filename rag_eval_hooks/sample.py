@@ -27,6 +27,8 @@ _TEXT: Final = attrgetter("text")
 _TEXTS = ("question", "answer", "reference")
 _IDS = ("question_id", "session_id", "user_id")
 _NAMES = ("error_type", "trace_id", "span_id", "workflow", "response_id", "sample_id")
+_OLDEST: Final = 10**17
+"""Nanoseconds since the epoch in 1973. Seconds, milliseconds and microseconds are fewer."""
 _PARTS = ("question", "contexts", "answer", "prompt")
 
 
@@ -106,10 +108,11 @@ class Sample:
         """
         _check_fields(self)
         if isinstance(self.contexts, str):
-            raise InputError(
-                "contexts must be a sequence of texts or documents, not one str. "
-                "Put the text into a list."
-            )
+            advice = "Put the text into a list."
+            if self.contexts.lstrip().startswith("["):
+                advice = "It looks like a list as text: parse it with json.loads."
+            told = "contexts must be a sequence of texts or documents, not one str."
+            raise InputError(f"{told} {advice}")
         if self.contexts is not None:
             object.__setattr__(self, "contexts", contexts_of(self.contexts))
         if self.reference_ids is not None:
@@ -159,8 +162,7 @@ class Sample:
             return cls.from_dict(value)
         raise InputError(
             f"A sample must be a Sample, or a mapping with question, contexts and answer, "
-            f"not {type(value).__name__}."
-            f"{' Pass one sample to each call.' if isinstance(value, list | tuple) else ''}"
+            f"not {type(value).__name__}.{_way_to_sample(value)}"
         )
 
     @classmethod
@@ -186,6 +188,18 @@ class Sample:
         check_type("metadata", given, Mapping, "a mapping")
         known["metadata"] = {**given, **free}
         return cls(**known)
+
+
+def _way_to_sample(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return " Pass one sample to each call."
+    if hasattr(value, "iterrows"):
+        return " Pass each row: for row in table.to_dict('records')."
+    if hasattr(value, "iloc"):
+        return " Pass row.to_dict()."
+    if isinstance(value, str):
+        return " Write the fields: question=..., contexts=[...], answer=..."
+    return ""
 
 
 class Field(StrEnum):
@@ -214,7 +228,7 @@ def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _check_fields(sample: Sample) -> None:
     if sample.question is None:
-        raise wrong_type("question", "str", None, "Pass its text.")
+        raise wrong_type("question", "str", None, "Pass the user's question.")
     _check_ids(sample)
     for name in (*_TEXTS, *_NAMES):
         check_type(name, getattr(sample, name), str, "str", "Pass its text.")
@@ -222,6 +236,8 @@ def _check_fields(sample: Sample) -> None:
     check_number("latency", sample.latency, "a number of seconds, 0 or more", least=0)
     ended = "a whole number of nanoseconds since the epoch, as of time.time_ns()"
     check_type("ended_at", sample.ended_at, Integral, ended)
+    if sample.ended_at is not None and 0 < sample.ended_at < _OLDEST:
+        raise InputError(f"ended_at must be {ended}.", f"It is {sample.ended_at}.")
 
 
 def _check_ids(sample: Sample) -> None:

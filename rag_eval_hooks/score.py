@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from pydantic import TypeAdapter
 
@@ -65,8 +65,28 @@ class AnnotatorKind(StrEnum):
     HUMAN = "HUMAN"
 
 
+class _Outcome:
+    """Explains how to get the number, where an outcome is used as one."""
+
+    __slots__ = ()
+
+    def _as_number(self, *_: object) -> Any:
+        kind = type(self).__name__
+        advice = "Its number is .value."
+        if isinstance(self, NotScored):
+            advice = f"It has no value ({self.cause}): check isinstance(outcome, Score) first."
+        raise InputError(f"{kind} is not a number. {advice}")
+
+    def __format__(self, form: str) -> str:
+        return self._as_number() if form else str(self)
+
+    if not TYPE_CHECKING:
+        __lt__ = __le__ = __gt__ = __ge__ = __float__ = __round__ = _as_number
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _as_number
+
+
 @dataclass(frozen=True, slots=True)
-class Score:
+class Score(_Outcome):
     """A metric's value and where it comes from. Never NaN or infinite.
 
     Attributes:
@@ -132,7 +152,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class NotScored:
+class NotScored(_Outcome):
     """A missing score and its cause. Means exclude the sample.
 
     The object also has the fields of `Score` that describe a value, as None or empty.

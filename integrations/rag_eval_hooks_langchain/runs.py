@@ -17,7 +17,7 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Run, RunKind
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.capture.options import HandlerKeywords
-from rag_eval_hooks.errors import Misplaced
+from rag_eval_hooks.errors import Misplaced, usage
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import place_of_caller, warn_once
 from rag_eval_hooks.suppress import is_suppressed
@@ -95,6 +95,7 @@ class RunHandler(BaseCallbackHandler):
     copy = Misplaced('is one callback. Write a list: config={"callbacks": [handler]}')
     ignore_chain = ignore_llm = ignore_chat_model = ignore_retriever = _NotIgnored()
 
+    @usage("RagEvalCallbackHandler(evals); RagEval(...) takes metrics, judge and sinks")
     def __init__(self, evals: RagEval, **options: Unpack[HandlerKeywords]) -> None:
         # A garbage-collected evaluator is closed.
         self.evals = checked(evals)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,8 +49,6 @@ from rag_eval_hooks.score import (
     Unavailable,
 )
 from rag_eval_hooks.usage import Usage
-
-_logger = logging.getLogger("rag_eval_hooks")
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate excluded it")
 _SUPPORT: Final = (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT)
@@ -185,8 +182,6 @@ class Scorer:
 
     def _failed(self, metric: Metric, error: BaseException) -> NotScored:
         self.incidents.report(f"metric {metric.id}", error)
-        # Only at DEBUG: the traceback's message and lines may contain content.
-        _logger.debug("metric %s raised", metric.id, exc_info=error)
         if isinstance(error, ResultError):
             return NotScored(Cause.METRIC_FAILED, str(error))
         return NotScored(Cause.METRIC_FAILED, in_words("the metric", error))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.errors import ConfigError, JudgeError, way_to_text
 from rag_eval_hooks.incidents import place_of
 from rag_eval_hooks.judges.calls.context import Meter
 from rag_eval_hooks.judges.calls.limits import CallLimits
@@ -19,7 +18,6 @@ from rag_eval_hooks.prompts import Prompt
 Messages: TypeAlias = list[dict[str, str]]
 """`[{"role": "system", "content": ...}, {"role": "user", "content": ...}]`."""
 Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]
-_TEXTS = ("choices[0].message.content", "message.content", "output_text", "content", "text")
 _WANTS = "a function of one argument, the messages, that returns the reply's text"
 
 
@@ -50,7 +48,8 @@ class CallableChat(ChatAdapter):
             if inspect.isawaitable(text):
                 text = await text
             if not isinstance(text, str):
-                told = f"it returned {type(text).__name__}, not a str.{_way_to_text(text)}"
+                told = f"it returned {type(text).__name__}, not a str."
+                told = f"{told} {way_to_text(text, 'Return')}".rstrip()
                 raise JudgeError(f"{self.name}: {told}{self._place}")
         meter.replied(None)
         return only_text(text)
@@ -93,12 +92,6 @@ class CallableJudge(LLMJudge):
         keywords: dict[str, Any] = {**options}
         limits = CallLimits.taken_from(keywords)
         super().__init__(CallableChat(function, f"callable:{name or default}", limits), **keywords)
-
-
-def _way_to_text(reply: object) -> str:
-    paths = (path for path in _TEXTS if hasattr(reply, re.split(r"\W", path)[0]))
-    path = next(paths, None)
-    return f" Return its text: `.{path}`." if path else ""
 
 
 def _takes_messages(function: object) -> bool:

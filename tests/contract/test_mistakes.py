@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -72,6 +73,19 @@ MISTAKES: dict[str, str] = {
     "evals.submit({'question': SECRET, 'contexts': [{'text': 5}]})": "Its 'text' must be str",
     "evals.submit(question=SECRET, contexts=SECRET)": "Put the text into a list",
     "evals.submit(question=SECRET, contexts={SECRET: SECRET})": "write [{'id': key, 'text': text}",
+    "evals.submit(question=SECRET, contexts=[[SECRET]])": "Pass one flat list",
+    "evals.submit(question=SECRET, contexts=[(0.9, SECRET)])": "is first: (document, score)",
+    "evals.submit(question=SECRET, contexts='[1]')": "a list as text: parse it with json.loads",
+    "evals.submit(question=SECRET, contexts={'documents': [[SECRET]]})": "result['documents']",
+    "evals.submit(question=SECRET, reference=float('nan'))": "NaN is an empty cell: pass None",
+    "evals.submit(question=SECRET, answer=AIMessage(SECRET))": "Pass its text: `.content`",
+    "evals.submit(question=SECRET, answer={'output': SECRET})": "Pass its text: `['output']`",
+    "evals.submit(question=SECRET, answer=(one for one in SECRET))": "Join its parts",
+    "evals.submit(question=SECRET, answer=SECRET.encode())": "Decode it: value.decode()",
+    "evals.submit(question=SECRET, ended_at=1_800_000_000)": "nanoseconds since the epoch",
+    "evals.submit(SECRET, [SECRET], SECRET)": "4 were given. Write: evals.submit(question=...",
+    "evals.submit(SECRET)": "not str. Write the fields: question=...",
+    "evals.feedback(SECRET, comment=SECRET)": "argument 'comment'. Write: evals.feedback(trace_id",
     "evals.submit(question=SECRET, contexts=[SECRET], anwser=SECRET)": (
         "A sample has no field 'anwser'; did you mean 'answer'?"
     ),
@@ -104,7 +118,6 @@ MISTAKES: dict[str, str] = {
     "evals.submit(question=SECRET, latency=SECRET)": "latency must be a number of seconds, 0 or",
     "evals.submit(question=SECRET, latency=-1)": "latency must be a number of seconds, 0 or more",
     "evals.submit(question=SECRET, metadata=SECRET)": "metadata must be a mapping, not str",
-    "evals.submit({'question': SECRET, 'metadata': SECRET})": "metadata must be a mapping, not str",
     "evals.submit(question=SECRET, tags=5)": "tags must be a list of texts, not int",
     "evals.submit(question=SECRET, ended_at=SECRET)": "nanoseconds since the epoch",
     "evals.submit(question=SECRET, session_id=[SECRET])": "session_id must be str, not list",
@@ -205,6 +218,14 @@ ERRORS: dict[str, str] = {
     "evals.evaluate(question='q')['own.hafl']": "'own.hafl'; did you mean 'own.half'?",
     "evals.evaluate(question='q').half": r"Write: outcomes\['own.half'\].value",
     "asyncio.run(awaited(evals))": r"Write: await evals.aevaluate\(",
+    "evals.evaluate('q', ['c'], 'a')": r"4 were given. Write: evals.evaluate\(question=",
+    "evals.interaction()": "Write: with evals.interaction",
+    "evals.shutdown(wait=True)": r"argument 'wait'. Write: evals.shutdown\(timeout=5\), in seconds",
+    "RagEvalCallbackHandler(metrics=['ragas'])": "'evals'. Write: RagEvalCallbackHandler",
+    "Score(0.5) > 0.8": "Score is not a number. Its number is .value",
+    "f'{Score(0.5):.2f}'": "Score is not a number. Its number is .value",
+    "sum([Score(0.5)])": "Score is not a number. Its number is .value",
+    "NotScored('timeout') < 1": r"no value \(timeout\): check isinstance\(outcome, Score\)",
     "evals.flush('5')": "timeout must be a number of seconds, not str. It is '5'",
     "evals.shutdown('5')": "timeout must be a number of seconds, not str",
 }
@@ -217,7 +238,7 @@ async def awaited(evals: Any) -> Any:
 @pytest.mark.parametrize("code", ERRORS)
 def test_mistake_in_an_inline_call_raises_its_cause(code: str, evals: RagEval) -> None:
     with pytest.raises((InputError, ConfigError, LookupError, AttributeError), match=ERRORS[code]):
-        eval(code, {"evals": evals, "half": half, "asyncio": asyncio, "awaited": awaited})
+        eval(code, {**globals(), "evals": evals})
 
 
 @given(st.text(st.characters(categories=["Ll"]), min_size=4), st.integers(0, 3))
@@ -523,53 +544,53 @@ def test_as_context_of_a_wrong_result_is_named_by_its_line(
     assert len(caplog.records) == 2
 
 
-def misspelling(sample: Any) -> float:
-    return float(sample.anwser)
+# What a metric evaluates, and what its outcome says.
+METRICS: dict[str, str] = {
+    "sample.anwser": "AttributeError 'anwser' (did you mean 'answer'?) at",
+    "{}['scroe']": "KeyError 'scroe' at",
+    "sample['answer']": "is not subscriptable; read an attribute, such as sample.answer) at",
+    "sample.contexts[0]['text']": "is not subscriptable; its text is context.text) at",
+    "' '.join(sample.contexts)": "Context found; its text is context.text) at",
+    "'a' in sample.contexts[0]": "not iterable; its text is context.text) at",
+    "sample.session_id.lower()": "'lower' of NoneType (a field that the sample lacks is None",
+    "sample.session_id > 1": "'NoneType' and 'int'; a field that the sample lacks is None",
+    "float(sample.answer)": "(could not convert string to float; the text is no number) at",
+    "1 / len(sample.tags)": "(division by zero; check the number first) at",
+    "open('/missing/file')": "(No such file or directory) at",
+    "asyncio.run(rude())": "ConnectionError (the server does not reply; check its address) at",
+    "DATABASE.execute('')": "connect inside the function, or with check_same_thread=False) at",
+    "{}[sample.answer]": "KeyError at",
+    "getattr(sample, sample.answer)": "AttributeError at",
+    "setattr(sample, 'answer', 1)": "FrozenInstanceError at",
+}
+DATABASE = sqlite3.connect(":memory:")
 
 
-def mislaying(_: Sample) -> float:
-    return {"score": 1.0}["scroe"]
+async def rude() -> None:
+    raise ConnectionError(SECRET)
 
 
-def subscribing(sample: Any) -> float:
-    return float(sample["answer"])
+@pytest.mark.parametrize("code", METRICS)
+def test_error_of_a_metric_tells_its_likely_cause_without_content(code: str) -> None:
+    def metric(sample: Sample) -> Any:
+        names = {**globals(), "sample": sample, "__name__": "app"}
+        return eval(code, names)
 
-
-def hiding(_: Sample) -> float:
-    raise AttributeError(SECRET)
-
-
-def reflecting(sample: Sample) -> Any:
-    return getattr(sample, SECRET)
-
-
-def changing(sample: Any) -> float:
-    sample.answer = SECRET
-    return 1.0
-
-
-@pytest.mark.parametrize(
-    ("metric", "words"),
-    [
-        (misspelling, "AttributeError 'anwser' (did you mean 'answer'?) at"),
-        (mislaying, "KeyError 'scroe' at"),
-        (subscribing, "TypeError ('Sample' object is not subscriptable) at"),
-        (hiding, "AttributeError at"),
-        (reflecting, "AttributeError at"),
-        (
-            changing,
-            "FrozenInstanceError (a Sample cannot be changed; "
-            "write dataclasses.replace(sample, answer=...)) at",
-        ),
-    ],
-)
-def test_error_of_a_metric_tells_the_names_that_its_code_spells_out(
-    metric: Callable[[Any], Any], words: str
-) -> None:
-    with RagEval(metrics=[metric]) as evals:
-        outcome = evals.evaluate(sample())[f"own.{metric.__name__}"]
-    assert f"the metric raised {words} {__file__}" in outcome.detail  # type: ignore[union-attr]
+    with RagEval(metric) as evals:
+        outcome = evals.evaluate(sample(answer=SECRET))["own.metric"]
+    assert METRICS[code] in outcome.detail  # type: ignore[union-attr]
+    assert f"{__file__}:" in outcome.detail  # type: ignore[union-attr]
     assert SECRET not in outcome.detail  # type: ignore[union-attr]
+
+
+def test_metric_that_assigns_to_a_sample_is_told_to_replace_it() -> None:
+    def changing(sample: Any) -> float:
+        sample.answer = SECRET
+        return 1.0
+
+    with RagEval(changing) as evals:
+        outcome = evals.evaluate(sample())["own.changing"]
+    assert "write dataclasses.replace(sample, answer=...)" in outcome.detail  # type: ignore[union-attr]
 
 
 class _Judge:

@@ -1,0 +1,123 @@
+"""Likely causes of exceptions in the application's functions, in words without content."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from dataclasses import FrozenInstanceError
+from types import CodeType, FrameType
+from typing import Final
+
+from rag_eval_hooks.errors import NoOutcome, nearest
+
+__all__ = ["is_our_frame", "named"]
+
+_FIXES: Final = {
+    "Context": "its text is context.text",
+    "Score": "its number is score.value",
+    "NotScored": "it has no number; check isinstance(outcome, Score) first",
+    "Sample": "read an attribute, such as sample.answer",
+    "Evaluation": "read evaluation.scores['<metric>'].value or evaluation.sample.answer",
+    "NoneType": "a field that the sample lacks is None; check it first",
+    "coroutine": "await it first",
+}
+"""How to use an object that a message names by its type."""
+_TYPED: Final = (
+    r"'\w+' object (is not \w+|does not support [\w ]+|has no attribute '\w+')",
+    r"object of type '\w+' has no len\(\)",
+    r"\w+ indices must be integers or slices, not '?\w+'?",
+    r"unsupported operand type\(s\) for \S+ '\w+' and '\w+'",
+    r"'\S+' not supported between instances of '\w+' and '\w+'",
+    r"sequence item \d+: expected str instance, \w+ found",
+    r"'in <string>' requires string as left operand, not \w+",
+    r"argument of type '\w+' is not iterable",
+    r"argument of type '\w+' is not a container or iterable",
+    r"can only concatenate \w+ \(not \"\w+\"\) to \w+",
+    r"[\w.]+\(\) argument must be a string or a real number, not '\w+'",
+    r"type \w+ doesn't define __\w+__ method",
+    r"Object of type \w+ is not JSON serializable",
+    r"unsupported format string passed to \w+\.__format__",
+    r"expected string or bytes-like object, got '\w+'",
+    r"object \w+ can't be used in 'await' expression",
+)
+"""Python's messages that contain only type names."""
+_PLAIN: Final = {
+    r"division by zero": "check the number first",
+    r"(list|tuple|string) index out of range": "it has fewer items",
+    r"could not convert string to float": "the text is no number",
+    r"invalid literal for int\(\)": "the text is no whole number",
+    r"(not enough|too many) values to unpack": "",
+    r"SQLite objects created in a thread": (
+        "functions run in threads of rag-eval-hooks; connect inside the function, "
+        "or with check_same_thread=False"
+    ),
+    r"no running event loop|There is no current event loop": (
+        "the function runs in a thread; write it as async def"
+    ),
+    r"asyncio\.run\(\) cannot be called": "write await",
+    r"Event loop is closed|.*(different|another) (event )?loop": (
+        "the client belongs to another event loop; create it inside the function"
+    ),
+}
+"""Starts of messages that are equal for all values, and what to do."""
+_MESSAGE: Final = re.compile("|".join((*_TYPED, *_PLAIN)))
+_OFFLINE: Final = re.compile(r"Connect|Timeout|Network")
+
+
+def named(error: BaseException) -> str:
+    """Return an exception's type, with its likely cause from names that appear in the code."""
+    kind = type(error).__name__
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not frames:
+        return kind
+    theirs = (frame for frame in reversed(frames) if not is_our_frame(frame))
+    cause = _cause(error, frames[-1], next(theirs, frames[-1]).f_code)
+    return f"{kind} {cause}" if cause else kind
+
+
+def _cause(error: BaseException, last: FrameType, code: CodeType) -> str:
+    if isinstance(error, NoOutcome):
+        return f"({error})" if error.name in code.co_consts else ""
+    if isinstance(error, FrozenInstanceError):
+        name, owner = (last.f_locals.get(key) for key in ("name", "self"))
+        advice = f"write dataclasses.replace({type(owner).__name__.lower()}, {name}=...)"
+        told = f"(a {type(owner).__name__} cannot be changed; {advice})"
+        return told if name in code.co_names else ""
+    if isinstance(error, AttributeError | NameError):
+        return _unknown_name(error) if error.name in code.co_names else ""
+    if isinstance(error, KeyError):
+        key = next(iter(error.args), None)
+        return repr(key) if isinstance(key, str) and key in code.co_consts else ""
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"({os.strerror(error.errno)})"
+    if _OFFLINE.search(type(error).__name__):
+        return "(the server does not reply; check its address)"
+    if found := _MESSAGE.match(str(error)):
+        return f"({'; '.join(filter(None, (found[0], _fix(found[0]))))})"
+    return ""
+
+
+def _unknown_name(error: AttributeError | NameError) -> str:
+    name = str(error.name)
+    if isinstance(error, NameError):
+        return repr(name)
+    owner = type(error.obj)
+    known = [one for one in dir(error.obj) if one[0] != "_"]
+    if near := nearest(name, known):
+        return f"{name!r} (did you mean {near!r}?)"
+    fix = _FIXES.get(owner.__name__, "")
+    if owner.__module__.startswith("rag_eval_hooks"):
+        return f"{name!r} (there are {', '.join(known)}{fix and f'; {fix}'})"
+    return f"{name!r} of {owner.__name__}{fix and f' ({fix})'}"
+
+
+def _fix(message: str) -> str:
+    plain = (fix for start, fix in _PLAIN.items() if re.match(start, message))
+    words = re.findall(r"\w+", message)
+    return next(plain, None) or next((_FIXES[one] for one in words if one in _FIXES), "")
+
+
+def is_our_frame(frame: FrameType) -> bool:
+    """Return whether one of our packages runs in a frame."""
+    return str(frame.f_globals.get("__name__", "")).startswith("rag_eval_hooks")
