@@ -14,55 +14,55 @@ from rag_eval_hooks.cli.metrics import example_texts, listed, worked
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
 
 PAGE = Path(__file__).with_name("metrics.md")
-CLAIMS = "supported claims of the {} / claims of the {} that the judge is sure about"
+CLAIMS = "supported claims of the {} / claims of the {} with a sure verdict"
 FORMULAS = {
-    "ragas.answer_relevancy": "sum of cosine(question, generated question) / 3, at least 0; 0 if noncommittal, here (0.84 + 0.79 + 0.95) / 3",
+    "ragas.answer_relevancy": "sum of cosine(question, generated question) over three generated questions / 3; 0 if the mean is negative or the answer is noncommittal, here (0.84 + 0.79 + 0.95) / 3",
     "ragas.faithfulness": CLAIMS.format("answer", "answer") + ", here 1 / 2",
     "ragas.context_precision": "sum over useful chunks k of (useful chunks among the first k) / k, divided by the useful chunks, here (1/1 + 2/3) / 2",
-    "ragas.context_precision_without_reference": "as of ragas.context_precision, a chunk being useful for the answer, here (1/1 + 2/3) / 2",
+    "ragas.context_precision_without_reference": "as for `ragas.context_precision`, but a chunk is useful if it helps to give the answer, here (1/1 + 2/3) / 2",
     "ragas.context_recall": CLAIMS.format("reference", "reference") + ", here 2 / 2",
-    "ragas.context_entity_recall": "entities of the reference in some chunk / entities of the reference, here 3 / 3",
+    "ragas.context_entity_recall": "entities of the reference that a chunk contains / entities of the reference, here 3 / 3",
     "ragas.noise_sensitivity": "claims of the answer that the reference does not support / claims of the answer, here 1 / 2",
     "graphrag.ragas_faithfulness": "100 x " + CLAIMS.format("answer", "answer") + ", here 100 x 1 / 2",
     "graphrag.ragas_context_precision": "100 x useful chunks / chunks, here 100 x 2 / 3",
     "graphrag.ragas_context_recall": "100 x " + CLAIMS.format("reference", "reference") + ", here 100 x 2 / 2",
-    "graphrag.ragas_answer_relevance": "100 x sum of cosine(question, generated question) / 3, at least 0, here 100 x (0.84 + 0.79 + 0.95) / 3",
+    "graphrag.ragas_answer_relevance": "100 x sum of cosine(question, generated question) over three generated questions / 3; 0 if the mean is negative, here 100 x (0.84 + 0.79 + 0.95) / 3",
     "graphrag.ragas_score": "sum of weight x part / sum of weights, over the parts that have a value",
     "graphrag.factual_accuracy_percentage": "0.5 x correctness + 0.3 x completeness + 0.2 x consistency, here 0.5 x 55 + 0.3 x 70 + 0.2 x 100",
-    "graphrag.semantic_similarity_percentage": "100 x cosine(answer, reference), at least 0, here 100 x 0.9137",
-    "graphrag.bert_score_f1": "100 x 2 x precision x recall / (precision + recall), of the tokens' best cosines, at least 0",
-    "graphrag.answer_class": "100 if CORRECT, else 0",
-    "whitepaper.correctness": "the rating, 1 to 5",
+    "graphrag.semantic_similarity_percentage": "100 x cosine(answer, reference); 0 if the cosine is negative, here 100 x 0.9137",
+    "graphrag.bert_score_f1": "100 x 2 x precision x recall / (precision + recall); 0 if negative. Precision is the mean of the best cosine of each answer token with a reference token; recall is the mean for each reference token",
+    "graphrag.answer_class": "100 if the class is CORRECT, else 0",
+    "whitepaper.correctness": "the judge's rating, 1 to 5",
     "whitepaper.faithfulness": "1 + 4 x " + CLAIMS.format("answer", "answer") + ", here 1 + 4 x 1 / 2",
-    "whitepaper.precision": "1 + 4 x chunks that support some claim of the answer / chunks, here 1 + 4 x 1 / 3",
+    "whitepaper.precision": "1 + 4 x chunks that support at least one claim of the answer / chunks, here 1 + 4 x 1 / 3",
     "whitepaper.recall": "1 + 4 x " + CLAIMS.format("answer", "answer") + ", here 1 + 4 x 1 / 2",
-    "whitepaper.relevance": "the rating, 1 to 5",
+    "whitepaper.relevance": "the judge's rating, 1 to 5",
     "whitepaper.weighted_score": "sum of weight x part / sum of weights, over the parts that have a value",
     "nvidia.answer_accuracy": "mean of the valid ratings / 4, here (2 + 2) / 2 / 4",
     "nvidia.context_relevance": "mean of the valid ratings / 2, here (2 + 2) / 2 / 2",
     "nvidia.response_groundedness": "mean of the valid ratings / 2, here (1 + 1) / 2 / 2",
     "lexical.exact_match": "1 if the texts are equal, else 0",
-    "lexical.keyword_coverage": "keywords of the reference in the answer / keywords of the reference, here 7 / 11",
-    "lexical.number_match": "numbers of the reference in the answer / numbers of the reference, here 1 / 3",
-    "lexical.answer_completeness": "(least of 1 and words of the answer / words of the reference, + keyword coverage) / 2, here (1 + 0.6364) / 2",
-    "lexical.source_citation": "least of 1 and kinds of indicator in the answer / 3, here 2 / 3",
-    "retrieval.hit_rate": "1 if a retrieved id is relevant, else 0",
+    "lexical.keyword_coverage": "keywords of the reference that the answer contains / keywords of the reference, here 7 / 11",
+    "lexical.number_match": "numbers of the reference that the answer contains / numbers of the reference, here 1 / 3",
+    "lexical.answer_completeness": "(min(1, words of the answer / words of the reference) + keyword coverage) / 2, here (1 + 0.6364) / 2",
+    "lexical.source_citation": "min(1, kinds of source indicators in the answer / 3), here 2 / 3",
+    "retrieval.hit_rate": "1 if at least one retrieved id is relevant, else 0",
     "retrieval.recall": "relevant ids that were retrieved / relevant ids, here 2 / 2",
     "retrieval.mrr": "1 / rank of the first relevant chunk, here 1 / 1",
-    "retrieval.ndcg": "sum of 1 / log2(rank + 1) over relevant chunks / the same of the best order, here (1 + 0.5) / (1 + 0.63)",
+    "retrieval.ndcg": "sum of 1 / log2(rank + 1) over the relevant chunks / the same sum for the best possible order, here (1 + 0.5) / (1 + 0.63)",
     "rag.citation_support": "claims that a cited passage supports / claims with a citation, here 1 / 1",
 }  # fmt: skip
-NAN = "Not scored (`undefined`) where ragas gives NaN: without claims."
-BOTH_INVALID = "Not scored (`judge_failed`) where ragas gives NaN: both ratings are invalid."
-RATED = "ragas adds 1e-10 to the divisor."
+NAN = "Without claims there is no score (`undefined`); ragas returns NaN."
+BOTH_INVALID = "If both ratings are invalid, there is no score (`judge_failed`); ragas returns NaN."
+RATED = "ragas adds 1e-10 to the divisor; this metric does not."
 DIFFERENCES = {
-    "ragas.answer_relevancy": "A negative mean is 0, in ragas down to -1; without questions `undefined`, in ragas NaN.",
+    "ragas.answer_relevancy": "A negative mean gives 0; ragas returns the negative mean. Without generated questions there is no score (`undefined`); ragas returns NaN.",
     "ragas.faithfulness": NAN,
-    "ragas.context_precision": f"{RATED} `undefined` for a refusal without a reference.",
-    "ragas.context_precision_without_reference": f"{RATED} `undefined` for a refusal.",
+    "ragas.context_precision": f"{RATED} A refusal without a reference has no score (`undefined`).",
+    "ragas.context_precision_without_reference": f"{RATED} A refusal has no score (`undefined`).",
     "ragas.context_recall": NAN,
-    "ragas.context_entity_recall": "Entities are compared without case, accents and spacing, in ragas exactly; without entities `undefined`, in ragas 0.",
-    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too (`parts`: `relevant`, `irrelevant`, `unsupported`); ragas has two modes, `relevant` and `irrelevant`, without these. A chunk is relevant by its own rating; in ragas, if a claim of the reference follows from it.",
+    "ragas.context_entity_recall": "Entities match if they are equal without case, accents and spacing; ragas requires exact equality. Without entities there is no score (`undefined`); ragas returns 0.",
+    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too. The score's `parts` are `relevant`, `irrelevant` and `unsupported`; ragas computes `relevant` or `irrelevant` alone. The judge rates whether a chunk is relevant; in ragas, a chunk is relevant if a claim of the reference follows from it.",
     "nvidia.answer_accuracy": BOTH_INVALID,
     "nvidia.context_relevance": BOTH_INVALID,
     "nvidia.response_groundedness": BOTH_INVALID,
@@ -78,7 +78,10 @@ def page() -> str:
 
 def _table() -> Iterator[str]:
     yield from ("", "## All metrics", "")
-    yield from ("| id | meaning | scale | needs | judge calls alone |", "|---|---|---|---|---|")
+    yield from (
+        "| id | score | scale | required fields | judge calls if computed alone |",
+        "|---|---|---|---|---|",
+    )
     for metric in ALL_METRICS:
         name, scale, better, needs, calls, _ = listed(metric)
         side = "; **lower is better**" if better == "lower" else ""
@@ -90,9 +93,9 @@ def _example() -> Iterator[str]:
         "",
         "## Worked calculations",
         "",
-        "All are of this sample:",
+        "Each calculation uses this sample and fixed findings:",
         "",
-        "| | |",
+        "| field | text |",
         "|---|---|",
     )
     yield from (f"| {name.strip()} | {text} |" for name, text in example_texts())
@@ -105,7 +108,9 @@ def _worked() -> Iterator[str]:
 
 def _section(metric: Metric) -> Iterator[str]:
     yield from ("", f"### {metric.id}", "", f"{metric.summary} Source: {metric.source}.", "")
-    yield from (f"Formula: {FORMULAS[metric.id]}.", "")
+    formula, _, here = FORMULAS[metric.id].partition(", here ")
+    yield f"Formula: {formula}."
+    yield from (f"For the sample: {here}.", "") if here else ("",)
     if metric.id in DIFFERENCES:
         yield from (f"Differs from ragas 0.4.3: {DIFFERENCES[metric.id]}", "")
     yield from ("```text", *(line.removeprefix("  ") for line in worked(metric)), "```")
