@@ -1,4 +1,4 @@
-"""Capture of RAG interactions, independent of frameworks. Integrations build on it."""
+"""Captures RAG requests. Framework integrations build on this package."""
 
 from rag_eval_hooks.capture.interaction import ManualInteraction
 from rag_eval_hooks.capture.options import CaptureKeywords, CaptureOptions, Choice

@@ -1,4 +1,4 @@
-"""Select the model calls that made the answer."""
+"""Selects the model calls that produced the answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rag_eval_hooks.capture.text_forms import contains_word, fold, is_distinctiv
 __all__ = ["answering_calls"]
 
 _PREFIX = 160
-"""Number of leading characters of an output that a prompt must contain to count as quoting it."""
+"""A prompt quotes an output if it contains this many of the output's first characters."""
 _MAX_CALLS = 200
-"""Number of last calls to search for quoted calls."""
+"""Number of most recent calls to search for quoted calls."""
 _MIN_OUTPUT = 3
-"""Minimum length of an output that a prompt can quote."""
+"""Minimum length of an output that counts as quoted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweringCalls:
-    """Folded prompts of the model calls that made an answer."""
+    """Prompts of the model calls that produced an answer, normalized by `fold`."""
 
     # The answering calls, then those whose outputs they quote.
     calls: Sequence[Run]
@@ -35,9 +35,9 @@ class AnsweringCalls:
 def answering_calls(
     interaction: Interaction, answer: str, retrieved: Sequence[str]
 ) -> AnsweringCalls:
-    """Return the calls that made the answer and the calls that fed them, in order.
+    """Return the calls that produced the answer and the calls whose outputs they used, in order.
 
-    Retrieved texts are folded.
+    Retrieved texts must be normalized by `fold`.
     """
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and r.prompt]
     calls = [r for r in calls if not (r.within(RunKind.RETRIEVER) or r.within(RunKind.RERANKER))]
@@ -55,7 +55,7 @@ def answering_calls(
 
 
 class _Quotes:
-    """Calls whose outputs appear in the prompts of others."""
+    """Finds model calls whose outputs appear in other calls' prompts."""
 
     def __init__(self, prompts: Mapping[Run, str], retrieved: Sequence[str]) -> None:
         self._prompts = prompts
@@ -64,7 +64,7 @@ class _Quotes:
         self._outputs = {call: _outputs(call) for call in list(prompts)[-_MAX_CALLS:]}
 
     def calls_behind(self, answering: Sequence[Run]) -> list[Run]:
-        """Return the answering calls, then the calls that they quote, and so on.
+        """Return the answering calls, then the calls whose outputs they quote, and so on.
 
         Calls of one synthesizer or one batch always belong together.
         """
@@ -96,10 +96,10 @@ class _Quotes:
         return sorted(places, key=places.__getitem__)
 
     def _place(self, said: str, call: Run, reader: Run) -> int:
-        """Return where a prompt quotes an output, or -1.
+        """Return the position at which a prompt quotes an output, or -1.
 
         Words of the call's own instructions, such as a fixed refusal, are not quotes. A short
-        answer from a document is in its own prompt, too.
+        answer from a document also appears in its own prompt.
         """
         prompt = self._prompts[reader]
         if is_distinctive(said):
@@ -118,7 +118,7 @@ class _Quotes:
 
 
 def _families(call: Run) -> Iterator[object]:
-    """Yield the group keys of calls that always belong together."""
+    """Yield the keys of groups of calls that always belong together."""
     for outer in call.ancestors():
         if outer.joins:
             yield outer
@@ -135,7 +135,7 @@ def _are_alike(one: Run, other: Run) -> bool:
 
 
 def _outputs(call: Run) -> list[str]:
-    """Return a call's text, and the long texts inside if it is JSON."""
+    """Return a call's text. If the text is JSON, also return the long texts in it."""
     texts = map(fold, texts_in(call.text or ""))
     return [
         text
@@ -155,10 +155,10 @@ def _without(text: str, parts: Sequence[str]) -> str:
 
 
 def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
-    """Return the call that gave the answer, or the calls of its parts; else the last call.
+    """Return the call that gave the answer, the calls that gave its parts, or else the last call.
 
-    Among calls with the same reply the last ones count, as many as the answer repeats it; the
-    others were tries.
+    Several calls may have the same reply. Then only the last of them count, as many as the answer
+    repeats the reply. The earlier calls were attempts.
     """
     outputs = {call: fold(call.text or "") for call in prompts}
     if answer:
@@ -179,10 +179,10 @@ def _last_calls(answer: str, prompts: Mapping[Run, str]) -> list[Run]:
 
 
 def _parts_of(answer: str, outputs: Set[str]) -> Set[str]:
-    """Return the outputs that make up an answer.
+    """Return the outputs that form the answer.
 
-    A short output, such as a grader's, is in many answers by chance. It counts if short outputs
-    cover most of the rest.
+    A short output, such as a grader's, appears in many answers by chance. Short outputs count only
+    if they cover most of the remaining answer.
     """
     long = {output for output in outputs if is_distinctive(output) and output in answer}
     rest = _without(answer, sorted(long, key=len, reverse=True)).strip()

@@ -1,4 +1,4 @@
-"""Maps that forget their oldest entries, and interactions that never end."""
+"""Maps that evict their oldest entries, and detection of requests that never finish."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _REMEMBERED_S = 60.0
-"""Seconds for which late events of a finished run are recognized."""
+"""Seconds for which a finished run's id is kept to recognize late events."""
 _MOST_IDS = 200_000
-"""Remembered ids of finished runs; at most tens of megabytes."""
+"""Maximum number of remembered ids of finished runs. They take tens of megabytes."""
 _MAX_CHARS = 400_000_000
-"""Maximum characters of text in all open interactions."""
+"""Maximum number of characters in all open requests."""
 
 
 def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
-    """Set an entry of a bounded map; the oldest entries are forgotten."""
+    """Set an entry of a bounded map, and evict the oldest entries."""
     known[key] = value
     while len(known) > most:
         try:
@@ -36,10 +36,10 @@ def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
 
 
 def oldest(known: Mapping[K, V]) -> V | None:
-    """Return the first value in order of arrival.
+    """Return the value that was added first.
 
     Returns:
-        None for an empty mapping, or while another thread changes the mapping.
+        None for an empty mapping, or if another thread is changing the mapping.
     """
     try:
         return next(iter(known.values()))
@@ -48,13 +48,12 @@ def oldest(known: Mapping[K, V]) -> V | None:
 
 
 class EndedIds:
-    """Ids of recently finished runs, to detect late events. Takes no lock."""
+    """Ids of recently finished runs, to recognize late events. Lock-free."""
 
     def __init__(self) -> None:
         self._times: dict[Hashable, tuple[float, bool]] = {}
 
     def add(self, run_id: Hashable, *, is_root: bool = False) -> None:
-        """Add an id, and forget expired ids."""
         now = time.monotonic()
         remember(self._times, run_id, (now, is_root), _MOST_IDS)
         # Two per new entry, so that no entry stays forever.
@@ -68,36 +67,34 @@ class EndedIds:
             self._times.pop(first, None)
 
     def forget(self, run_id: Hashable) -> None:
-        """Remove an id, because its name is used again."""
+        """Remove an id, because a new run uses the same id."""
         self._times.pop(run_id, None)
 
     def is_root(self, run_id: Hashable) -> bool:
-        """Return whether an id belongs to a root."""
         return self._times.get(run_id, (0.0, False))[1]
 
     def __contains__(self, run_id: object) -> bool:
-        """Return whether a run is known to be finished."""
         return run_id in self._times
 
 
 class OpenInteractions(dict[Hashable, Interaction]):
-    """Open interactions by root id, in order of start. Takes no lock.
+    """Open requests by root run id, in order of start. Lock-free.
 
-    The thread that removes an interaction reports it: a root's end and a sweep may race.
+    The thread that removes a request reports it, because a root's end and a sweep may race.
     """
 
     def old(self, oldest_allowed: int) -> Iterator[Interaction]:
-        """Yield expired interactions, each until it is removed."""
+        """Yield expired requests, each until the caller removes it."""
         while (first := oldest(self)) is not None and first.opened <= oldest_allowed:
             yield first
 
     def beyond(self, most: int) -> Iterator[Interaction]:
-        """Yield the oldest interactions while there are too many."""
+        """Yield the oldest requests while too many are open."""
         while len(self) >= most and (first := oldest(self)) is not None:
             yield first
 
     def large(self) -> Iterator[Interaction]:
-        """Yield the oldest interactions while their total text is too long."""
+        """Yield the oldest requests while their total text is too long."""
         held = [(one, one.chars) for one in list(self.values())]
         excess = sum(chars for _, chars in held) - _MAX_CHARS
         for interaction, chars in held:
@@ -107,7 +104,7 @@ class OpenInteractions(dict[Hashable, Interaction]):
             yield interaction
 
     def left(self, most: int | None = None) -> Iterator[Interaction]:
-        """Yield interactions that were cancelled without an event, among the first."""
+        """Yield requests among the oldest whose task was cancelled without an event."""
         opened: list[Interaction] = []
         with contextlib.suppress(RuntimeError):
             opened = list(islice(self.values(), most))
@@ -115,11 +112,11 @@ class OpenInteractions(dict[Hashable, Interaction]):
 
 
 def _is_left(interaction: Interaction) -> bool:
-    """Return whether the task that started an open interaction will never end it.
+    """Return whether the task that started an open request will never finish it.
 
-    Another task may continue reading a stream. A lone model call is never a sample, so the end of
-    its task is its end. A batch reports its start in a separate task, which shows no cancellation:
-    it is open while its reporting object is alive.
+    A stream counts as open, because another task may continue reading it. A single model call is
+    never a sample, so it finishes with its task. A batch reports its start in a separate task,
+    which shows no cancellation. The batch is open while the object that reports it is alive.
     """
     held = interaction.task
     if held is None:

@@ -1,4 +1,4 @@
-"""The application's texts as span attributes, if enabled."""
+"""Writes the application's texts as span attributes, if `capture_content` allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rag_eval_hooks.sample import Context
 __all__ = ["Contents", "content_of", "marked", "plain", "request_content"]
 
 Contents: TypeAlias = dict[str, Content]
-"""Attributes before JSON encoding, because their parts are redacted first."""
+"""Attributes before JSON encoding, so that redaction can process their parts."""
 _Text: TypeAlias = str | CutText
 _CUT: Final = " [...]"
 _SYSTEM: Final = ("system", "developer")
@@ -27,16 +27,16 @@ _FINISH_REASONS: Final = {
     "tool_calls": "tool_call",
     "tool_use": "tool_call",
 }
-"""Providers' words mapped to the conventions' words."""
+"""Finish reasons of providers, mapped to OpenTelemetry's finish reasons."""
 
 
 def marked(text: str | None, cut_texts: Set[str]) -> _Text | None:
-    """Return a text that tells redaction whether it was cut."""
+    """Return a text that records whether it was cut, for redaction."""
     return CutText(text) if text is not None and text in cut_texts else text
 
 
 def plain(values: Mapping[str, Content], longest: int) -> dict[str, str | int | float | bool]:
-    """Return attributes as span values: texts and JSON of at most `longest` characters."""
+    """Return attributes as span values: texts, and JSON of at most `longest` characters."""
     return {key: _written(value, longest) for key, value in values.items()}
 
 
@@ -60,7 +60,7 @@ def _json(value: Any, longest: int) -> str:
 
 
 def _shortened(value: Any, longest: int) -> Any:
-    """Return a value with its texts cut. A message's type stays complete."""
+    """Return a value with its texts cut. A message's `type` is never cut."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, READABLE_MAPPING):
@@ -75,7 +75,7 @@ def _shortened(value: Any, longest: int) -> Any:
 
 
 def request_content(question: _Text | None, answer: _Text | None) -> Contents:
-    """Return question and answer of a request, as texts and as a conversation."""
+    """Return a request's question and answer, as texts and as a conversation."""
     return _present(
         {
             semconv.INPUT_VALUE: question,
@@ -87,9 +87,9 @@ def request_content(question: _Text | None, answer: _Text | None) -> Contents:
 
 
 def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
-    """Return the input and output of a run as span attributes.
+    """Return a run's input and output as span attributes.
 
-    `documents` are the output of a retrieval; its span accepts at most `most` attributes.
+    `documents` are a retrieval's output. At most `most` attributes are written.
     """
     if run.kind is RunKind.RETRIEVER:
         return _retrieval_content(run, documents, most)
@@ -148,9 +148,9 @@ def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
 
 
 def _model_content(run: Run) -> Contents:
-    """Return a model call in GenAI form: messages with a role and parts.
+    """Return a model call in OpenTelemetry's GenAI format: messages with a role and parts.
 
-    Texts without a role, as in a completion model, belong to the user.
+    Texts without a role, as in a completion model, get the role `user`.
     """
     cut_texts = run.interaction.cut_texts
     # A prompt whose documents a later step rewrote was dropped.
@@ -182,7 +182,7 @@ def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> _Text:
 
 
 def _read(text: str | None, cut_texts: Set[str]) -> Content | None:
-    """Parse a JSON text and redact it value by value; return other text unchanged."""
+    """Parse JSON and redact each value. Return other text unchanged."""
     value = None
     if text is not None and text not in cut_texts:
         try:

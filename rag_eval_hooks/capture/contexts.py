@@ -1,9 +1,10 @@
-"""Find the contexts of an answer: the retrieved texts that the answering model saw.
+"""Finds the contexts of an answer: the retrieved texts that the answering model saw.
 
-Texts rank by origin: documents, then texts of tools, of steps, of earlier turns. Texts that a
-model or the user wrote are dropped. The contexts come from the highest rank with a text in a prompt
-that led to the answer, in prompt order. Lower ranks join if the answer uses facts that only they
-have. If no prompt shows any text, the structure of the run decides.
+Candidates are ranked by origin: documents, then texts of tools, of steps, and of earlier turns.
+Texts that a model or the user wrote are excluded. The contexts are the candidates of the highest
+rank that has a text in an answering prompt, in prompt order. Candidates of lower ranks join if the
+answer uses facts that only they state. If no prompt shows a candidate, the structure of the run
+decides.
 """
 
 from __future__ import annotations
@@ -31,30 +32,28 @@ from rag_eval_hooks.text.folding import has_cjk
 __all__ = ["ContextSource", "Found", "find_contexts", "has_retrieved"]
 
 _MIN_PROSE = 40
-"""Least width of prose around a document that makes the whole text the context."""
+"""A step's text replaces a document as context if it adds at least this width of prose."""
 _MIN_SHARED = 2
 """Number of words that a text must share with a question."""
 
 
 class ContextSource(StrEnum):
-    """Rule that found the contexts."""
-
     RECORDED = "recorded"
     """The application recorded the contexts."""
     CHOSEN = "chosen"
-    """The application selected the contexts itself, through a capture option."""
+    """A capture option of the application selected the contexts."""
     PROMPT = "prompt"
-    """The answering prompts contain their texts."""
+    """The answering prompts contain all contexts."""
     SHINGLES = "shingles"
-    """Some appear only in part: three runs of four words that no other text has."""
+    """A prompt shows parts of a context: three four-word sequences that no other candidate has."""
     STRUCTURE = "structure"
-    """The answer names them as its sources."""
+    """The answer names the contexts as its sources."""
     LAST_LIST = "last_list"
-    """No prompt shows any; they are the last step's list."""
+    """No prompt shows a candidate. The contexts are the last step's list."""
     STEP = "step"
-    """A guess: a step or tool wrote some of them, or no retriever found anything."""
+    """A guess: a step or tool wrote some of the contexts, or no retriever found anything."""
     EARLIER_TURN = "earlier_turn"
-    """An earlier turn left some of them, and the prompt shows them."""
+    """An earlier turn left some of the contexts in the state, and the prompt shows them."""
 
 
 _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLIER_TURN}
@@ -63,7 +62,7 @@ _GUESSES = {Origin.STEP: ContextSource.STEP, Origin.EARLIER: ContextSource.EARLI
 class Found(NamedTuple):
     """Contexts in prompt order, and the rule that found them.
 
-    None without retrieval, () if retrieval found nothing.
+    `contexts` is None without retrieval, and empty if retrieval found nothing.
     """
 
     contexts: tuple[Context, ...] | None
@@ -71,14 +70,14 @@ class Found(NamedTuple):
 
 
 def find_contexts(interaction: Interaction, answer: str | None) -> Found:
-    """Return the contexts of a finished interaction with this answer."""
+    """Return the contexts of a finished request with this answer."""
     if interaction.chosen is not None:
         return Found(_once(interaction.chosen), ContextSource.CHOSEN)
     return _Search(interaction, answer or "").found()
 
 
 def has_retrieved(interaction: Interaction, answer: str | None) -> bool:
-    """Return whether a retrieval ran; searches prompts if no retriever ran."""
+    """Return whether a retrieval ran. Without a retriever, search the prompts."""
     known = interaction.retrieves
     return _Search(interaction, answer or "").has_retrieved() if known is None else known
 
@@ -130,7 +129,7 @@ class _Search:
         return Prompts(texts, fold(self._interaction.root.query or ""), queries)
 
     def _with_wider_texts(self, prompts: Prompts, passages: Sequence[Passage]) -> list[Passage]:
-        """Add texts of steps that embed a document in more prose: parents, stitched texts."""
+        """Add texts of steps that embed a document in more prose, such as a parent document."""
         wider = (
             p
             for p in distinct(self._interaction.lists_of(Origin.STEP))
@@ -142,7 +141,7 @@ class _Search:
         ]
 
     def _without_rejected(self, placed: dict[Passage, Place]) -> dict[Passage, Place]:
-        """Drop documents that the last filter removed; a quoted grader's prompt may have them."""
+        """Drop documents that the last filter removed. A grader's prompt may still show them."""
         lists = [f for f in self._lists if f.origin is Origin.DOCUMENTS and f.contexts]
         if not lists or lists[-1].run.kind is not RunKind.CHAIN:
             return placed
@@ -155,7 +154,7 @@ class _Search:
     def _with_lower_ranks(
         self, prompts: Prompts, passages: Sequence[Passage], placed: dict[Passage, Place]
     ) -> Found:
-        """Add texts of lower ranks if the answer uses facts that only they have."""
+        """Add candidates of lower ranks if the answer uses facts that only they state."""
         tools: list[Passage] = []
         if passages is self._documents:
             # The text of a named retrieval tool needs no evidence in the answer.
@@ -178,7 +177,7 @@ class _Search:
         return Found(self._with_sources(in_prompt_order(placed)), source)
 
     def _earlier_texts(self) -> list[Passage]:
-        """Return texts that earlier turns left in the state, and turns in a prompt."""
+        """Return texts that earlier turns left in the state or in a prompt."""
         turns = []
         for run in self._calls.calls:
             if replies := sorted(run.earlier):
@@ -210,9 +209,9 @@ class _Search:
         return tuple(merged[text] for text in texts)
 
     def _guesses(self, origin: Origin) -> list[Passage]:
-        """Return texts of steps that may have been retrieved if no surer text was shown.
+        """Return texts of steps that may be retrieved, for requests without a better candidate.
 
-        A lone text, such as a persona, counts only if the answer uses it or if it covers the
+        A single text, such as a persona, counts only if the answer uses it or if it covers the
         question. After an empty retrieval, the answer must use every text.
         """
         passages = self._texts.step_texts(origin)
@@ -257,7 +256,7 @@ class _Search:
 
 
 def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
-    """Return whether a text has a document and prose half as long as its shortest document."""
+    """Return whether a text has a document, and prose of half the shortest document's width."""
     held = [d.folded for d in documents if d.is_distinctive and d.folded in p.folded]
     if not held or p.folded in held:
         return False
@@ -269,9 +268,9 @@ def _has_prose_around(p: Passage, documents: Sequence[Passage]) -> bool:
 
 
 def _tells_of(p: Passage, asked: set[str]) -> bool:
-    """Return whether a text has at least half of the words of a question.
+    """Return whether a text has at least half of a question's words.
 
-    Without spaces between words, character pairs count, and a tenth is enough.
+    In scripts without spaces, character pairs count, and a tenth is enough.
     """
     shared = content_words(p.context.text) & asked
     least = len(asked) / (10 if any(map(has_cjk, asked)) else 2)

@@ -1,4 +1,4 @@
-"""Metadata of a request: session, user, and checkpoint thread."""
+"""Reads session, user and checkpoint thread from a request's metadata."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
 _TEXT_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
 OWN_KEYS = (*_TEXT_KEYS, "reference_ids")
-"""Metadata keys with their own field on the sample."""
+"""Metadata keys that have their own field on the sample."""
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the session that metadata names, or None."""
     value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
     return value if value is None or isinstance(value, str) else str(value)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
-    """Return the key of a resumable run: its name and its thread; None without a thread."""
+    """Return name and thread of a resumable run, or None without a thread."""
     if metadata.get("thread_id") is None:
         return None
     return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
 
 
 def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return a sentence for each key of an id or a text whose value is another object."""
+    """Return a sentence for each id or text in the metadata that has a wrong type."""
     return {
         key: f"metadata {key!r} must be a text or a number, not {type(metadata[key]).__name__}"
         for key in _TEXT_KEYS
@@ -38,5 +37,5 @@ def objects_in(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with their own field on the sample."""
+    """Return the metadata entries that have their own field on the sample."""
     return {key: values[key] for key in OWN_KEYS if values.get(key) is not None}

@@ -1,6 +1,6 @@
-"""Records in copies, next to plain values, and their entries.
+"""Types of copied framework objects.
 
-An integration turns its framework's objects into `Context`, `Message`, `FormattedPrompt` and
+Integrations convert their framework's objects to `Context`, `Message`, `FormattedPrompt` and
 `Update`. The application's models and dataclasses become `Record`.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
 
 PAIR: Final = 2
 _ENCODED: Final = frozenset(("base64", "image", "audio", "video"))
-"""Content block types whose data are not text."""
+"""Types of content blocks whose data are not text."""
 _BLOCK_LEVELS: Final = 50
 _MAX_ITEMS: Final = 1000
 
@@ -41,8 +41,6 @@ Read: TypeAlias = Callable[[Any], str | None]
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """Copy of a message of a conversation."""
-
     role: str
     # A text, or a list of content blocks.
     content: Any
@@ -56,12 +54,11 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text. Text blocks are joined."""
         return content_text(self.content)
 
     @property
     def shown(self) -> str:
-        """The text as a model reads it, including documents and search results."""
+        """The text as the model reads it, including documents and search results."""
         if not isinstance(self.content, list | tuple):
             return self.text
         texts = (content_text([one]) or f"\n{block_text(one)}\n" for one in self.content)
@@ -70,39 +67,35 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class FormattedPrompt:
-    """Copy of a formatted prompt."""
-
     messages: Sequence[Message]
 
 
 @dataclass(slots=True, eq=False)
 class Update:
-    """Copy of a command: its update of a graph's state, and whether it hands over."""
+    """Copy of a LangGraph command: its state update, and whether it hands over to another agent."""
 
     values: Any
     hands_over: bool = False
 
 
 FRAMEWORK: Final = (Context, Message, FormattedPrompt, Update)
-"""Copies of framework objects."""
 
 
 def entries(value: Any) -> Mapping[str, Any] | None:
-    """Return the entries of a mapping, or the fields of a record; None for other values."""
+    """Return a mapping's entries or a record's fields, or None for other values."""
     if type(value) is Record:
         return value.held
     return value if isinstance(value, dict) else None
 
 
 def state_update(value: Any) -> Any:
-    """Return a command's state update; other values unchanged."""
+    """Return a command's state update. Return other values unchanged."""
     if not isinstance(value, Update):
         return value
     return {"messages": value.values} if isinstance(value.values, list | tuple) else value.values
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    """Return the entries that differ from the given entries."""
     before = entries(given)
     if not before:
         return values
@@ -114,12 +107,11 @@ def _is_same(value: Any, before: Any) -> bool:
 
 
 def is_message(held: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a message of a conversation."""
     return "role" in held and any(key in held for key in ("content", "parts", "blocks"))
 
 
 def named(value: Any, key: str, depth: int = 1) -> Any:
-    """Return the value of a key, or of that key in an inner mapping, or None."""
+    """Return the value of a key, at the top level or in an inner mapping, or None."""
     held = entries(value)
     if held is None or not depth:
         return None
@@ -130,7 +122,7 @@ def named(value: Any, key: str, depth: int = 1) -> Any:
 
 
 def content_text(content: Any) -> str:
-    """Return the text of a message's content, with text blocks joined."""
+    """Return the text of a message's content. Text blocks are joined."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list | tuple) else ()
@@ -139,7 +131,7 @@ def content_text(content: Any) -> str:
 
 
 def typed_text(content: Any) -> str:
-    """Return the user's text, without the text of attached files."""
+    """Return the user's text without the text of attached files."""
     if not isinstance(content, list | tuple):
         return content_text(content)
     typed = (not isinstance(one, dict) or one.get("type") in (None, "text") for one in content)
@@ -147,7 +139,7 @@ def typed_text(content: Any) -> str:
 
 
 def block_text(value: Any, depth: int = _BLOCK_LEVELS) -> str:
-    """Return the text of a content block, of inner blocks, or of its source, or ""."""
+    """Return the text of a content block, its inner blocks or its source, or ""."""
     if isinstance(value, str):
         return value
     if depth and isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Find the documents in copies of runs' inputs and outputs."""
+"""Finds documents in copies of runs' inputs and outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DOCUMENT_KEYS: Final = (
     "retrieved_docs",
     "source_documents",
 )
-"""Keys whose empty list, or list of texts or mappings, is a retrieval."""
+"""Keys under which even an empty list, or a list of texts or mappings, is a retrieval."""
 _LEVELS: Final = 4
 _MAX_ITEMS: Final = 1000
 
@@ -49,11 +49,11 @@ def documents_in(
     artifacts: bool = True,
     resets: bool = False,
 ) -> Lists:
-    """Return the lists of documents in a value, in order. An empty list may count.
+    """Return the lists of documents in a value, in order.
 
-    Values passed on from the input `given` do not count. Under `keys`, an empty list or a list of
-    texts or mappings is a retrieval; with `resets`, the empty list is not. Artifacts of tool
-    messages count if they are new.
+    Documents that already appear in the input `given` do not count. Under `keys`, an empty list or
+    a list of texts or mappings is a retrieval. With `resets`, an empty list is not. Artifacts of
+    new tool messages count.
     """
     if isinstance(value, str):
         # A formatter without documents returns a blank text.
@@ -62,7 +62,7 @@ def documents_in(
 
 
 def given_documents(value: Any, keys: Collection[str]) -> Lists:
-    """Return the lists of documents in a root's input. Rows count under one of the keys."""
+    """Return lists of documents in a root's input. Rows count only under a key of `keys`."""
     if found := documents_in(value, keys=keys, artifacts=False):
         return found
     tables = ((entries(value) or {}).get(key) for key in keys)
@@ -85,7 +85,7 @@ def contexts_in(value: Any) -> tuple[Context, ...] | None:
 
 
 class _Search(NamedTuple):
-    """Options of one search, bounded in depth and width."""
+    """Options of one search, which limits depth and width."""
 
     keys: Collection[str]
     artifacts: bool
@@ -154,7 +154,7 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
 
 
 def _contexts(items: Sequence[Any]) -> tuple[Context, ...] | None:
-    """Return the contexts of documents, texts and mappings, or None for other items."""
+    """Return contexts from documents, texts and mappings, or None for other values."""
     found: list[Context] = []
     for item in items:
         document = _document(item)

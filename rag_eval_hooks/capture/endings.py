@@ -1,4 +1,4 @@
-"""Decide which finished or abandoned roots are interactions."""
+"""Decides which finished or abandoned root runs are RAG requests."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["Endings"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
-"""Explainable traces of requests without retrieved text."""
+"""Number of requests without retrieved text that `explain` remembers."""
 _MANY = 1000
-"""Finished roots that may wait before the threads that finish roots help."""
+"""If more finished roots are waiting, the threads that finish roots process them."""
 _PATIENCE_S = 2.0
 """Seconds that a thread waits for another thread's sweep."""
 _POLL_S = 0.001
@@ -49,7 +49,7 @@ _UNRETRIEVED = (
 
 
 class Endings:
-    """Reads and reports finished interactions, and counts answers without retrieved text."""
+    """Reads and reports finished requests, and counts answers without retrieved text."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class Endings:
 
     @property
     def unretrieved(self) -> int:
-        """Requests in which a model replied without retrieved text."""
+        """Number of requests in which a model replied without retrieved text."""
         return self._passed_over - self._by_hand.joined
 
     def explains(self, key: str) -> bool:
-        """Return whether the request of a trace or run id was answered without retrieved text."""
+        """Return whether the request with this id was answered without retrieved text."""
         return key in self._traces
 
     def end(self, interaction: Interaction) -> None:
-        """Queue a finished root, or keep it until its wait is over."""
+        """Queue a finished root, or keep it until its streams or retries are over."""
         is_well = interaction.status is Status.OK
         if interaction.interrupted and is_well:
             interaction.status = Status.INTERRUPTED
@@ -97,7 +97,7 @@ class Endings:
         self.add(interaction)
 
     def add(self, interaction: Interaction) -> None:
-        """Queue a finished root for `decide`, or read it now if no thread will call that."""
+        """Queue a finished root for `decide`. Read the root now if no thread will call `decide`."""
         self._ended.append(interaction)
         is_awaited, others = self._on_wait(), interaction.others
         # Another instrumentor's span waits for the decision.
@@ -110,7 +110,7 @@ class Endings:
 
     @contextlib.contextmanager
     def sweeping(self) -> Iterator[bool]:
-        """Keep other threads from sweeping; False if one hangs in the application's code."""
+        """Keep other threads from sweeping. Yield False if one hangs in the application's code."""
         until = time.monotonic() + _PATIENCE_S
         while self._sweeper not in (None, threading.get_ident()):
             if time.monotonic() > until:
@@ -126,7 +126,7 @@ class Endings:
                 self._sweeper = outer
 
     def decide(self, most: int | None = None) -> None:
-        """Read finished roots, all or at most some, and report the interactions among them."""
+        """Read finished roots, all or a limited number, and report the requests among them."""
         with contextlib.suppress(IndexError):
             for _ in range(len(self._ended) if most is None else most):
                 interaction = self._ended.popleft()
@@ -160,7 +160,7 @@ class Endings:
             self._pass_over(interaction)
 
     def _note_mistakes(self, interaction: Interaction) -> None:
-        """Count missing parts of a manual block, and options that matched nothing."""
+        """Count missing calls in a manual block, and options that matched nothing."""
         if interaction.status is not Status.OK:
             return
         for told, place in filter(None, interaction.unmet.values()):
@@ -212,7 +212,10 @@ class Endings:
 
 
 def _mark_unfinished(interaction: Interaction) -> None:
-    """Close a request with an unfinished answering model; mark runs with a lost end."""
+    """Set the status `closed` if the answering model did not finish.
+
+    Mark runs whose end was lost.
+    """
     if interaction.status is not Status.OK:
         return
     unfinished = [run for run in interaction.runs if run.unfinished]
@@ -226,9 +229,9 @@ def _mark_unfinished(interaction: Interaction) -> None:
 
 
 def _is_closed_early(interaction: Interaction) -> bool:
-    """Return whether the model that still ran at the end may have been writing the answer.
+    """Return whether the model that was still running at the end was writing the answer.
 
-    A background model, for example for a title, may still run after the answer.
+    A background model, for example for a title, may outlast the answer.
     """
     root = interaction.root
     if root.kind is RunKind.MANUAL and root.text is not None:
@@ -258,11 +261,11 @@ def _is_childless(interaction: Interaction) -> bool:
 
 
 def _replace_rewritten(interaction: Interaction) -> None:
-    """Replace each document's text by the text that a later step gave it.
+    """Replace each document's text by the text that a later step gave the document.
 
-    A masked text must not reappear: as a context, on the retriever's span, in metadata, or in
-    prompts of a postprocessor's models. A later text replaces an earlier text with the same id if
-    its step received the earlier text, because two stores may use the same ids.
+    A masked text must not reappear in a context, on a span, in metadata or in a postprocessor's
+    prompt. A later text replaces an earlier text with the same id only if its step received the
+    earlier text. Two stores may use the same ids.
     """
     for number, found in enumerate(interaction.lists):
         earlier = interaction.lists[:number]
@@ -306,7 +309,7 @@ def _replace(
 
 
 def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
-    """Return the text of each id, or all texts of a document in pieces."""
+    """Return each id's text. For a document split into pieces, return all its texts."""
     latest: dict[str, str] = {}
     for context in contexts:
         if context.id is not None:
@@ -319,7 +322,7 @@ def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:
 def _earlier_text(
     name: str, latest: str, known: Sequence[Context], given: Mapping[str, str]
 ) -> str | None:
-    """Return a step's input text for an id if it differs, else None."""
+    """Return a step's input text for an id if the output text differs, else None."""
     was = given.get(name, latest)
     if was not in latest:
         return was
@@ -338,7 +341,7 @@ def _most_alike(texts: Collection[str], text: str) -> str:
 
 
 def _without(context: Context, rewritten: Mapping[str | None, Collection[str]]) -> Context:
-    """Return a document without metadata that contains one of its earlier texts."""
+    """Return a document without the metadata that contains an earlier text."""
     texts = [text for text in rewritten.get(context.id, ()) if text not in context.text]
     metadata = {
         key: value

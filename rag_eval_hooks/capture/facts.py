@@ -1,4 +1,4 @@
-"""Span attributes that a framework reports about a call, by the GenAI conventions."""
+"""Span attributes about calls, in OpenTelemetry's GenAI conventions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ENDPOINTS: Final = (
     "anthropic_api_url",
     "endpoint_url",
 )
-"""Fields with the server's URL in models of both frameworks."""
+"""Fields in which models of the frameworks keep the server's URL."""
 _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _PORTS: Final = {"http": 80, "https": 443}
 _SCALARS = (str, int, float, bool)
 
 
 def facts_of(values: Mapping[str, Any]) -> Facts:
-    """Return the values that a span accepts: scalars, enum values, lists of texts."""
+    """Return the values that a span accepts: scalars, enum values, and lists of texts."""
     plain = {key: one.value if isinstance(one, Enum) else one for key, one in values.items()}
     return {key: one for key, one in plain.items() if _is_attribute(one)}
 
@@ -42,7 +42,7 @@ def request_facts(holders: Sequence[Any]) -> Facts:
     """Return temperature and server of a model call.
 
     Args:
-        holders: Mappings or objects with the settings of the call; the first with a setting wins.
+        holders: Mappings or objects with the call's settings. The first that has a setting wins.
     """
     heat = first(holders, ("temperature", "ls_temperature"))
     is_number = isinstance(heat, int | float) and not isinstance(heat, bool)
@@ -61,10 +61,10 @@ def _server(url: Any) -> Facts:
 
 
 def finish_reasons(replies: Iterable[Sequence[Any]]) -> tuple[str, ...]:
-    """Return the finish reasons of the replies that have one.
+    """Return the replies' finish reasons.
 
     Args:
-        replies: For each reply, the mappings or objects that may have its reason.
+        replies: For each reply, the mappings or objects that may contain its finish reason.
     """
     found = (first(holders, _FINISHES) for holders in replies)
     plain = (one.value if isinstance(one, Enum) else one for one in found)
@@ -72,13 +72,11 @@ def finish_reasons(replies: Iterable[Sequence[Any]]) -> tuple[str, ...]:
 
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
-    """Return the first of these fields in any holder."""
     fields = (field(holder, name) for holder in holders for name in names)
     return next((value for value in fields if value is not None), None)
 
 
 def field(holder: Any, name: str) -> Any:
-    """Return a field of a mapping or an object, or None."""
     if type(holder) is dict or isinstance(holder, Mapping):
         return holder.get(name)
     return getattr(holder, name, None)

@@ -1,7 +1,7 @@
-"""Interactions that the application opens and closes, with or without a framework.
+"""Requests that the application records manually, with or without a framework.
 
-A generator shares its consumer's context, so its values stay set while it is suspended. Its frame
-is on the stack only while it runs, which identifies the running block.
+A generator shares its consumer's context variables, so they stay set while it is suspended. But its
+frame is on the stack only while it runs. The frame therefore identifies the running block.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _INCIDENTS = incidents.__name__
 
 
 class ManualInteraction:
-    """One interaction, opened by `RagEval.interaction`. A sync and async context manager.
+    """One manually recorded request, from `RagEval.interaction`. A sync and async context manager.
 
-    While the interaction is open, outermost runs of a framework become part of it. Opened inside a
-    framework's run, or inside an interaction with the same question, it joins the outer one:
-    contexts and metadata count there, and the answer if the outer interaction has none. Opened
-    inside a manual interaction with another question, it stays separate, because the outer
-    interaction may belong to a suspended generator.
+    Inside the block, a framework's outermost runs become part of this request. Inside a framework's
+    run, or inside a block with the same question, the block joins the outer request. Then its
+    contexts and metadata go to the outer request, and so does its answer if the outer request has
+    none. Inside a block with another question, it stays a separate request, because the outer block
+    may belong to a suspended generator.
 
-    If no span is current when the interaction starts, it belongs to the trace of its creation: a
-    server may have left its span before the response generator runs.
+    If no span is current when the block opens, the request joins the trace in which the object was
+    created. A server may end its span before the response generator runs.
 
-    The interaction is known in its context, and in tasks and threads that copy the context. A task
-    that outlives the interaction neither adds to it nor keeps it alive.
+    Tasks and threads that copy the context find the request. After the block, a task can no longer
+    add to the request.
 
-    `it.answer = text` equals `it.answer(text)`; contexts and metadata work the same way.
+    `it.answer = text` is the same as `it.answer(text)`. The same holds for contexts and metadata.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ManualInteraction:
             self._incidents.report(f"capture interaction {field}", error)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute. If it is a recording method, call it with the value."""
+        """Set an attribute. For the name of a recording method, call it with the value."""
         if name in _RECORDING:
             getattr(self, name)(value)
             return
@@ -99,19 +99,19 @@ class ManualInteraction:
         super().__setattr__(name, value)
 
     def _opened(self, method: str) -> Run | None:
-        """Return its run. Outside its block, count the call as lost."""
+        """Return the request's run. Outside the block, count the call as lost."""
         if self._state:
             self._incidents.mistake(f"it.{method}() was called {self._state}")
         return self._run
 
     @host_edge
     def contexts(self, *documents: Any) -> None:
-        """Record the documents for the model, which become the contexts of the interaction.
+        """Record the retrieved documents that your code gives to the model.
 
         Args:
-            documents: Texts, `Context` objects, mappings with a `text`, documents of LangChain,
-                objects that `as_context` reads, or one of them. Further calls append; duplicate
-                texts count once. An empty list means that retrieval found nothing.
+            documents: One document or several: texts, `Context` objects, mappings with a `text`,
+                LangChain documents, or objects that `as_context` reads. Further calls append.
+                Duplicate texts count once. An empty list means that retrieval found nothing.
         """
         if not documents:
             raise InputError("it.contexts() takes the documents, or [] if retrieval found none.")
@@ -125,10 +125,10 @@ class ManualInteraction:
 
     @host_edge
     def answer(self, text: Any) -> None:
-        """Record the user's answer. The last call wins.
+        """Record the answer for the user. The last call wins.
 
         Args:
-            text: The text, a framework's message or response, or None without text.
+            text: The text, a framework's message or response, or None if there is no answer.
         """
         if (run := self._opened("answer")) is not None:
             self._answers += 1
@@ -139,12 +139,12 @@ class ManualInteraction:
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Add metadata: `session_id`, `user_id`, `question_id`, `reference`, or free keys."""
+        """Add metadata: `session_id`, `user_id`, `question_id`, `reference`, and any other keys."""
         if (run := self._opened("metadata")) is not None:
             run.interaction.add_metadata(self._entries({**_mapping(values), **more}))
 
     def _entries(self, values: Any) -> dict[str, Any]:
-        """Return metadata without objects where an id or a text must be."""
+        """Return metadata without values of a wrong type under ids and texts."""
         own = _mapping(values)
         for key, told in objects_in(own).items():
             del own[key]
@@ -152,7 +152,6 @@ class ManualInteraction:
         return own
 
     def __enter__(self) -> Self:
-        """Open the interaction."""
         try:
             self._open()
         except BaseException as interruption:
@@ -162,7 +161,6 @@ class ManualInteraction:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close the interaction. An exception passes through and sets the status."""
         try:
             self._close(error)
         except BaseException as interruption:
@@ -170,11 +168,9 @@ class ManualInteraction:
             raise
 
     async def __aenter__(self) -> Self:
-        """Open the interaction."""
         return self.__enter__()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close the interaction. An exception passes through and sets the status."""
         self.__exit__(kind, error, trace)
 
     @host_edge
@@ -230,22 +226,23 @@ _current: ContextVar[ManualInteraction | None] = ContextVar("rag_eval_interactio
 
 
 def enclosing_run(recorder: object) -> Run | None:
-    """Return the run of the innermost open interaction around the caller."""
+    """Return the run of the innermost open block around the caller."""
     around = _enclosing(recorder)
     return None if around is None else around._run
 
 
 def enclosing_interactions() -> list[ManualInteraction]:
-    """Return the innermost open interaction around the caller, of every evaluator."""
+    """Return the innermost open block around the caller, for each evaluator."""
     recorders = dict.fromkeys(one._recorder for one in _all_open())
     return [one for recorder in recorders if (one := _enclosing(recorder)) is not None]
 
 
 def _enclosing(recorder: object) -> ManualInteraction | None:
-    """Return the innermost open interaction around the caller.
+    """Return the innermost open block around the caller.
 
-    Generators share their consumer's context. If several interactions are open there, the one with
-    the running block counts. If that is unknown, as in a new thread or task, none counts.
+    Generators share their consumer's context. If several blocks are open in it, the block whose
+    frame is running counts. In a new thread or task the running frame is unknown, and no block
+    counts.
     """
     if _current.get() is None:
         return None
@@ -263,7 +260,7 @@ def _all_open() -> Iterator[ManualInteraction]:
 
 
 def _nearest_open(one: ManualInteraction | None) -> ManualInteraction | None:
-    """Return an interaction, or the nearest open enclosing interaction."""
+    """Return this block if open, or the nearest open block around it."""
     while one is not None and (one._run is None or one._run.end is not None):
         one = one._outer
     return one
@@ -277,9 +274,9 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _caller_outside() -> FrameType | None:
-    """Return the frame of the block that is being opened.
+    """Return the frame of the block that is opening.
 
-    If the application's `contextmanager` opens the block, return the frame that uses it.
+    If the application's `contextmanager` function opens the block, return the frame that uses it.
     """
     outside: FrameType | None = None
     for frame in _stack():
@@ -300,7 +297,7 @@ def _is_generator(frame: FrameType | None) -> bool:
 
 
 def _unless_lost(run: Run, part: str, read: Callable[[Any], Any], value: Any) -> Any:
-    """Read a value. If reading fails, the sample lacks that part."""
+    """Read a value. If reading fails, mark this part of the sample as lost."""
     try:
         return read(value)
     except Exception:

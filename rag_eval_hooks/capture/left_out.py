@@ -1,4 +1,4 @@
-"""Requests that are sampled out at their start: little more than their ids is kept."""
+"""Requests that were sampled out at their start. Only their ids are kept."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from rag_eval_hooks.sample import Status
 __all__ = ["LeavesOut", "LeftOut", "LeftOutRequests"]
 
 LeavesOut: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any]], bool]
-"""Returns whether a request is sampled out, by its sampling key, tags and metadata."""
+"""Returns whether a request is sampled out, given its sampling key, tags and metadata."""
 
 _MOST_RUNS = 10_000
-"""Run ids kept per request."""
+"""Maximum number of run ids to keep per request."""
 
 
 @dataclass(slots=True, eq=False)
 class LeftOut:
-    """A request that was sampled out at its start."""
-
     id: Hashable
     key: str
     trace_id: str | None
@@ -42,10 +40,10 @@ class LeftOut:
 
 
 class LeftOutRequests:
-    """Requests that were sampled out at their start. Takes no lock.
+    """Requests that were sampled out at their start. Lock-free.
 
-    A separately called retriever or model may belong to another root, and both need the same
-    decision. Without a shared trace or thread, neither is decided at its start.
+    A separately called retriever and model are two root runs of one request, so both need the same
+    decision. If they share no trace and no thread, neither is decided at its start.
     """
 
     def __init__(self, ttl_ns: int, most: int) -> None:
@@ -56,28 +54,27 @@ class LeftOutRequests:
         self.forked()
 
     def forked(self) -> None:
-        """Forget all in a forked child: the parent counts them."""
+        """Reset in a forked child, because the parent counts these requests."""
         self._runs: dict[Hashable, LeftOut] = {}
         self._roots: dict[Hashable, LeftOut] = {}
 
     def decide_by(self, decide: LeavesOut, on_end: Callable[[LeftOut], None]) -> None:
-        """Decide about requests at their start; report requests that end after a retrieval."""
+        """Set how to sample requests at their start, and how to report them after a retrieval."""
         self._decide, self._on_end = decide, on_end
 
     def __bool__(self) -> bool:
-        """Return whether any is open."""
         return bool(self._runs)
 
     def __contains__(self, run_id: object) -> bool:
-        """Return whether a run is part of an open run."""
+        """Return whether a run belongs to an open, sampled-out request."""
         return run_id in self._runs
 
     def key_of(
         self, run_id: Hashable, kind: RunKind, otel: OtelContext, metadata: Mapping[str, Any]
     ) -> str | None:
-        """Return the sampling key of a starting root; None if it is decided at its end.
+        """Return the sampling key of a starting root, or None if it is sampled at its end.
 
-        Requests of a conversation that may be interrupted are sampled alike.
+        All requests of a conversation that may be interrupted have the same key.
         """
         if self._decide is None:
             return None
@@ -95,7 +92,7 @@ class LeftOutRequests:
         tags: tuple[str, ...],
         metadata: Mapping[str, Any],
     ) -> bool:
-        """Return whether a root is sampled out, together with everything below it."""
+        """Return whether a root is sampled out, with all runs below it."""
         if self._decide is None or key is None or not self._decide(key, tags, metadata):
             return False
         left = LeftOut(run_id, key, _trace_id(otel), tags, metadata, time.time_ns(), [run_id])
@@ -105,7 +102,7 @@ class LeftOutRequests:
         return True
 
     def starts(self, run_id: Hashable, parent_id: Hashable | None, kind: RunKind) -> bool:
-        """Record a starting run; return whether it belongs to a sampled-out request."""
+        """Record a starting run. Return whether it belongs to a sampled-out request."""
         left = self._runs.get(parent_id) if parent_id is not None else self._runs.get(run_id)
         if left is None:
             return False
@@ -116,7 +113,7 @@ class LeftOutRequests:
         return True
 
     def ends(self, run_id: Hashable, status: Status) -> Sequence[Hashable] | None:
-        """Record a finished run; return the ids that end with it, or None if not sampled out."""
+        """Record a finished run. Return the ids that end with it, or None if not sampled out."""
         left = self._runs.get(run_id)
         if left is None:
             return None
@@ -129,7 +126,7 @@ class LeftOutRequests:
         return left.runs
 
     def sweep(self) -> None:
-        """Forget requests that never ended."""
+        """Remove requests that never finished."""
         before = time.time_ns() - self._ttl_ns
         while (first := oldest(self._roots)) is not None and first.opened <= before:
             self._forget(first)

@@ -1,4 +1,4 @@
-"""Join separately called retrievers and models into requests."""
+"""Joins separately called retrievers and models into requests."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rag_eval_hooks.sample import Status
 __all__ = ["ManualCalls", "answers", "is_step"]
 
 _MOST = 1000
-"""Root runs that may wait; the oldest is forgotten."""
+"""Maximum number of waiting root runs. Beyond it, the oldest is removed."""
 _MOST_CHARS = 10_000_000
 _REMEMBERED_S = 60
-"""Seconds that a retrieval waits for a model that sees its documents."""
+"""Seconds that a retrieval waits for a model call that shows its documents."""
 _PAUSE_S = 5
 """Seconds without another call after which a request is complete."""
 _BEGINNING = 240
-"""Number of characters of a cut document that a prompt must contain."""
+"""Number of a cut document's first characters that a prompt must contain."""
 _MOST_ADDED = 0.2
-"""Fraction of a text that a formatter adds to documents."""
+"""Maximum fraction of a text that a formatter may add to documents."""
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING)
 _ADVICE = (
     "A retriever and a model were called separately, so the request was not captured. Call "
@@ -35,7 +35,7 @@ _ADVICE = (
 
 
 def answers(interaction: Interaction) -> bool:
-    """Return whether a model replied in a root that succeeded."""
+    """Return whether a model replied in a successful root."""
     spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
     return spoke and interaction.status is Status.OK and not is_step(interaction)
 
@@ -62,7 +62,7 @@ def _documents(interaction: Interaction) -> list[str]:
 
 
 class _Call:
-    """A finished root that is not a request: a retrieval, or model calls."""
+    """A finished root run that is not a request by itself: a retrieval, or model calls."""
 
     def __init__(self, interaction: Interaction, place: Place) -> None:
         self.interaction = interaction
@@ -89,9 +89,10 @@ class _Call:
         return _documents(self.interaction)
 
     def find_retrievals(self, known: Sequence[_Call]) -> list[_Call]:
-        """Return the retrievals whose documents the prompts show, in their order.
+        """Return the retrievals whose documents the prompts show, in order.
 
-        Stricter than the search for contexts, because a few equal words must not join two requests.
+        The match is stricter than in the search for contexts, because a few equal words must not
+        join two requests.
         """
         # A chain may call its retriever without saying where.
         began = max((run.start for run in self.models), default=self.root.start)
@@ -104,7 +105,10 @@ class _Call:
         return [one for one in known if one in chosen]
 
     def _giver(self, givers: Sequence[_Call]) -> _Call | None:
-        """Return the retrieval that found a document, unless two different questions match."""
+        """Return the retrieval that found a document.
+
+        None if retrievals for two questions match.
+        """
 
         def certainty(one: _Call) -> tuple[bool, int, int]:
             asked = bool(one.query) and one.query in self.prompt
@@ -121,7 +125,7 @@ def _shows(prompt: str, text: str) -> bool:
 
 
 class _Request:
-    """Model calls that belong together, by shared documents."""
+    """Model calls that share documents and so belong to one request."""
 
     def __init__(self, call: _Call) -> None:
         self.calls = [call]
@@ -136,7 +140,7 @@ class _Request:
         return [*self.retrievals, *self.calls]
 
     def takes(self, call: _Call) -> bool:
-        """Return whether a call shares documents, or summarizes several replies."""
+        """Return whether a call shares documents or summarizes several replies."""
         nearness = max(call.place.nearness(one.place) for one in self.calls)
         if not set(self.retrievals).isdisjoint(call.retrievals):
             return nearness >= 0
@@ -144,7 +148,7 @@ class _Request:
         return nearness > 0 and sum(text in call.prompt for text in said) > 1
 
     def is_over(self, opened: Sequence[Place], *, at_once: bool) -> bool:
-        """Return whether the request is complete and no open root may be another call."""
+        """Return whether the request is complete and no open root may belong to it."""
         now, parts = time.monotonic(), self.parts
         is_due = at_once or now - self.last > _PAUSE_S or all(one.place.is_over for one in parts)
         is_old = now - self.begun > _REMEMBERED_S
@@ -154,7 +158,7 @@ class _Request:
         return is_due
 
     def joined(self) -> Interaction:
-        """Return the request of the calls. Its root is an answering chain, or new."""
+        """Return the calls as one request. Its root is an answering chain or a new run."""
         answering = self._answering()
         parts = sorted(self.parts, key=lambda call: call.root.start)
         joined = answering.interaction.part([answering.root])
@@ -191,7 +195,7 @@ class _Request:
         return any(_shows(fold(text), document) for document in documents)
 
     def _answering(self) -> _Call:
-        """Return the last replying call that is not a check of an earlier reply."""
+        """Return the last call with a reply that does not check an earlier reply."""
         for place, call in reversed(list(enumerate(self.calls))):
             said = (fold(one.text) for one in self.calls[:place])
             is_check = not is_distinctive_text(call.text) and any(
@@ -203,15 +207,15 @@ class _Request:
 
 
 class ManualCalls:
-    """Joins retrievals and model calls of one request, in the clock's thread.
+    """Joins retrievals and model calls of one request, on the worker's thread.
 
-    A call belongs to the retrieval whose documents its prompt shows, in the same trace. Ambiguous
-    calls are not joined.
+    A model call joins the retrieval whose documents its prompt shows, in the same trace. Ambiguous
+    calls do not join.
 
     Attributes:
         everywhere: Frameworks whose runs are all captured in this process. Calls of other
-            frameworks are not joined, because the calls in between are unknown.
-        joined: Model calls that belong to a joined request.
+            frameworks do not join, because calls between them may be missing.
+        joined: Number of model calls that joined a request.
     """
 
     joined = 0
@@ -223,13 +227,12 @@ class ManualCalls:
         self.forked()
 
     def forked(self) -> None:
-        """Forget everything in a forked child: the parent reports it."""
+        """Reset in a forked child, because the parent reports these calls."""
         self._ended: deque[_Call] = deque(maxlen=_MOST)
         self._retrievals: list[_Call] = []
         self._requests: list[_Request] = []
 
     def add(self, interaction: Interaction) -> None:
-        """Record a finished root that is not a request."""
         if interaction.place is not None:
             call = _Call(interaction, interaction.place)
             if call.retrieves or call.models:
@@ -241,7 +244,7 @@ class ManualCalls:
         return bool(self._ended or self._requests or self._retrievals)
 
     def was_shown(self, interaction: Interaction) -> bool:
-        """Return whether a root's prompts show documents of outside retrievals."""
+        """Return whether a root's prompts show documents of retrievals outside it."""
         if interaction.place is None:
             return False
         known = [*self._retrievals, *(one for one in self._ended if one.retrieves)]
@@ -250,7 +253,7 @@ class ManualCalls:
     def sweep(self, opened: Sequence[Interaction], *, at_once: bool) -> None:
         """Join the finished calls, and report complete requests.
 
-        An open root may still belong to a request. `at_once` reports all other requests.
+        An open root may still join a request. `at_once` reports all other requests.
         """
         while self._ended:
             self._take(self._ended.popleft())

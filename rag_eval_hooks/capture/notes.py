@@ -1,4 +1,4 @@
-"""Notes of integrations about runs, within the text limits of one interaction."""
+"""Stores values that integrations report about runs, within one request's text limits."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rag_eval_hooks.sample import Context, Status
 __all__ = ["Notes"]
 
 _WAITING = 10
-"""Factor on the limit for unread text, because several events may share a text."""
+"""Unread texts may exceed the limit by this factor, because events may share a text."""
 _REPEATED_SHARE = 8
-"""Divisor for repeated prompts, which take no memory until they are joined."""
+"""Repeated prompts count at this fraction, because they take no memory until joined."""
 
 
 class Notes:
-    """Writes question, answer, prompts and documents on runs."""
+    """Stores question, answer, prompts and documents on runs."""
 
     # Whether to record content that only spans need.
     span_content = False
@@ -34,10 +34,10 @@ class Notes:
         self.longest = max_text_chars + 1
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Leave a run's event to be read off the request's thread.
+        """Store a run's event, to be read outside the application's thread.
 
-        If `read(*values)` raises, it is counted under the event's name, and the interaction is
-        marked as incomplete. The values must not change any more.
+        If `read(*values)` raises, the failure is counted under the event's name, and the request is
+        marked as incomplete. The values must not change after this call.
         """
 
         def guarded() -> None:
@@ -50,7 +50,7 @@ class Notes:
         run.interaction.pending.append(guarded)
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """Return as much of a text as the limit allows; an outermost run's text is only cut."""
+        """Return as much of a text as the limit allows. An outermost run's text is only cut."""
         if text is None:
             return None
         if run.outermost:
@@ -62,29 +62,29 @@ class Notes:
         run.query = self.text(run, text)
 
     def asked(self, run: Run, texts: Sequence[str]) -> None:
-        """Record the texts of an outermost run's input, which may include the question."""
+        """Record the texts in an outermost run's input, which may include the question."""
         interaction = run.interaction
         interaction.asked = interaction.asked or self._prompt_texts(interaction, texts)
 
     def kept(self, run: Run, texts: Sequence[str]) -> None:
-        """Record the state texts with which an outermost run without input continues."""
+        """Record state texts of an outermost run that continues without an input."""
         run.interaction.kept = self._prompt_texts(run.interaction, texts)
 
     def prompt(self, run: Run, texts: Sequence[str], roles: Sequence[str] = ()) -> None:
-        """Record the texts of a prompt, with roles if known."""
+        """Record the texts of a prompt, with their roles if known."""
         run.prompt, run.roles = self._prompt_texts(run.interaction, texts), tuple(roles)
 
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
-        """Record a run's output text; `unknown` if it cannot be read."""
+        """Record a run's output text. `unknown` means that it cannot be read."""
         run.text = self.text(run, text)
         run.text_unknown = unknown
 
     def alternatives(
         self, run: Run, texts: Sequence[str], structured: str | None, last: Sequence[str] = ()
     ) -> None:
-        """Note other possible answers of a root: texts of its output, its last step, and JSON.
+        """Record other possible answers of a root: texts of its output, its last step, and JSON.
 
-        Ignored for a run that is not a root.
+        Runs that are not roots are ignored.
         """
         if run.parent is None:
             interaction = run.interaction
@@ -95,7 +95,7 @@ class Notes:
             interaction.structured = self.text(run, structured)
 
     def for_span(self, run: Run, **content: Any) -> None:
-        """Note content that only a run's span needs, if enabled. Texts are cut."""
+        """Record texts that only a run's span needs, if content is enabled. Texts are cut."""
         if self.span_content:
             read = {
                 key: self.text(run, value) if isinstance(value, str) else value
@@ -119,7 +119,7 @@ class Notes:
         named: bool | None = None,
         given: Mapping[str, str] | None = None,
     ) -> None:
-        """Note documents that a run returned or the application records.
+        """Record documents that a run returned or that the application recorded.
 
         Other arguments are fields of `DocumentList`.
         """
@@ -137,21 +137,21 @@ class Notes:
         interaction.lists.append(DocumentList(run, kept, origin, forms, named, given or {}))
 
     def choose(self, run: Run, contexts: Sequence[Context]) -> None:
-        """Note contexts that the application chose. The last choice wins."""
+        """Record contexts that the application chose. The last call wins."""
         run.interaction.chosen = self._contexts(run.interaction, contexts)
 
     def interrupt(self, run: Run, checkpoint: str | None = None) -> None:
-        """Record that an interaction waits for a person, at a checkpoint if named."""
+        """Record that a request waits for a person, at a checkpoint if one is named."""
         run.interaction.interrupted = True
         self.stop(run, checkpoint)
 
     def stop(self, run: Run, checkpoint: str | None) -> None:
-        """Record the checkpoint at which an interaction stopped, for any reason."""
+        """Record the checkpoint at which a request stopped."""
         if checkpoint is not None:
             run.interaction.stops.add(checkpoint)
 
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep an interaction open until a run's stream also finishes.
+        """Keep a request open until a run's stream finishes.
 
         `over` returns how the reading ended, or None while it may continue. It is called when the
         root returns, on events of the stream, and a few times per second.

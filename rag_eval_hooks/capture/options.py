@@ -1,4 +1,4 @@
-"""The application's options on where question, contexts and answer are found."""
+"""Options that tell capture where to find question, contexts and answer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rag_eval_hooks.sample import Context
 __all__ = ["CaptureKeywords", "CaptureOptions", "Choice", "HandlerKeywords", "converted"]
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
-"""The name of a key, or a function of a run's input or output."""
+"""Name of a key, or a function of a run's input or output."""
 
 
 class CaptureKeywords(TypedDict, total=False):
-    """Keywords of `RagEval.interaction`, like those of `CaptureOptions`."""
+    """Keywords of `RagEval.interaction`. `CaptureOptions` explains them."""
 
     contexts: Choice
     answer: Choice
@@ -36,19 +36,22 @@ class HandlerKeywords(CaptureKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """Options of a handler, or of one interaction. None means automatic.
+    """Options of a handler or of one request. None means automatic detection.
 
-    If a function raises or returns an unusable value, the failure is counted and the automatic
-    choice applies.
+    If a function raises or returns an unusable value, the failure is counted and automatic
+    detection applies.
 
     Attributes:
         question: Key or function of the outermost call's input.
-        contexts: Key or function of a step's output; the last such output wins.
+        contexts: Key or function of a step's output. The last output with a match wins.
         answer: Key or function of the outermost call's output.
-        root: Name of the call that is an interaction, instead of the outermost call.
-        retrieval_tools: Names of the only tools whose text counts, or None for every tool.
-        document_keys: Keys whose list is a retrieval even if it is empty or has texts or mappings.
-        as_context: Converts an application's object, no dict, to its text, a `Context`, or None.
+        root: Name of the call that is a request, instead of the outermost call.
+        retrieval_tools: Names of the only tools whose text counts as retrieved. None means every
+            tool.
+        document_keys: Keys whose list counts as a retrieval, even if it is empty or has texts or
+            mappings.
+        as_context: Function that converts an application's object to its text or a `Context`. It
+            returns None for other objects and is not called for dicts.
 
     Raises:
         ConfigError: An option is invalid.
@@ -91,12 +94,12 @@ class CaptureOptions:
         return cls(**given)
 
     def over(self, others: Options) -> Options:
-        """Return these options, with others as defaults."""
+        """Return these options, with the other options as defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(CaptureOptions)}
         return replace(others, **{name: one for name, one in values.items() if one is not None})
 
     def contexts_of(self, documents: Any) -> tuple[Context, ...]:
-        """Return contexts of documents, including the application's own objects.
+        """Convert documents to contexts, including the application's own objects.
 
         Raises:
             TypeError: A value is not a document.
@@ -109,7 +112,7 @@ class CaptureOptions:
 
 
 def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
-    """Return the context that the option `as_context` returns for an object, or None."""
+    """Return the context that `as_context` returns for an object, or None."""
     found = as_context(value)
     if found is None or isinstance(found, Context):
         return found
@@ -120,7 +123,6 @@ def converted(as_context: Callable[[Any], Any], value: Any) -> Context | None:
 
 
 Options = TypeVar("Options", bound=CaptureOptions)
-"""Options of one framework."""
 
 
 def _is_name(value: Any) -> bool:

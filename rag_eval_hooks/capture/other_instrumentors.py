@@ -1,4 +1,4 @@
-"""Find the spans that other instrumentors write for an interaction."""
+"""Finds the spans that other instrumentors write for a request."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rag_eval_hooks.telemetry.other_span import OtherSpans
 __all__ = ["Find", "OtherInstrumentors"]
 
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
-"""Maps a run to whether another instrumentor is active, and its open span of that run."""
+"""Returns whether another instrumentor is active for a run, and its open span."""
 
 
 class OtherInstrumentors:
-    """Notes on interactions which spans other instrumentors write.
+    """Finds spans of other instrumentors and notes them on the request.
 
-    Only the modes `auto`, `sampled` and `none` of the setting `spans` need it.
+    The setting `spans` needs this in the modes `auto`, `sampled` and `none`.
 
     Attributes:
-        can_wait: Whether their spans can wait for scores. If not, we write our own span as well.
+        can_wait: Whether the other spans can wait for scores. If not, we also write our own span.
     """
 
     can_wait = True
@@ -34,10 +34,10 @@ class OtherInstrumentors:
         self._incidents = incidents
 
     def note(self, run: Run, find: Find) -> None:
-        """Find other instrumentors when a run below the framework's root starts.
+        """Look for other instrumentors when a run below the framework's root starts.
 
-        By then the root's start has reached every handler. The search is repeated at every
-        retrieval until a span is found, because some handlers are not visible at every step.
+        At that moment every handler has seen the root's start. The search repeats at each retrieval
+        until it finds a span, because some handlers are not visible at every step.
         """
         if not self._wanted:
             return

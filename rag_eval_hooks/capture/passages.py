@@ -1,4 +1,4 @@
-"""Retrieved texts, and their positions in prompts."""
+"""Finds retrieved texts in prompts, with their positions."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ __all__ = [
 
 DOCUMENT_ORIGINS = (Origin.DOCUMENTS, Origin.GIVEN, Origin.SOURCES, Origin.STATED)
 MIN_RUNS = 3
-"""Unique word runs that identify a text."""
+"""Number of unique word sequences that identify a text."""
 _MIN_METADATA = 40
-"""Least number of characters of a metadata text that a prompt may show instead of the document."""
+"""Minimum length of a metadata text that a prompt may show instead of the document."""
 _FEW = 16
-"""Maximum number of passages for which a plain search is faster than an index of the prompts."""
+"""Up to this many passages, a plain search is faster than an index of the prompts."""
 _KEY_WORDS = 3
-"""Number of words to look up a whole text by, without the outer words, which may be glued."""
+"""Number of words to look up in the index. Outer words are skipped, since text may touch them."""
 
 
 class Passage:
-    """A candidate text with its list; a node without text is known by its form."""
+    """A candidate text and its list. A node without text is known by its form."""
 
     def __init__(self, found: DocumentList, context: Context, form: str | None = None) -> None:
         self.found = found
@@ -52,19 +52,20 @@ class Passage:
 
     @cached_property
     def runs(self) -> set[str]:
-        """The word runs of the text."""
+        """The text's four-word sequences."""
         return runs_of(self.folded)
 
     @cached_property
     def is_distinctive(self) -> bool:
-        """Whether a prompt cannot contain the text by coincidence."""
+        """Whether a prompt cannot contain the text by chance."""
         return is_distinctive(self.folded)
 
     @cached_property
     def forms(self) -> list[tuple[Context, str]]:
-        """Folded texts in which a prompt may show it, longest container first.
+        """Normalized texts in which a prompt may show the passage, longest container first.
 
-        A prompt shows a sentence by its window, a question by the passage that answers it.
+        A prompt may show a sentence inside its window, or a question through the passage that
+        answers it.
         """
         own = (self.context, self.folded)
         values = self.context.metadata.values()
@@ -80,7 +81,7 @@ class Passage:
 class Place(NamedTuple):
     """Where a prompt shows a passage.
 
-    If the prompt shows only part (`whole` is false), where the whole passage would be.
+    If the prompt shows only a part (`whole` is false), the position is that of the entire passage.
     """
 
     prompt: int
@@ -91,7 +92,7 @@ class Place(NamedTuple):
 
 
 class Prompts:
-    """The folded prompts that led to an answer, the answering prompt first."""
+    """Normalized prompts that led to an answer, the answering prompt first."""
 
     def __init__(
         self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
@@ -105,7 +106,7 @@ class Prompts:
         self._keys: dict[int, dict[tuple[str, ...], int]] = {}
 
     def place(self, passages: Sequence[Passage]) -> dict[Passage, Place]:
-        """Return the places of the passages that the prompts show, without parts of others."""
+        """Return where the prompts show the passages, without passages inside other passages."""
         self._has_many = len(passages) > _FEW
         placed = {p: place for p in passages if (place := self._whole(p)) is not None}
         self._add_parts(placed, passages)
@@ -122,7 +123,7 @@ class Prompts:
         return next(places, None)
 
     def _find(self, number: int, text: str) -> int:
-        """Return the position of a text after the question, else before it, never inside it."""
+        """Return a text's position after the question, else before it, never inside it."""
         first, (asked, end) = self._first(number, text), self._asked[number]
         if first < 0 or first >= end:
             return first
@@ -131,7 +132,7 @@ class Prompts:
         return -1 if behind < 0 and is_within else max(behind, first)
 
     def _first(self, number: int, text: str) -> int:
-        """Return the first position of a text; for many texts by an index of the prompt's words."""
+        """Return a text's first position. For many texts, use an index of the prompt's words."""
         prompt, words = self.texts[number], text.split(" ", _KEY_WORDS + 1)
         if not self._has_many or len(words) < _KEY_WORDS + 2:
             return prompt.find(text)
@@ -146,7 +147,7 @@ class Prompts:
         return self._offsets[number]
 
     def _add_parts(self, placed: dict[Passage, Place], passages: Sequence[Passage]) -> None:
-        """Add texts that a prompt shows only by word runs.
+        """Add texts that a prompt shows only through word sequences.
 
         A text from another prompt gets its position in the answering prompt, if possible.
         """
@@ -184,7 +185,7 @@ class Prompts:
         placed |= {p: at for p, at in found.items() if is_sure or id(p.found) in beside}
 
     def _rest(self, number: int, places: Iterable[Place]) -> str:
-        """Return a prompt in which each whole text is one word, so that no run crosses it."""
+        """Return a prompt with each found text as one word, so that no word sequence crosses it."""
         text, last = self.texts[number], 0
         parts: list[str] = []
         for at in sorted(at for at in places if at.whole and at.prompt == number):
@@ -194,7 +195,7 @@ class Prompts:
         return "".join([*parts, text[last:]])
 
     def show_run_of(self, passages: Iterable[Passage]) -> bool:
-        """Return whether a prompt shows any word run of passages."""
+        """Return whether a prompt shows any word sequence of the passages."""
         runs = {run for p in passages for run in p.runs} - self._query_runs
         return any(not runs.isdisjoint(self._offsets_of(n)) for n in range(len(self.texts)))
 
@@ -213,7 +214,7 @@ def _part(number: int, p: Passage, hits: Mapping[str, int]) -> Place:
 
 
 def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
-    """Return the texts that are not only part of another text."""
+    """Return the texts that are not contained in another text."""
 
     def order(item: tuple[Passage, Place]) -> tuple[int, int, int, int]:
         return item[1].prompt, item[1].start, -item[1].end, -len(item[0].folded)
@@ -232,7 +233,7 @@ def _outermost(placed: Mapping[Passage, Place]) -> dict[Passage, Place]:
 
 
 def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
-    """Return each text once, from the last list that adds information to the bare text."""
+    """Return each text once, from the last list that has more than the bare text."""
     found: dict[str, Passage] = {}
     for one in lists:
         listed: dict[str, Passage] = {}
@@ -246,7 +247,6 @@ def distinct(lists: Iterable[DocumentList]) -> list[Passage]:
 
 
 def by_list(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    """Yield the passages of each list."""
     lists: dict[int, list[Passage]] = {}
     for p in passages:
         lists.setdefault(id(p.found), []).append(p)
@@ -254,6 +254,6 @@ def by_list(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
 
 
 def in_prompt_order(placed: Mapping[Passage, Place]) -> tuple[Context, ...]:
-    """Return the placed contexts in prompt order."""
+    """Return the contexts in prompt order."""
     ordered = sorted(placed.values(), key=lambda at: (at.prompt, at.start, -at.end))
     return tuple(place.context for place in ordered)

@@ -1,4 +1,4 @@
-"""Distinguish retrieved texts from texts that a model or the user wrote."""
+"""Distinguishes retrieved texts from texts that a model or the user wrote."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def content_words(text: str) -> set[str]:
 
 
 class Provenance:
-    """Who wrote the texts of an interaction, and which facts the answer uses."""
+    """Who wrote the texts of a request, and which facts the answer uses."""
 
     def __init__(
         self, interaction: Interaction, answer: str, question: str, documents: Sequence[Passage]
@@ -53,7 +53,10 @@ class Provenance:
         self._prompts: dict[Run, str] = {}
 
     def tool_texts(self) -> tuple[list[Passage], list[Passage]]:
-        """Return tool texts that count, and tool texts that count if the answer uses them."""
+        """Return tool texts that always count, and texts of tools whose kind is unknown.
+
+        Texts of unknown tools count only if the answer uses a fact that they state.
+        """
         sure: list[Passage] = []
         unsure: list[Passage] = []
         for p in self._found(Origin.TEXT):
@@ -76,7 +79,7 @@ class Provenance:
         return not self._was_asked(p) and not self._wrote(p)
 
     def _was_asked(self, p: Passage) -> bool:
-        """Return whether a text is a query or prompt, from the user, or masked by a later step."""
+        """Return whether a text is a query or prompt, comes from the user, or was masked later."""
         is_alone = len(p.found.contexts) == 1
         question = fold(self._question)
         masked = set[str]().union(*self._interaction.rewritten.values())
@@ -121,7 +124,7 @@ class Provenance:
         return bool(p.runs) and 2 * len(shared) >= len(p.runs)
 
     def _is_made_of_others(self, p: Passage) -> bool:
-        """Return whether a text contains a document, or joins several texts of other steps."""
+        """Return whether a text contains a document, or joins texts of several other steps."""
         held = [one for one in self._documents if one.folded and one.folded in p.folded]
         length = sum(len(one.folded) for one in held)
         if any(one.is_distinctive for one in held) or 2 * length > len(p.folded):
@@ -140,9 +143,9 @@ class Provenance:
         return [p for p in distinct(lists) if p.is_distinctive]
 
     def _said_before(self, p: Passage, *, with_arguments: bool = True) -> Iterator[tuple[Run, str]]:
-        """Yield model texts from before a text was found, or inside its run.
+        """Yield model texts that are older than a found text, or that its run contains.
 
-        A step's input is older than the model calls in that step, which saw it.
+        A step's input is older than the model calls in the step.
         """
         run = p.found.run
         for model, text in (*self._replies, *(self._arguments if with_arguments else ())):
@@ -156,9 +159,9 @@ class Provenance:
             yield model, text
 
     def used(self, passages: Sequence[Passage], surer: Sequence[Passage]) -> list[Passage]:
-        """Return the passages of the lists whose facts the answer uses and no surer text has.
+        """Return the passages whose facts the answer uses and no better candidate states.
 
-        The answer must use half of the new words and numbers, or three word runs.
+        The answer must use half of the new words and numbers, or three word sequences.
         """
         if not passages or refusal(self._answer):
             return []
@@ -179,7 +182,7 @@ class Provenance:
 
 
 def _is_empty(p: Passage) -> bool:
-    """Return whether a tool's text has only ids and times, or says that it found nothing."""
+    """Return whether a tool's text has only ids and times, or reports no result."""
     arguments = content_words(p.found.run.query or "")
     if arguments.issuperset(content_words(p.context.text)):
         return True

@@ -1,4 +1,4 @@
-"""Question and answer of an interaction, and the queries derived from the question."""
+"""Finds question and answer of a request, and the queries derived from the question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
     text that reached a retriever or a model counts.
 
     Returns:
-        The text, "" without a question, and `recorded`, `input`, `prompt` or `query`.
+        The text, or "" without a question, and `recorded`, `input`, `prompt` or `query`.
     """
     root = interaction.root
     asked = queries(interaction)
@@ -48,10 +48,10 @@ def _outer_retrievers(interaction: Interaction) -> list[Run]:
 
 
 def _used_input(interaction: Interaction, asked: Sequence[str]) -> tuple[str, str]:
-    """Return the input text that reached a retriever or a model, else the longest.
+    """Return the input text that reached a retriever or a model, else the longest text.
 
-    If a retriever received a query, a short input that nothing used (such as a language name) is
-    not taken for the question.
+    If a retriever received a query, an unused short text, such as a language name, is not the
+    question.
     """
     if used := _used(interaction, interaction.asked, asked):
         return max(used, key=len), "prompt"
@@ -75,7 +75,7 @@ def _used(interaction: Interaction, texts: Iterable[str], asked: Sequence[str]) 
 
 
 def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
-    """Return the texts of a state that a retriever or prompt received, else all.
+    """Return the state texts that a retriever or prompt received, else all state texts.
 
     A text that contains a document is not from the user.
     """
@@ -89,9 +89,9 @@ def _left_in_state(interaction: Interaction, asked: Sequence[str]) -> list[str]:
 
 
 def condensed_question(interaction: Interaction, question: str) -> str | None:
-    """Return the only query, if it was derived from the question and replaced it.
+    """Return the only query, if a model derived it from the question and it replaced the question.
 
-    A model that picks a tool or splits the question creates other queries.
+    A model that selects a tool or splits the question creates other queries.
     """
     asked = _outer_retrievers(interaction)
     query = next((run.query for run in asked if run.query), "")
@@ -102,7 +102,7 @@ def condensed_question(interaction: Interaction, question: str) -> str | None:
 
 
 def answer_of(interaction: Interaction) -> str | None:
-    """Return the root's output or, in a manual interaction, that of its last call."""
+    """Return the root's output. In a manual request, return the last call's output."""
     root = interaction.root
     if root.text is not None and not interaction.candidates:
         return root.text
@@ -116,10 +116,10 @@ def answer_of(interaction: Interaction) -> str | None:
 
 
 def _said(interaction: Interaction) -> str | None:
-    """Return the root's text that contains a model's reply or its end.
+    """Return the root's text that contains a model's reply or the end of a reply.
 
-    What it gave as its answer comes first. Of the others that of the last model counts which was
-    given retrieved text: a later one may have made a title.
+    The root's own answer comes first. Otherwise the last model that received retrieved text counts,
+    because a later model may have written a title.
     """
     root = interaction.root
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]

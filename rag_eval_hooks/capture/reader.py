@@ -1,4 +1,4 @@
-"""Copy the values of events, and apply the application's choices to them."""
+"""Copies the values of events, and applies the application's options to the copies."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["BaseReader"]
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """An application's function that raised."""
+    """Marks that the application's function raised."""
 
     error: Exception
 
 
 class BaseReader:
-    """Copies the values of events, and reads the copies off the request's thread.
+    """Copies the values of events, and reads the copies outside the application's thread.
 
-    The options apply to interactions without their own; `form_of` returns how to copy a framework's
-    class.
+    The options apply to requests without their own options. `form_of` returns how to copy a
+    framework's class.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class BaseReader:
         self._forms: dict[type, Form] = {}
 
     def options_of(self, run: Run | None) -> CaptureOptions:
-        """Return the options for a run. A manual interaction may have its own."""
+        """Return the options for a run. A manual request may have its own options."""
         own = None if run is None else run.interaction.options
         return self.options if own is None else own.over(self.options)
 
     def is_named_tool(self, run: Run) -> bool | None:
-        """Return whether `retrieval_tools` names a tool; None without the option."""
+        """Return whether `retrieval_tools` names a tool, or None if the option is not set."""
         names = self.options_of(run).retrieval_tools
         told = "No tool has a name of the option retrieval_tools,"
         if names is None:
@@ -73,14 +73,14 @@ class BaseReader:
     # Copies.
 
     def defer(self, run: Run, event: str, read: Callable[..., None], *shown: Any) -> None:
-        """Copy an event's values, and call `read` with the run and the copies later.
+        """Copy an event's values now, and call `read` with the run and the copies later.
 
-        A failure is counted under the name of the event.
+        A failure is counted under the event's name.
         """
         self.later(run, event, read, *[self.copy(run, value) for value in shown])
 
     def later(self, run: Run, event: str, read: Callable[..., None], *values: Any) -> None:
-        """Leave copies and immutable values to be read later, like `defer`."""
+        """Like `defer`, for values that are already copied or immutable."""
         self._recorder.defer(run, event, self._read, run, read, values)
 
     def copy(self, run: Run, value: Any) -> Any:
@@ -92,7 +92,7 @@ class BaseReader:
         return Cut(value) if copier.is_cut or copier.is_shallow else copy
 
     def whole(self, run: Run, copy: Any) -> Any:
-        """Return a copy of a value that was too large for the request's thread."""
+        """Return a copy of a value that was too large for the application's thread."""
         if not isinstance(copy, Cut):
             return copy
         copier = self._copier(run, nodes=LATE_NODES)
@@ -118,10 +118,10 @@ class BaseReader:
     # Choices: the name of a key in a copy, or the result of a function.
 
     def choose(self, run: Run, name: str, value: Any) -> None:
-        """Keep the result of the application's function for a live value, if there is one.
+        """Store the result of the application's function for a value, if the option is a function.
 
-        The function runs on the request's thread, because it receives the application's objects. An
-        earlier text for the run stays.
+        The function runs in the application's thread, because it receives the application's
+        objects. A text that is already stored for the run is kept.
         """
         choice = getattr(self.options_of(run), name)
         if not callable(choice) or isinstance(run.chosen.get(name), str):
@@ -145,7 +145,7 @@ class BaseReader:
         return None
 
     def note_match(self, run: Run, name: str, is_met: bool, value: Any) -> None:
-        """Note whether an option's key was found; a key that never matches is counted."""
+        """Record whether an option's key was found. A key that never matches is counted."""
         if is_met:
             run.interaction.unmet[name] = None
         elif name not in run.interaction.unmet:
@@ -156,7 +156,7 @@ class BaseReader:
             run.interaction.unmet[name] = told, self.place
 
     def _note_choice(self, run: Run, value: Any) -> None:
-        """Record the contexts that the application chose in a step's output. The last wins."""
+        """Record the contexts that the application's option selects in a step's output."""
         choice, result = self.options_of(run).contexts, run.chosen.get("contexts")
         if isinstance(choice, str):
             result = (entries(value) or {}).get(choice)

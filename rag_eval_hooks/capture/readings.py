@@ -1,4 +1,4 @@
-"""Read question and answer from copies of runs' inputs and outputs."""
+"""Reads question and answer from copies of runs' inputs and outputs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _first(values: Mapping[str, Any], keys: Sequence[str], read: Read) -> str | 
 
 
 def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
-    """Return the question in an input: a text, a known key, the last user message, the only text.
+    """Return the question in an input: a known key, the last user message, or the only text.
 
     Keys that frameworks use for the question come first.
     """
@@ -75,7 +75,10 @@ def question_of(value: Any, keys: Sequence[str] = _QUESTION_KEYS) -> str | None:
 
 
 def _user_text(item: Any) -> str | None:
-    """Return the text of a user message: an object, a mapping, or a role and its content."""
+    """Return a user message's text.
+
+    A message is an object, a mapping, or a (role, content) pair.
+    """
     role, content = None, None
     if isinstance(item, Message):
         role, content = item.role, item.content
@@ -101,7 +104,7 @@ def question_in_state(state: Any) -> str | None:
 
 
 def texts_in_state(state: Any) -> list[str]:
-    """Return texts of a state, which may include the question. From lists, only messages."""
+    """Return a state's texts, which may include the question. Of lists, only messages count."""
     texts: list[str | None] = []
     for value in (entries(state) or {}).values():
         is_conversation = isinstance(value, list) and any(isinstance(v, Message) for v in value)
@@ -136,8 +139,8 @@ def answer_of(
 ) -> str | None:
     """Return the answer in an output: a text, message, known key, or a model's last message.
 
-    An unchanged entry of the input `given` is not an answer. A text that a model `said` counts in a
-    user message, too.
+    An unchanged entry of the input `given` is not an answer. A text from `said`, which a model
+    wrote, also counts in a user message.
     """
     if isinstance(value, str):
         return value
@@ -194,14 +197,14 @@ def _last_answer(messages: Sequence[Any], said: Callable[[str], bool]) -> str | 
 
 
 def other_answers(value: Any, given: Any) -> tuple[str, ...]:
-    """Return the texts of a root's output without a known answer."""
+    """Return the texts of a root's output that has no known answer."""
     return tuple(filter(str.strip, texts_in_input(fresh(entries(value) or {}, given))))
 
 
 def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
     """Return the texts that a step wrote into a state and that remain there.
 
-    Empty if the state has a key for the answer.
+    Returns nothing if the state has a key for the answer.
     """
     held = entries(final) or {}
     if not values or _first(held, _SURE_KEYS, named_answer):
@@ -212,14 +215,14 @@ def written_texts(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ..
 
 
 def lone_text(value: Any) -> str:
-    """Return a text, or the only text of a list; "" for other values."""
+    """Return a text, or the only text of a list, or "" for other values."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, str) else ""
 
 
 def as_json(value: Any) -> str | None:
-    """Return a non-text value as JSON; None for empty values, documents and messages."""
+    """Return a value as JSON. None for texts, empty values, documents and messages."""
     if isinstance(value, str | bytes) or _holds_framework(value):
         return None
     held = entries(value) if isinstance(value, Record) else value
@@ -250,7 +253,7 @@ def _plain(value: Any) -> Any:
 
 
 def _holds_framework(value: Any, levels: int = 2) -> bool:
-    """Return whether a value is, or nearly directly contains, a document, message or prompt."""
+    """Return whether a value is, or contains at the top, a document, message or prompt."""
     parts = list(value.values()) if isinstance(value, dict) else value
     if levels and isinstance(parts, list | tuple):
         return any(_holds_framework(one, levels - 1) for one in parts)

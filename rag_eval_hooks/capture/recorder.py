@@ -1,4 +1,4 @@
-"""Run events in, finished interactions out, independent of frameworks."""
+"""Receives run events from integrations, and reports finished requests."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from rag_eval_hooks.suppress import is_suppressed
 __all__ = ["Recorder"]
 
 _LOOKED_AT = 20
-"""Open interactions to check for cancelled tasks when another starts."""
+"""Number of open requests to check for cancelled tasks when another request starts."""
 _MOST_NAMES = 20
-"""Remembered run names for a root that no run matches."""
+"""Number of run names to remember for a `root` option that matches no run."""
 _NO_MODEL = "A retriever ran with the handler, but no model: pass it to a chain around both"
 _MAX_RUNS = 10_000
-"""Runs per interaction; beyond, it is abandoned."""
+"""Maximum number of runs per request. Beyond it, the request is abandoned."""
 
 
 class Recorder(Notes):
-    """Follows runs by id and reports each interaction once, after its root finished.
+    """Follows runs by id, and reports each request once, after its root run finishes.
 
-    Event methods are O(1), take no lock and may be called from any thread. Events of one run arrive
-    in order, events of different runs in any order. Late and repeated events are ignored. `sweep`
-    interprets events later, see `defer`.
+    Event methods are O(1), lock-free, and may be called from any thread. Events of one run arrive
+    in order; events of different runs arrive in any order. Late and repeated events are ignored.
+    `sweep` interprets deferred events later.
 
-    `on_end` gets every finished interaction, off the request's thread. `on_wait` is called when
-    `sweep` is needed and returns whether a thread will call it; otherwise the finishing thread
-    reports the interaction. Texts are kept up to `max_text_chars`.
+    `on_end` receives every finished request, outside the application's thread. `on_wait` is called
+    when `sweep` has work. It returns whether a thread will call `sweep`; otherwise the finishing
+    thread reports the request. Texts are kept up to `max_text_chars`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Recorder(Notes):
         self.forked()
 
     def forked(self) -> None:
-        """Forget all open interactions in a forked child: the parent reports them."""
+        """Reset in a forked child, because the parent reports the open requests."""
         # Names of runs seen, by option, expected names and place; None after a match.
         self._names: dict[tuple[str, tuple[str, ...], str], dict[str, None] | None] = {}
         # Whether a run reached a handler, by the handler's place.
@@ -91,11 +91,14 @@ class Recorder(Notes):
         )
 
     def is_root(self, root: str, name: str, place: str) -> bool:
-        """Return whether an outermost run has the name of the option `root`."""
+        """Return whether an outermost run has the name in the option `root`."""
         return self.is_named("No run has the name of the option root,", [root], name, place)
 
     def is_named(self, told: str, wanted: Collection[str], name: str, place: str) -> bool:
-        """Return whether an option has a name; `report_unmet` tells one without a match."""
+        """Return whether an option contains a name.
+
+        `report_unmet` reports options without a match.
+        """
         key, is_match = (told, tuple(wanted), place), name in wanted
         seen = self._names.setdefault(key, {})
         if is_match:
@@ -105,7 +108,7 @@ class Recorder(Notes):
         return is_match
 
     def report_unmet(self) -> None:
-        """Count options whose names no run has matched so far, and retrievals without a model."""
+        """Count options whose names matched no run, and retrievals without a model."""
         for (told, wanted, place), seen in list(self._names.items()):
             if seen:
                 meant = next((one for one in wanted if nearest(one, [*seen])), *wanted[:1])
@@ -121,18 +124,18 @@ class Recorder(Notes):
         self.handlers.clear()
 
     def opened(self) -> tuple[int, int]:
-        """Return the number of open or interrupted interactions, and their characters."""
+        """Return the number of open or interrupted requests, and their characters."""
         held = [*self._open.values(), *self.suspensions.interrupted()]
         return len(held), sum(interaction.chars for interaction in held)
 
     def __len__(self) -> int:
-        """Return the number of open interactions without interrupted ones."""
+        """Return the number of open requests. Interrupted requests do not count."""
         return len(self._open)
 
     # Look-ups. Single operations of dictionaries are atomic.
 
     def get(self, run_id: Hashable) -> Run | None:
-        """Return an open run, or None for an unseen or finished run."""
+        """Return an open run, or None for an unknown or finished run."""
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
@@ -141,19 +144,19 @@ class Recorder(Notes):
         return run_id in self._runs or run_id in self.left_out
 
     def is_unknown(self, run_id: Hashable) -> bool:
-        """Return whether a run was never seen, or is forgotten."""
+        """Return whether a run was never seen, or was evicted."""
         return not self.knows(run_id) and run_id not in self._ended
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
-        """Return whether a known run belongs to the same interaction as another."""
+        """Return whether a known run belongs to the same request as another run."""
         run = self._runs.get(run_id)
         return run is not None and run.interaction is other.interaction
 
     def around(self, parent_id: Hashable | None) -> Run | None:
         """Return the open run that contains a run with this parent, or None.
 
-        Frameworks lose parents: a fallback or a call with its own callbacks names none. Then the
-        framework's context counts, then a manual interaction.
+        Frameworks lose parents: a fallback, or a call with its own callbacks, names none. Then the
+        framework's current run counts, or else a manual block.
         """
         for run_id in chain((parent_id,), self._located()):
             if run_id is not None and (run := self.get(run_id)) is not None:
@@ -178,11 +181,10 @@ class Recorder(Notes):
         *,
         apart: bool = False,
     ) -> Run | None:
-        """Start a run. Without an open run around it, it is a root.
+        """Start a run. Without an open run around it, the run is a root.
 
-        Metadata and tags apply to roots. With `apart` it is a root even inside a manual
-        interaction. Returns None if the run is known, late, sampled out, or part of our own
-        evaluation.
+        Metadata and tags apply to roots. With `apart`, the run is a root even inside a manual
+        block. Returns None if the run is known, late, sampled out, or part of our own evaluation.
         """
         # Applications may reuse a request's name, so only parts can be late.
         is_late = run_id in self._ended and not (parent_id is None and self._ended.is_root(run_id))
@@ -252,7 +254,7 @@ class Recorder(Notes):
         return run
 
     def leave(self, run_id: Hashable, error: BaseException | None = None) -> bool:
-        """Record a finished run; return whether it belongs to a sampled-out request."""
+        """Record a finished run. Return whether it belongs to a sampled-out request."""
         status = Status.OK if error is None else status_after(type(error))
         ended = self.left_out.ends(run_id, status)
         for one in ended or ():
@@ -260,7 +262,7 @@ class Recorder(Notes):
         return ended is not None
 
     def end(self, run: Run) -> None:
-        """Finish a run. A finished root ends its interaction, unless streams are open."""
+        """Finish a run. A root's end also ends its request, unless streams are open."""
         if run.parent is None:
             run.interaction.returned = True
             self.settle(run)
@@ -268,7 +270,7 @@ class Recorder(Notes):
             run.end = time.time_ns()
 
     def settle(self, run: Run) -> None:
-        """End the run's interaction if its root returned and its streams finished."""
+        """End the run's request if its root has returned and its streams have finished."""
         interaction = run.interaction
         root = interaction.root
         if root.end is not None:
@@ -292,8 +294,9 @@ class Recorder(Notes):
     def lost(self, run_id: Hashable, parent_id: Hashable | None = None) -> None:
         """Record that a run's event was lost or unreadable.
 
-        Its interaction is marked as incomplete; if it is unknown, all open interactions are.
-        Without an open parent, runs below this run are not a request, and are counted once.
+        This marks the run's request as incomplete. If that request is unknown, it marks all open
+        requests. Without an open parent, the runs below this run are not a request and are counted
+        once.
         """
         run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
@@ -337,9 +340,9 @@ class Recorder(Notes):
         self._runs.pop(run_id, None)
 
     def sweep(self, *, at_once: bool = False) -> None:
-        """Report finished runs, end finished streams, drop overdue runs.
+        """Report finished runs, finish streams that have ended, and drop overdue runs.
 
-        With `at_once`, also report requests that another manual call may still change.
+        `at_once` also reports requests that a later manual call could still change.
         """
         with self.ended.sweeping() as is_free:
             if not is_free:

@@ -1,4 +1,4 @@
-"""Data classes for a framework's runs, and for the interaction (one request) that has them."""
+"""Data classes for a framework's runs, and for the request that contains the runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool | tuple[str, ...]]
-"""Span attributes that a framework reports, by semantic-convention key."""
+"""Span attributes from a framework, by semantic-convention key."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -52,12 +52,12 @@ class RunKind(StrEnum):
     EMBEDDING = "embedding"
     RERANKER = "reranker"
     MANUAL = "manual"
-    """An interaction that the application opened."""
+    """A request that the application recorded manually."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Run:
-    """One step as reported by the framework. Times are nanoseconds since the epoch."""
+    """One step as the framework reports it. Times are nanoseconds since the epoch."""
 
     id: Hashable
     kind: RunKind
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def user_text(self) -> str:
-        """The last text of the user in the prompt, or ""."""
+        """The user's last text in the prompt, or ""."""
         return self.prompt[self._asked_at] if self.prompt and "user" in self.roles else ""
 
     @property
@@ -114,11 +114,11 @@ class Run:
 
     @property
     def by_hand(self) -> bool:
-        """Whether the application opened it and all enclosing runs manually."""
+        """Whether the application recorded the run and all enclosing runs manually."""
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
-        """Return whether an enclosing run is of a kind."""
+        """Return whether an enclosing run has this kind."""
         return any(outer.kind is kind for outer in self.ancestors())
 
     def ancestors(self) -> Iterator[Run]:
@@ -130,22 +130,22 @@ class Run:
 
 
 class Origin(StrEnum):
-    """Origin of a list of candidates."""
+    """Where a list of candidate texts comes from."""
 
     DOCUMENTS = "documents"
     """Documents that a run returned."""
     GIVEN = "given"
-    """Documents that the caller passed; they may come from an earlier turn."""
+    """Documents that the caller passed. They may come from an earlier turn."""
     TEXT = "text"
-    """The text of a tool, which may be retrieved."""
+    """A tool's text, which may be retrieved."""
     STEP = "step"
-    """Any output text of a step; it counts if the model saw it."""
+    """Any output text of a step. Counts if the model saw it."""
     EARLIER = "earlier"
-    """Text that an earlier turn left in the state; it counts if the model saw it."""
+    """Text that an earlier turn left in the state. Counts if the model saw it."""
     SOURCES = "sources"
     """Documents that an answer names as its sources."""
     STATED = "stated"
-    """Recorded by the application."""
+    """Documents that the application recorded."""
 
 
 _UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
@@ -153,7 +153,7 @@ _UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 @dataclass(frozen=True, slots=True)
 class DocumentList:
-    """Documents that a run returned: candidates for the contexts."""
+    """Documents that a run returned. They are candidates for the contexts."""
 
     run: Run
     contexts: tuple[Context, ...]
@@ -173,7 +173,7 @@ class DocumentList:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Spans that other instrumentors write for an interaction."""
+    """Spans that other instrumentors write for a request."""
 
     active: bool = False
     span: OtherSpan | None = None
@@ -186,7 +186,6 @@ SAME_LINE = 2
 
 
 def current_task() -> asyncio.Task[Any] | None:
-    """Return the current task, or None."""
     try:
         return asyncio.current_task()
     except RuntimeError:
@@ -194,7 +193,7 @@ def current_task() -> asyncio.Task[Any] | None:
 
 
 def status_after(error: type[BaseException]) -> Status:
-    """Return the status for an exception class."""
+    """Return the request status for an exception class."""
     if issubclass(error, GeneratorExit):
         return Status.CLOSED
     return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR
@@ -202,7 +201,7 @@ def status_after(error: type[BaseException]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class BlockEnd:
-    """Where a manual block ended, and whether it gave an answer."""
+    """Where a manual block ended, and whether it recorded an answer."""
 
     place: str
     has_answer: bool
@@ -225,13 +224,12 @@ class Place:
 
     @property
     def is_in_trace(self) -> bool:
-        """Whether a span was current."""
         return self.span.get_span_context().is_valid
 
     def nearness(self, other: Place) -> int:
-        """Return how surely two calls belong to one request.
+        """Return how likely two calls belong to one request, from -1 to 2.
 
-        -1: in two traces. 0: unknown. 1: below one span, or on one thread. 2: `SAME_LINE`.
+        -1: different traces. 0: unknown. 1: below one span, or on one thread. 2: `SAME_LINE`.
         """
         one, two = self.span.get_span_context(), other.span.get_span_context()
         if one.is_valid and two.is_valid and one.trace_id != two.trace_id:
@@ -243,7 +241,7 @@ class Place:
 
     @property
     def is_over(self) -> bool:
-        """Whether the request's span or, without a span, its task has ended."""
+        """Whether the request's span has ended or, without a span, its task."""
         if self.is_in_trace:
             parent = getattr(self.span, "parent", None)
             is_outermost = parent is None or parent.is_remote
@@ -254,7 +252,7 @@ class Place:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Interaction:
-    """One root run and everything that happened in it."""
+    """One request: its root run and everything that happened in the run."""
 
     otel: OtelContext
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -331,17 +329,16 @@ class Interaction:
 
     @property
     def root(self) -> Run:
-        """The outermost run."""
         return self.runs[0]
 
     @property
     def last_event(self) -> int:
-        """End of the last reported run inside the root; 0 for none."""
+        """End of the last reported run inside the root, or 0."""
         return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
 
     @property
     def retrieves(self) -> bool | None:
-        """True if anything was retrieved or a retriever ran; None if unsure."""
+        """True if anything was retrieved or a retriever ran. None if unsure."""
         if self.attempted or self.chosen is not None:
             return True
         if any(found.origin not in _UNSURE for found in self.lists):
@@ -350,37 +347,35 @@ class Interaction:
 
     @property
     def chars(self) -> int:
-        """Number of characters that this interaction keeps in memory."""
+        """Number of characters that this request keeps in memory."""
         root = self.root
         read = self.kept_chars + len(root.query or "") + len(root.text or "")
         return max(read, self.snapshots.chars)
 
     def lists_of(self, origin: Origin) -> list[DocumentList]:
-        """Return the lists of an origin."""
         return [found for found in self.lists if found.origin is origin]
 
     def misses_event(self, *, of_root: bool = False) -> None:
-        """Mark the parts of the sample that a run's lost event may have changed."""
+        """Mark the parts of the sample that a lost event may have changed."""
         self.left_out.update(("contexts", "prompt"), ("question", "answer") if of_root else ())
 
     def add_metadata(self, values: Mapping[str, Any]) -> None:
-        """Add metadata. A later value of a key wins."""
+        """Add metadata. A later value of a key replaces the earlier value."""
         self.metadata = {**self.metadata, **values}
 
     def add_tags(self, tags: Sequence[str]) -> None:
-        """Add tags, each once."""
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
     def read(self) -> None:
-        """Read the deferred events in order, off the request's thread. Not thread-safe."""
+        """Read the deferred events in order, outside the application's thread. Not thread-safe."""
         while self.pending:
             self.pending.popleft()()
 
     def part(self, runs: Sequence[Run]) -> Interaction:
-        """Return a copy with some of its runs, without the lists of the others.
+        """Return a copy with only some of its runs and their lists.
 
         Args:
-            runs: Runs in order of start, the copy's root first.
+            runs: Runs in order of start, beginning with the copy's root.
         """
         own = copy(self)
         own.metadata, own.left_out = dict(self.metadata), set(self.left_out)
@@ -401,10 +396,10 @@ class Interaction:
         return own
 
     def absorb(self, earlier: Interaction) -> None:
-        """Take over runs, lists and facts of the interaction that this one continues.
+        """Add the runs, lists and facts of the earlier request that this request continues.
 
-        Runs and lists of the earlier interaction come first. If both have a value, the newer wins.
-        The earlier root becomes the root.
+        Runs and lists of the earlier request come first. If both requests have a value, the newer
+        value wins. The earlier root becomes the root.
         """
         root, first = self.root, earlier.root
         root.query = root.query or first.query

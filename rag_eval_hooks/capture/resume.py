@@ -1,4 +1,4 @@
-"""Stopped interactions of a conversation that may resume."""
+"""Keeps interrupted requests of a conversation, which may resume later."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rag_eval_hooks.sample import Status
 __all__ = ["Fits", "Suspensions"]
 
 Fits: TypeAlias = Callable[[Interaction], bool]
-"""Returns whether a suspended interaction is the one to resume."""
+"""Returns whether a suspended request is about to resume."""
 
 
 class Suspensions:
-    """Interactions that wait for a person, and the rest of interrupted attempts.
+    """Requests that wait for a person, and the reusable parts of failed attempts.
 
-    Several may wait in one conversation, because two pipelines of the same name may share a thread.
-    An interrupted interaction that never resumes is reported. A failed attempt is reported at once,
-    and its rest is kept for a retry.
+    One conversation may have several, because two pipelines of the same name may share a thread. An
+    interrupted request that never resumes is reported. A failed attempt is reported at once, and
+    its question and documents are kept for a retry.
     """
 
     def __init__(self, report: Callable[[Interaction], None], most: int) -> None:
@@ -39,7 +39,7 @@ class Suspensions:
             atexit.register(_close, weakref.ref(self))
 
     def add(self, interaction: Interaction) -> None:
-        """Keep an interaction. Without a thread nothing can resume it, so it is dropped."""
+        """Keep a request. Without a thread id nothing can resume it, so it is dropped."""
         root = interaction.root
         conversation = thread_of(root.name, interaction.metadata)
         if conversation is not None:
@@ -53,18 +53,17 @@ class Suspensions:
     def reduce(self, interaction: Interaction) -> None:
         """Keep only the parts of a failed attempt that a retry needs.
 
-        A successful interaction with documents was not interrupted, so nothing is kept.
+        A successful request with documents was not interrupted, so nothing is kept.
         """
         is_done = interaction.status is Status.OK and interaction.retrieves
         if self._remove(interaction) and not is_done:
             self.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
-        """Continue the suspended interaction of a conversation with an outermost run.
+        """Continue a conversation's suspended request with an outermost run.
 
-        An interrupted interaction becomes part of the run. A failed attempt is already counted, so
-        the run only takes over its question and documents. Returns whether exactly one interaction
-        matched.
+        An interrupted request becomes part of the run. A failed attempt is already counted, so the
+        run only gets its question and documents. Returns whether exactly one request matched.
         """
         fitting = self._fitting(conversation, fits)
         interrupted = [one for one in fitting if one.status is Status.INTERRUPTED]
@@ -81,22 +80,22 @@ class Suspensions:
         return True
 
     def renew(self, conversation: str, fits: Fits) -> None:
-        """Drop the suspended interaction of a conversation that continues with a new question."""
+        """Drop a conversation's suspended request, because a new question arrived."""
         for interaction in self._fitting(conversation, fits):
             self._give_up(interaction)
 
     def sweep(self, oldest_allowed: float) -> None:
-        """Drop interactions that have waited since before a time, in nanoseconds."""
+        """Drop requests suspended before a time, in nanoseconds since the epoch."""
         while self._give_up_oldest(oldest_allowed):
             pass
 
     def close(self) -> None:
-        """Drop all waiting interactions; from now on, drop new ones as soon as they arrive."""
+        """Drop all suspended requests, and drop new ones immediately."""
         self._most = 0
         self.sweep(float("inf"))
 
     def interrupted(self) -> list[Interaction]:
-        """Return the interactions that wait for a person."""
+        """Return the requests that wait for a person."""
         waiting = [one for _, one in list(self._waiting.values())]
         return [one for one in waiting if one.status is Status.INTERRUPTED]
 
@@ -125,7 +124,7 @@ def _close(reference: weakref.ref[Suspensions]) -> None:
 
 
 def _continue(interaction: Interaction, earlier: Interaction) -> None:
-    """Take over the rest of an interrupted interaction or a failed attempt."""
+    """Add the runs of an interrupted request, or the reusable parts of a failed attempt."""
     earlier.read()
     if earlier.status is Status.INTERRUPTED:
         interaction.root.query = earlier.root.query or interaction.root.query

@@ -1,4 +1,4 @@
-"""Texts, table rows and records in copies of tool and step outputs, including JSON."""
+"""Finds texts, table rows and records in copies of tool and step outputs, including JSON."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _ERRORS = frozenset(("error", "errors"))
 _OF_ERRORS = frozenset(("code", "status", "message", "detail"))
-"""Keys of a failure's reply."""
+"""Keys of a tool's error reply."""
 _SCALARS = (int, float, Decimal, date, time, timedelta, UUID, type(None))
 _LONG_TEXT = 40
-"""Least width of a text that is more than a value of a record."""
+"""Minimum width of a text that is more than a field of a record."""
 _PASSAGE = 20
-"""Least width of a text in a list that is more than a name."""
+"""Minimum width of a text in a list that is more than a name."""
 _MARKS = 6
-"""Quotes, colon and comma of an entry, or a number."""
+"""Width of an entry's quotes, colon and comma, or of a number."""
 _LEVELS = 8
 _DEEP = 50
 """Maximum depth of nested containers to search for texts."""
@@ -42,7 +42,7 @@ def rows_in(value: Any, depth: int = _LEVELS) -> Rows:
     """Yield the texts of a copy that are long enough to be recognized, one list at a time.
 
     Prompts and messages of models and users do not count. A record with its nested values is one
-    text. Next to lists of texts, records are counts and pages.
+    text. A record next to a list of texts holds counts and page numbers, and does not count.
     """
     if isinstance(value, Message):
         value = value.content if value.role == "tool" and not value.failed else None
@@ -95,7 +95,7 @@ def _in_list(items: Sequence[Any], depth: int, write: Write = repr) -> Rows:
 
 
 def _row(item: Any) -> Context | None:
-    """Return a row with its main text, under a known key or the longest; None without text.
+    """Return a row with its main text, under a known key or else the longest text, or None.
 
     A message is not a row.
     """
@@ -155,7 +155,7 @@ def _table(items: Sequence[Any], write: Write) -> tuple[Context, ...] | None:
 
 
 def _is_short_row(item: Any) -> bool:
-    """Return whether an item has fields. A list without text is a vector."""
+    """Return whether a value has fields. A list without text is a vector, not a row."""
     held = _fields(item)
     return isinstance(held, dict) or any(isinstance(part, str) for part in held or ())
 
@@ -166,7 +166,7 @@ def is_record(item: Any) -> bool:
 
 
 def _record(item: Any) -> Context | None:
-    """Return a record as text; None for values that mostly contain texts, hits or objects."""
+    """Return a record as text, or None for values that mostly contain long texts or objects."""
     held = _fields(item)
     text = _written(item, repr) if isinstance(held, dict) else None
     return Context(text=text, metadata=scalars(held)) if text and is_distinctive(text) else None
@@ -187,7 +187,7 @@ def _written(item: Any, write: Write) -> str | None:
 def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tuple[float, float]:
     """Return the width of a value as text, and the width of its long texts.
 
-    Messages and unread objects are not part of a record: their width is infinite.
+    Messages and unread objects are not part of a record, so their width is infinite.
     """
     if isinstance(value, str):
         size = width(value)
@@ -207,14 +207,14 @@ def _widths(value: Any, longest: int = _LONG_TEXT, levels: int = _LEVELS) -> tup
 
 
 def _fields(item: Any) -> Any:
-    """Return a mapping, a list or a record's shown fields; None for other values."""
+    """Return a mapping, a list or a record's visible fields, or None for other values."""
     if isinstance(item, Record):
         return {name: value for name, value in item.held.items() if name in item.shown}
     return item if isinstance(item, dict | list | tuple) else None
 
 
 def found_nothing(held: Any) -> bool:
-    """Return whether a JSON reply is only a failure or an empty page."""
+    """Return whether a JSON reply contains only an error or an empty page."""
     if not isinstance(held, dict):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}
@@ -252,7 +252,7 @@ def _json_in(text: str) -> list[Any] | dict[str, Any] | None:
 
 
 def mapping_in(value: object) -> dict[str, Any] | None:
-    """Return a mapping in JSON form; None for other values and unserializable mappings."""
+    """Return a mapping as JSON, or None for other values and unserializable mappings."""
     try:
         return json.loads(json.dumps(value)) if isinstance(value, dict) else None
     except (TypeError, ValueError, RecursionError):

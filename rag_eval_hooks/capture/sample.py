@@ -1,4 +1,4 @@
-"""Build the redacted sample of a finished interaction, off the request's thread."""
+"""Builds the redacted sample of a finished request, outside the application's thread."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _FRAMEWORK_KEYS = frozenset(
 )
 """Metadata keys that LangChain, LangGraph and their servers set."""
 Golden: TypeAlias = Callable[[Sample], Sample]
-"""Adds the reference of an equal golden question to a sample."""
+"""Adds the reference of a golden question that equals the sample's question."""
 
 
 class Assembler:
-    """Builds redacted samples of finished interactions, within the content limits."""
+    """Builds redacted samples of finished requests, within the text limits."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Assembler:
         self.text_chars = config.max_text_chars + MARGIN * redactor.active
 
     def session(self) -> Session:
-        """Return a session that redacts sample and spans of one interaction consistently."""
+        """Return a session that redacts a request's sample and spans consistently."""
         return self._redactor.session()
 
     def sample(
@@ -80,10 +80,10 @@ class Assembler:
         trace_id: str | None = None,
         span_id: str | None = None,
     ) -> Sample:
-        """Return the sample of a finished interaction, redacted by the session.
+        """Return the sample of a finished request, redacted by the session.
 
         Raises:
-            RedactionError: Redaction failed; do not use the text.
+            RedactionError: Redaction failed, so the text must not be used.
         """
         texts = SampleTexts(self._max_chars, interaction.cut_texts, session, redacts=self.redacts)
         root, given = interaction.root, interaction.metadata
@@ -118,10 +118,10 @@ class Assembler:
         )
 
     def own(self, sample: Sample, session: Session | None = None) -> Sample:
-        """Return the application's sample, redacted by a session or a new one.
+        """Return the application's sample, redacted by this session or a new one.
 
         Raises:
-            RedactionError: Redaction failed; do not use the text.
+            RedactionError: Redaction failed, so the text must not be used.
         """
         return self._redactor.sample(self._golden(sample), session)
 
@@ -129,8 +129,8 @@ class Assembler:
         """Return a reference that arrives after its sample was redacted, cut to the limit.
 
         Raises:
-            RedactionError: It contains text to redact. Its placeholders would differ from the
-                sample's, so it cannot be compared with the answer.
+            RedactionError: The reference contains text to redact. Its placeholders would differ
+                from the sample's placeholders, so the texts could not be compared.
         """
         if isinstance(text, str) and self._redactor.holds(text[: self.text_chars]):
             raise RedactionError("the reference contains text to redact")
@@ -140,7 +140,7 @@ class Assembler:
         """Return a feedback's label, redacted and cut to the limit.
 
         Raises:
-            RedactionError: Redaction failed; do not use the text.
+            RedactionError: Redaction failed, so the text must not be used.
         """
         if not isinstance(text, str):
             return text
@@ -187,7 +187,7 @@ def _queries(texts: SampleTexts, interaction: Interaction, question: str) -> dic
 def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
     """Return the missing part if a graph with a thread ended without an answer.
 
-    The interaction may wait for a person, but that event may be lost.
+    The request may wait for a person, although no event says so.
     """
     ended = interaction.status is Status.OK and answer is None and interaction.resumable
     return {"answer"} if ended and interaction.metadata.get("thread_id") is not None else set()
@@ -203,7 +203,7 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 
 
 def traits_of_interaction(interaction: Interaction) -> Traits:
-    """Return the traits of an interaction for sampling rules."""
+    """Return the request properties that sampling rules read."""
     session = session_of(interaction.metadata)
     return Traits(
         # As in the sample: a root may lack a question that its retriever has.
@@ -223,7 +223,7 @@ def _seconds(root: Run) -> float | None:
 
 
 def interaction_of(sample: Sample) -> Interaction:
-    """Return a finished interaction below the current span, with one retrieval for all contexts."""
+    """Return a finished request below the current span, with one retrieval for all contexts."""
     end = sample.ended_at or time.time_ns()
     start = end - int((sample.latency or 0.0) * 1e9)
     interaction = Interaction(

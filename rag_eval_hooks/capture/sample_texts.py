@@ -1,4 +1,4 @@
-"""Redact the texts of one sample and cut them to the content limits."""
+"""Redacts the texts of one sample, and cuts them to the text limits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MOST_IDS = 1000
 class SampleTexts:
     """Builds the values of a sample's fields, and notes which were cut.
 
-    With redaction, `MARGIN` more characters than the limit are read, so that a value at the limit
-    is recognized.
+    Redaction reads `MARGIN` characters beyond the limit, to recognize a value that crosses the
+    limit.
     """
 
     def __init__(self, limit: int, cut_texts: Set[str], session: Session, *, redacts: bool) -> None:
@@ -35,13 +35,11 @@ class SampleTexts:
         self._cut_fields: list[str] = []
 
     def text(self, field: str, text: str) -> str:
-        """Return a text, redacted and cut."""
         is_cut = self._is_cut(text)
         redact = self._session.cut_text if is_cut and self._redacts else self._session.text
         return self._limited(field, redact(field, text[: self._read]), is_cut)
 
     def optional(self, field: str, text: str | None) -> str | None:
-        """Return a text, redacted and cut, or None for None."""
         return None if text is None else self.text(field, text)
 
     def identity(self, field: str, text: str | None) -> str | None:
@@ -55,9 +53,11 @@ class SampleTexts:
     def contexts(
         self, contexts: tuple[Context, ...] | None, answer: str, lists: Iterable[DocumentList]
     ) -> tuple[Context, ...] | None:
-        """Return contexts, redacted and cut. If too many, keep the likely sources of the answer.
+        """Return contexts, redacted and cut.
 
-        `lists` are the lists that contain them.
+        If too many, keep the most likely sources of the answer.
+
+        `lists` are the document lists that contain the contexts.
         """
         if contexts is None:
             return None
@@ -75,7 +75,7 @@ class SampleTexts:
         )
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with its texts cut; values that are too large are dropped."""
+        """Return metadata with its texts cut. Values that are too large are dropped."""
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
@@ -95,11 +95,11 @@ class SampleTexts:
         return kept
 
     def ids(self, field: str, ids: Sequence[str] | None) -> tuple[str, ...] | None:
-        """Return chunk ids, redacted like those of the contexts."""
+        """Return chunk ids, redacted like the ids of the contexts."""
         return None if ids is None else tuple(self.text(field, one) for one in ids[:_MOST_IDS])
 
     def truncated(self, more: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of cut fields, deduplicated and redacted, and extra names."""
+        """Return the names of cut fields and extra names, redacted and without duplicates."""
         names = dict.fromkeys((*self._cut_fields, *more))
         return tuple(self._session.text("truncated", name) for name in names)
 
@@ -124,7 +124,7 @@ def _is_small(value: Any, most: int) -> bool:
 def _likeliest(
     contexts: tuple[Context, ...], answer: str, most: int, lists: Iterable[DocumentList]
 ) -> tuple[Context, ...]:
-    """Return this many contexts in order: the likely sources of the answer.
+    """Return the contexts that most likely support the answer, in their order.
 
     A word of the answer counts more if fewer contexts contain it. Among equal contexts the
     best-ranked wins, then the last, because an agent's last search is nearest to its answer.

@@ -1,8 +1,8 @@
-"""Bounded copies of passing values, made on the request's thread to be read later.
+"""Copies values of a framework, within limits, so that they can be read later.
 
-A copy runs no application code. Dicts, lists, models and dataclasses are copied by content, texts
-and numbers are kept, and other objects are not read. An unchanged value gives the same copy, so
-that readers see which values a step passes on.
+The application's thread makes the copies, without running application code. Dicts, lists, models
+and dataclasses are copied, texts and numbers are kept, and other objects are not read. An unchanged
+value gives the same copy, so that readers recognize values that a step passes on.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from rag_eval_hooks.sample import Context
 __all__ = ["LATE_LEVELS", "LATE_NODES", "Copier", "Cut", "Form", "Opaque", "Record", "Snapshots"]
 
 _NODES = 90
-"""Containers per copy on the request's thread."""
+"""Maximum number of containers per copy in the application's thread."""
 LATE_NODES = 20_000
-"""Containers per copy in the background."""
+"""Maximum number of containers per copy in the background."""
 _ENTRIES = 15
 """Maximum number of entries in one copy, per container that the copy may have."""
 _DEEP = 12
-"""Maximum depth of containers per copy on the request's thread."""
+"""Maximum depth of a copy in the application's thread."""
 LATE_LEVELS = 50
-"""Maximum depth of containers per copy in the background; no reader goes deeper."""
+"""Maximum depth of a copy in the background. No reader goes deeper."""
 _LONG = 1_000
-"""Least length of a text whose shared copies count once."""
+"""Minimum length of a text that counts once, however many copies share it."""
 _MOST_KINDS = 2_000
-"""Classes with a remembered form."""
+"""Maximum number of classes whose form is remembered."""
 _IMMUTABLE: tuple[type, ...] = (
     *(int, float, complex, bytes, Decimal, Fraction, UUID, date, time, timedelta),
 )
@@ -47,10 +47,10 @@ _ATOMS = frozenset((str, bool, datetime, NoneType, *_IMMUTABLE))
 
 
 class Opaque:
-    """Placeholder for an unread object. Converting it to text raises."""
+    """Placeholder for an unread object. Converting the placeholder to text raises."""
 
     def __repr__(self) -> str:
-        """Raise: nothing is known of the object."""
+        """Raise, because the object's content is unknown."""
         raise TypeError("the object was not read")
 
 
@@ -59,33 +59,31 @@ _OPAQUE = Opaque()
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """Copy of a model or dataclass."""
-
     kind: type
     held: dict[str, Any]
     # Names of the fields that its class shows.
     shown: frozenset[str]
 
     def __repr__(self) -> str:
-        """Return the text that dataclasses and models of pydantic write by default."""
+        """Return the text that dataclasses and pydantic models have by default."""
         values = (f"{name}={self.held[name]!r}" for name in self.held if name in self.shown)
         return f"{self.kind.__qualname__.rpartition('.')[2]}({', '.join(values)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A value too large to copy on the request's thread; it is copied when read."""
+    """A value too large to copy in the application's thread. It is copied when read."""
 
     value: Any
 
 
 Form: TypeAlias = Callable[["Copier", Any, int], Any]
-"""Copies a value of one class. Receives the copier, the value, and the remaining levels."""
+"""Copies a value of one class. Receives the copier, the value, and the remaining depth."""
 
 
 @dataclass(slots=True)
 class Snapshots:
-    """Copies of one interaction, by identity of the copied object."""
+    """Copies of one request, by identity of the original object."""
 
     made: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     chars: int = 0
@@ -97,12 +95,12 @@ class Copier:
     """Copies the values that a framework passes around.
 
     Args:
-        snapshots: The copies of the interaction.
-        form_of: Returns the form of a framework's class, or None for other classes.
-        forms: Forms of classes copied before.
-        own: Reads an application's object by the option `as_context`.
-        most_chars: Maximum characters in the copies of one interaction.
-        nodes: Containers in one copy.
+        snapshots: The request's copies.
+        form_of: Returns how to copy a framework's class, or None for other classes.
+        forms: Forms of classes that were copied before.
+        own: Reads an application's object through the option `as_context`.
+        most_chars: Maximum number of characters in the copies of one request.
+        nodes: Maximum number of containers in one copy.
 
     Attributes:
         is_cut: Whether the last copy omits something because of size.
@@ -129,7 +127,6 @@ class Copier:
         self.is_cut = self.is_shallow = False
 
     def of(self, value: Any, depth: int = _DEEP) -> Any:
-        """Return a copy of a value."""
         kind = type(value)
         if kind in _ATOMS:
             if kind is str:
@@ -141,7 +138,7 @@ class Copier:
         return form(self, value, depth)
 
     def remember(self, value: Any, copy: Any) -> Any:
-        """Keep and return a copy of an immutable value."""
+        """Store and return a copy of an immutable value."""
         self.snapshots.made[id(value)] = value, copy
         return copy
 
@@ -168,7 +165,7 @@ class Copier:
     def room(self, size: int, depth: int, value: Any = None) -> int:
         """Return how many entries of a container may be copied.
 
-        0 for a container inside itself.
+        Returns 0 for a container inside itself.
         """
         if id(value) in self._around:
             return 0
@@ -185,7 +182,6 @@ class Copier:
         return most
 
     def mapping(self, value: Any, items: Iterable[tuple[Any, Any]], size: int, depth: int) -> Any:
-        """Return a copy of the entries of a mapping as a dict."""
         most = self.room(size, depth, value)
         if size and not most:
             return _OPAQUE
@@ -202,7 +198,7 @@ class Copier:
         return self.remember(value, copy)
 
     def items(self, value: Any, depth: int) -> Any:
-        """Return a copy of a list or tuple as one."""
+        """Return a copy of a list or tuple, with the same type."""
         size = len(value)
         most = self.room(size, depth, value)
         if size and not most:
@@ -224,7 +220,7 @@ class Copier:
         return self.remember(value, made)
 
     def _has_containers(self, values: Collection[Any]) -> bool:
-        """Count the texts among values; return whether anything else has to be copied."""
+        """Count the texts among values. Return whether other values need a copy."""
         kinds = set(map(type, values))
         if str in kinds:
             for value in values:
@@ -234,7 +230,7 @@ class Copier:
 
 
 def iter_of(value: Any) -> Iterable[Any]:
-    """Return the items of a list or tuple, bypassing its class."""
+    """Return the items of a list or tuple without calling methods of its class."""
     return list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
 
 

@@ -1,4 +1,4 @@
-"""Emit the spans of a finished interaction: RAG, retrieval, model, tool, embedding."""
+"""Writes the spans of a finished request: RAG, retrieval, model, tool, embedding."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ _FORMS: Final = {
 }
 """Operation, OpenInference kind and span kind, by kind of run."""
 _MOST_WAITING: Final = 1000
-"""Requests whose spans may wait for the background thread."""
+"""Maximum number of requests whose spans may wait for the background thread."""
 _MOST_WAITING_CHARS: Final = 2_000_000
-"""Characters that these spans may keep in memory: at most seconds of redaction."""
+"""Maximum number of characters in these spans, which take seconds to redact."""
 
 
 class _DeferredSpan:
-    """Started RAG span whose content and children are not written yet.
+    """A started RAG span whose content and children are not written yet.
 
-    It keeps scores and end until then. Thread-safe; the span is ended exactly once.
+    The object keeps scores and end time until then. Thread-safe; the span ends exactly once.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class _DeferredSpan:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpan:
-    """Span that represents an interaction, from any writer."""
+    """The span that represents a request, whichever instrumentor writes it."""
 
     # Invalid without a current span.
     context: SpanContext
@@ -156,23 +156,23 @@ class RequestSpan:
         return self.held is not None and self.deferred is None
 
     def complete(self) -> None:
-        """Write the content and the children of the span, once."""
+        """Write the span's content and children, once."""
         if self.deferred is not None:
             self.deferred.complete()
 
 
 def application_span(otel: OtelContext) -> RequestSpan:
-    """Return the application's own span around an interaction, in place of ours."""
+    """Return the application's own span around a request, to use instead of our span."""
     context = trace.get_current_span(otel).get_span_context()
     return RequestSpan(context, recorded=context.trace_flags.sampled)
 
 
 class SpanWriter:
-    """Writes spans afterwards, with the original times.
+    """Writes spans after a request has finished, with the original times.
 
-    The RAG span starts when the request ends, so that its ids are known. `drain` writes content and
-    child spans later in a background thread, or the sample does. The RAG span's parent is the
-    current span at the root run's start.
+    The RAG span starts when the request ends, so that its ids are known. Its parent is the span
+    that was current at the root run's start. `drain` writes content and child spans later in a
+    background thread, unless building the sample does so first.
     """
 
     def __init__(
@@ -192,13 +192,13 @@ class SpanWriter:
         self.forked()
 
     def forked(self) -> None:
-        """Forget waiting spans in a forked child: the parent writes them."""
+        """Drop waiting spans in a forked child, because the parent writes them."""
         self._waiting: deque[_DeferredSpan] = deque()
         self._waiting_chars = 0
         self._draining = threading.Lock()
 
     def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
-        """Start the RAG span of a finished interaction, and queue the rest.
+        """Start the RAG span of a finished request, and queue its content and children.
 
         Returns:
             The open RAG span, which still accepts scores. Without an SDK, or in an unsampled trace,
@@ -246,7 +246,7 @@ class SpanWriter:
         return len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS
 
     def drain(self) -> None:
-        """Write all waiting spans, and wait for another thread's writing."""
+        """Write all waiting spans, and wait until another thread has written its spans."""
         with self._draining, contextlib.suppress(IndexError):
             while True:
                 self._waiting.popleft().complete()

@@ -1,4 +1,4 @@
-"""Folded texts, without a formatter's escapes and marks, and their word runs."""
+"""Normalizes texts by removing a formatter's escapes and marks, and splits them into words."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = [
 ]
 
 _DISTINCTIVE: Final = 20
-"""Minimum width at which a text found in a prompt counts as a match and not as chance."""
+"""Minimum width of a text whose match in a prompt is no coincidence."""
 _ENOUGH: Final = 400
-"""Number of leading characters that are folded first to check whether a text is long enough."""
+"""Number of first characters that decide whether a text is long enough."""
 _RUN_WORDS: Final = 4
 _WORD_WEIGHT: Final = 5
 _WIDE_WEIGHT: Final = 2
-"""Weight of a wide character: Chinese, Japanese and Korean words have two or three."""
+"""Weight of a wide character, since Chinese, Japanese and Korean words have two or three."""
 
 _SHORT_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
-"""Database rows printed as a list of tuples or dicts, even if they hold just one short value."""
+"""Database rows printed as a list of tuples or dicts, even with one short value."""
 _PLAIN = re.compile(r"[ \t\n\r!$%'()+,\-./0-9:;=?@A-Z\[\]^a-z{}]*+")
 _MARKED = (*"*`~#|<>_", "](")
 _MARKS = re.compile(r"<br ?/?>|(?<!\S)>+(?:[> \t]*>)?|(?<!\S)#+(?!\S)|\*\*|__|[*`~|]")
@@ -45,10 +45,10 @@ _WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
 
 
 def fold(text: str) -> str:
-    """Return a text without the escapes and marks of its formatter.
+    """Normalize a text: remove a formatter's escapes and marks.
 
-    Decodes the escapes of JSON, YAML, HTML and `repr`, applies NFKC, drops the marks of Markdown,
-    and collapses white space. Both kinds of quotes become one.
+    Decodes the escapes of JSON, YAML, HTML and `repr`, applies NFKC, drops Markdown's marks, and
+    collapses white space. Both kinds of quotes become one.
     """
     if _PLAIN.fullmatch(text) is None or "](" in text:
         text = _decoded_and_unmarked(text)
@@ -74,7 +74,7 @@ def _decoded_and_unmarked(text: str) -> str:
 
 
 def _decoded(match: re.Match[str]) -> str:
-    """Decode an escape, even if it was escaped repeatedly."""
+    """Decode an escape, even if it was escaped several times."""
     codes = match[1] or match[2] or match[3]
     if codes is not None:
         code = int(codes, 16)
@@ -86,17 +86,17 @@ def _decoded(match: re.Match[str]) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the lower-case words of a text. A wide character is a word."""
+    """Return the lower-case words of a text. Each wide character is a word."""
     return _WORD.findall(_lowered(text))
 
 
 def runs_of(folded: str) -> set[str]:
-    """Return all runs of four words, or of ten wide characters."""
+    """Return all sequences of four words, or of ten wide characters."""
     return set(_in_a_row(words(folded)))
 
 
 def run_offsets(folded: str) -> dict[str, int]:
-    """Return each of the `runs_of` a text with its first offset."""
+    """Return each sequence of `runs_of` with its first offset in the text."""
     matches = [(match[0], match.start()) for match in _WORD.finditer(_lowered(folded))]
     found: dict[str, int] = {}
     for (_, start), run in zip(matches, _in_a_row([word for word, _ in matches]), strict=False):
@@ -105,7 +105,7 @@ def run_offsets(folded: str) -> dict[str, int]:
 
 
 def _lowered(text: str) -> str:
-    """Return a text in lower case with offsets, because some letters get longer."""
+    """Return a text in lower case with offsets, because some letters become longer."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
@@ -113,7 +113,7 @@ def _lowered(text: str) -> str:
 
 
 def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
-    """Yield the run that starts with each word, except the last few words."""
+    """Yield the sequence that starts with each word, except with the last few words."""
     if max(listed, default="") < _FIRST_WIDE:
         yield from map(" ".join, zip(*(listed[n:] for n in range(_RUN_WORDS)), strict=False))
         return
@@ -130,14 +130,14 @@ def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
 
 
 def is_distinctive(folded: str) -> bool:
-    """Return whether a prompt cannot contain a folded text by coincidence."""
+    """Return whether a prompt cannot contain a normalized text by coincidence."""
     if len(folded) >= _DISTINCTIVE:
         return True
     return width(folded) >= _DISTINCTIVE or _SHORT_ROWS.fullmatch(folded) is not None
 
 
 def is_distinctive_text(text: str) -> bool:
-    """Return whether a text is distinctive after folding. For a long text its start decides."""
+    """Return whether a text is distinctive once normalized. A long text's start decides."""
     return is_distinctive(fold(text[:_ENOUGH])) or (
         len(text) > _ENOUGH and is_distinctive(fold(text))
     )

@@ -1,4 +1,4 @@
-"""Kinds of tools by name and description: a tool looks something up, or acts."""
+"""Classifies tools by name and description: a tool looks something up, or acts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ __all__ = ["ToolKind", "reports_nothing", "tool_kind"]
 
 
 class ToolKind(Enum):
-    """Kind of a tool."""
-
     LOOKUP = auto()
     """The tool returns search results."""
     ACTION = auto()
@@ -41,7 +39,7 @@ _ENDINGS: Final = ("ies", "es", "s", "ing", "ed", "t", "d", "n", "en")
 
 
 def tool_kind(name: str, description: str) -> ToolKind:
-    """Return the kind of a tool by the first telling word of its name, else its description."""
+    """Return a tool's kind from the first telling word in its name, or else its description."""
     text = _SIGNATURE.sub("", description.strip())
     first = next((one for one in _SENTENCE.split(text) if one.strip()), "")
     for words in (_NAME_PART.findall(name), _NAME_PART.findall(first)):
@@ -70,7 +68,7 @@ def _is_of(word: str, group: str) -> bool:
 
 
 def _is_time(words: list[str]) -> bool:
-    """Return whether a lookup is for the time: "get the current time"."""
+    """Return whether a lookup asks for the time, as in "get the current time"."""
     objects = (word for word in words if word not in _listed("time", "before"))
     return next(objects, "") in _listed("time") and not any(word == "table" for word in words)
 
@@ -96,7 +94,7 @@ _MAX_WORDS: Final = 30
 def reports_nothing(words: Iterable[str], known: Iterable[str], text: str) -> bool:
     """Return whether a tool's text only reports a failure or an empty result.
 
-    Words of the tool's arguments and of the language do not count.
+    Words from the tool's arguments and function words do not count.
     """
     if _FAILURE.match(text):
         return True

@@ -88,9 +88,9 @@ def supported_share(
 ) -> Outcome:
     """Return the share of supported claims among the claims that the judge is sure about.
 
-    `contradicted` and `not_stated` in the score's parts are shares of the sure claims. `unsure` is
-    a share of all claims, and `raw` is the unrounded result. `top` is the upper end of the scale.
-    `empty` is the value of a text without claims. `by` is put first in the explanation.
+    In the score's parts, `contradicted` and `not_stated` are shares of the sure claims. `unsure`
+    is a share of all claims, and `raw` is the returned share. `top` is the number for 100 %.
+    `empty` is the value of a text without claims. `by` comes first in the explanation.
     """
     claims, support = claims_of(findings, whose)
     explanation = {**(by or {}), "claims": claim_rows(claims, support)}

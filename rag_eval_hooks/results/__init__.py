@@ -1,4 +1,4 @@
-"""Results: read, estimate, compare and report them."""
+"""Reads evaluation results, estimates means, compares runs and writes reports."""
 
 from rag_eval_hooks.results.compare import Change, Comparison, compare
 from rag_eval_hooks.results.diagnose import Cuts, Diagnosis, ScoreRule, diagnose

@@ -1,8 +1,9 @@
-"""Comparison of two runs: differences with intervals, and regressions by sample.
+"""Compares two runs: differences of means with intervals, and samples whose score fell.
 
-A difference combines the mean paired difference with the difference of the means of all other
-samples, each weighted by its inverse variance. The paired part has Student's t interval. The other
-part's interval comes from the intervals of two means (Zou and Donner, MOVER, 2008).
+A difference combines two estimates by inverse variance. The first is the mean difference of samples
+that both runs have (paired), with Student's t interval. The second is the difference of the means
+of all other samples, with an interval built from the two means' intervals (Zou and Donner, MOVER,
+2008).
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from rag_eval_hooks.results.summary import (
 from rag_eval_hooks.score import Score
 
 _LEAST_DROP: Final = 0.1
-"""Drop of a normalized score that makes a sample a regression."""
+"""Smallest drop of a normalized score that makes a sample a regression."""
 _LEAST_PAIRS: Final = 5
-"""Pairs from which the variance of their differences is reliable."""
+"""Smallest number of pairs for which the variance of the differences is reliable."""
 _Pair: TypeAlias = tuple[Evaluation | None, Evaluation | None]
 _Scored: TypeAlias = tuple[Evaluation, Score]
 
 
 class Trend(StrEnum):
-    """Direction of a difference, if the samples show it."""
+    """Direction of a difference, or that the samples do not show any."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -51,7 +52,7 @@ class Trend(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Difference of one metric, of all samples or of a group."""
+    """Difference of one metric between two runs, over all samples or over a group."""
 
     metric: str
     group: str | None  # None for all samples
@@ -69,7 +70,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """One sample whose score fell, by `drop` on a scale from 0 to 1."""
+    """A sample whose normalized score fell by `drop`."""
 
     metric: str
     base: Evaluation
@@ -79,7 +80,7 @@ class Regression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two runs side by side."""
+    """Result of comparing two runs."""
 
     changes: Sequence[Change]  # of all samples, then of each group
     regressions: Sequence[Regression] = field(repr=False)  # the largest drop first
@@ -91,7 +92,6 @@ class Comparison:
 
     @property
     def is_screening(self) -> bool:
-        """Whether an uncalibrated judge made the scores."""
         return any(one.is_screening for one in self.new.values())
 
 
@@ -102,19 +102,20 @@ def compare(
     by: By = None,
     allow_different_judges: bool = False,
 ) -> Comparison:
-    """Return the changes from one run to another.
+    """Compare a new run with a base run.
 
-    Samples pair by `question_id`, else by question. Repeated questions pair in order. Fewer than
-    five pairs of a metric count as unpaired samples.
+    Samples pair by `question_id` or, without one, by question. Repeated questions pair in order. If
+    a metric has fewer than five pairs, its samples count as unpaired.
 
     Args:
         base: Results before the change.
         new: Results after the change.
-        by: Key of the groups to compare in addition to all samples.
-        allow_different_judges: Whether scores of different judges or prompts may be compared.
+        by: Key for additional comparisons by group, such as `workflow`.
+        allow_different_judges: Whether to compare scores of different judges or prompts.
 
     Raises:
-        ConfigError: A metric was judged by different judges or prompts, or no sample has the key.
+        ConfigError: The runs used different judges or prompts for a metric, or no sample has the
+            key.
     """
     before, after = (list(map(without_texts, checked_rows(rows))) for rows in (base, new))
     check_key([*before, *after], by)
@@ -153,7 +154,7 @@ def _check_judges(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> 
 
 
 def _judges(rows: Iterable[Evaluation]) -> dict[str, set[str]]:
-    """Return judges and prompt versions by metric. Package versions may differ."""
+    """Return judges and prompt versions by metric, ignoring package versions."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for metric, score in row.scores.items():
@@ -174,7 +175,7 @@ def _pairs(before: Iterable[Evaluation], after: Iterable[Evaluation]) -> Iterato
 
 
 class _Difference(NamedTuple):
-    """Difference of normalized means, with its standard error and the ends of its interval."""
+    """Difference of normalized means, with its standard error and interval."""
 
     mean: float
     deviation: float | None = None

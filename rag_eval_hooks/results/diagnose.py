@@ -1,6 +1,6 @@
-"""Diagnose a pipeline by its scores: the faulty part, and the samples that show it.
+"""Diagnoses a pipeline by its scores: names the faulty component, with samples as evidence.
 
-The rules and the metrics that show a property are data, in `rules.toml`.
+The file `rules.toml` defines the rules and the metrics that they read.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rag_eval_hooks.score import Cause, NotScored
 
 _CLASS: Final = "graphrag.answer_class"
 _MOST_UNDEFINED: Final = 0.1
-"""Share of undefined samples above which no good sign is reported."""
+"""If a larger share of samples is undefined, no good sign is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Normalized values below which a metric is low, and from which it is high."""
+    """Normalized bounds: a metric is low below the first, and high from the second on."""
 
     high: float = 0.8
     low: float = 0.5
@@ -37,7 +37,7 @@ CUTS: Final = Cuts()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRule:
-    """A pattern of scores and its meaning; `rules.toml` explains each field."""
+    """A pattern of scores and its meaning. `rules.toml` explains each field."""
 
     name: str
     blame: str
@@ -53,7 +53,7 @@ class ScoreRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A rule, its share of the applicable traffic, and the samples that match."""
+    """A rule, the share of applicable traffic that matches it, and the matching samples."""
 
     rule: ScoreRule
     share: Estimate
@@ -66,7 +66,6 @@ def _data() -> Mapping[str, Any]:
 
 
 def standard_rules() -> list[ScoreRule]:
-    """Return the rules of `rules.toml`."""
     return [ScoreRule(**values) for values in _data()["rules"]]
 
 
@@ -76,15 +75,15 @@ def diagnose(
     cuts: Mapping[str, Cuts] | None = None,
     rules: Iterable[ScoreRule] | None = None,
 ) -> list[Diagnosis]:
-    """Return the rules that samples match: faults first, most frequent first.
+    """Return the rules that samples match: faults before good signs, frequent rules first.
 
-    Good signs are omitted for screening scores, and if more than a tenth of the samples are
-    undefined.
+    Good signs are omitted if a screening judge made the scores or if more than a tenth of the
+    samples are undefined.
 
     Args:
         rows: The results.
-        cuts: Low and high values by metric id; `CUTS` for other metrics.
-        rules: The rules; `standard_rules` by default.
+        cuts: Low and high bounds by metric id. Other metrics use `CUTS`.
+        rules: The rules. The default is `standard_rules()`.
     """
     known = list(rows)
     found, shown_by = [], list[tuple[ScoreRule, set[int]]]()
@@ -121,7 +120,7 @@ def _is_stated(rule: ScoreRule, rows: Sequence[Evaluation], hits: int) -> bool:
 
 
 def _is_undefined(row: Evaluation) -> bool:
-    """Return whether a judged metric is undefined. Lexical metrics often are, without numbers."""
+    """Return whether a judged metric is undefined. Lexical metrics without numbers do not count."""
     return any(
         isinstance(one, NotScored) and one.cause is Cause.UNDEFINED
         for name, one in row.outcomes.items()

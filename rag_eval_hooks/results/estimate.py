@@ -1,11 +1,13 @@
-"""Means over all traffic from a sample of known inclusion probabilities, with 95 % intervals.
+"""Estimates means over all traffic, with 95 % intervals, from randomly sampled requests.
 
-A mean of values in [0, 1] is the ratio estimator of Hajek (1971), weighted by the inverse inclusion
-probability. Its variance is the linearized one (Sarndal, Swensson and Wretman, Model Assisted
-Survey Sampling, 1992, 5.7), over clusters where samples share one, with each residual corrected for
-its leverage. The interval is Wilson's (1927) for a proportion with this variance (Korn and
-Graubard, 1998), so that it stays on the scale. The interval uses Student's t unless the values are
-proportions of an unweighted, unclustered sample.
+A mean of values in [0, 1] is Hajek's ratio estimator (1971), weighted by the inverse inclusion
+probability. Its linearized variance follows Sarndal, Swensson and Wretman, Model Assisted Survey
+Sampling (1992), section 5.7. The variance is computed over clusters, such as sessions, and each
+residual is corrected for its leverage.
+
+The interval is Wilson's (1927) for a proportion with this variance (Korn and Graubard, 1998), so
+that it stays in [0, 1]. It uses Student's t unless the values are proportions of an unweighted
+sample without clusters.
 """
 
 from __future__ import annotations
@@ -18,21 +20,21 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 LEAST_LABELS: Final = 20
-"""Labels from which a prediction-powered interval has its nominal coverage."""
+"""Smallest number of labels for which a prediction-powered interval has its nominal coverage."""
 ALPHA: Final = 0.05
 _RARE: Final = 10
 _MATTERS: Final = 0.05
-"""Samples below which a stratum is rare, and the share of traffic above which it matters."""
+"""A stratum with fewer samples is rare. It matters above this share of the traffic."""
 
 
 class Basis(NamedTuple):
-    """Number of independent Bernoulli draws with the variance of a mean, and degrees of freedom."""
+    """Number of independent Bernoulli draws with a mean's variance, and degrees of freedom."""
 
     number: float
     freedom: float
 
     def interval(self, mean: float) -> tuple[float, float]:
-        """Return the ends of Wilson's 95 % interval."""
+        """Return the bounds of Wilson's 95 % interval."""
         square, count = t_quantile(self.freedom) ** 2, self.number
         middle = (mean + square / (2 * count)) / (1 + square / count)
         half = math.sqrt(square * mean * (1.0 - mean) / count + (square / (2 * count)) ** 2)
@@ -40,7 +42,7 @@ class Basis(NamedTuple):
         return max(0.0, middle - half), min(1.0, middle + half)
 
     def distance(self, mean: float, limit: float) -> float:
-        """Return by how many standard errors a mean is below a limit within (0, 1).
+        """Return how many standard errors a mean lies below a limit in (0, 1).
 
         Wilson's interval is the inverse of this test.
         """
@@ -49,7 +51,7 @@ class Basis(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Mean over all traffic, with its 95 % interval."""
+    """A mean over all traffic with its 95 % interval."""
 
     mean: float
     low: float | None  # ends of the interval; None for fewer than two values or clusters
@@ -60,7 +62,7 @@ class Estimate:
     basis: Basis | None = None  # basis of the interval; None without an interval
 
     def scaled(self, slope: float, offset: float) -> Estimate:
-        """Return the estimate on another scale: each number times `slope` plus `offset`."""
+        """Return the estimate on another scale: each number times `slope`, plus `offset`."""
         ends = [None if x is None else x * slope + offset for x in (self.low, self.high)]
         low, high = ends if slope >= 0 else reversed(ends)
         mean, raw = self.mean * slope + offset, self.raw * slope + offset
@@ -68,7 +70,7 @@ class Estimate:
 
 
 class Moments:
-    """Weighted means and linearized covariances; by default equal weights and no clusters."""
+    """Weighted means and linearized covariances. The default has equal weights and no clusters."""
 
     def __init__(
         self,
@@ -91,11 +93,10 @@ class Moments:
         return 1.0 / math.fsum(mass * mass for mass in self._masses.values())
 
     def mean(self, values: Sequence[float]) -> float:
-        """Return the weighted mean."""
         return math.fsum(part * value for part, value in zip(self.parts, values, strict=True))
 
     def covariance(self, left: Sequence[float], right: Sequence[float]) -> float:
-        """Return the covariance of two weighted means of the samples; infinite for one cluster."""
+        """Return the covariance of two weighted means. Infinite for a single cluster."""
         if len(self._masses) < 2:
             return math.inf
         middles = self.mean(left), self.mean(right)
@@ -113,10 +114,11 @@ def mean_of(
     weights: Sequence[float] | None = None,
     clusters: Sequence[Hashable] | None = None,
 ) -> Estimate | None:
-    """Return the mean of values in [0, 1], such as flags; None for no values.
+    """Return the mean of values in [0, 1], such as flags, or None without values.
 
-    `weights` are inverse inclusion probabilities, equal by default. `clusters` name, such as by
-    session, values that depend on each other; by default each value is its own cluster.
+    `weights` are inverse inclusion probabilities, equal by default. `clusters` name the group of
+    each value, such as its session; values of a group depend on each other. By default each value
+    is its own cluster.
     """
     if not values:
         return None
@@ -138,11 +140,11 @@ def mean_of(
 
 
 def rare_variance(weights: Sequence[float]) -> float:
-    """Return the variance that rare strata may hide; 0 without rare strata.
+    """Return the variance that rare strata may hide, or 0 without rare strata.
 
-    A stratum is all samples with the same inclusion probability. It is rare if fewer than ten
-    samples represent more than a twentieth of the traffic. Its values may be equal by chance, so
-    half a success and half a failure are added (Agresti and Coull, 1998).
+    A stratum is all samples with the same inclusion probability. A stratum is rare if fewer than
+    ten samples represent more than a twentieth of the traffic. The values of a rare stratum may be
+    equal by chance. So half a success and half a failure are added (Agresti and Coull, 1998).
     """
     strata, total = Counter(round(weight, 6) for weight in weights), math.fsum(weights)
     masses = {weight: count * weight / total for weight, count in strata.items()}
@@ -160,19 +162,20 @@ def predicted_mean(
     *,
     label_weights: Sequence[float] | None = None,
 ) -> Estimate | None:
-    """Return the mean label of all samples, predicted from labels of a random part.
+    """Estimate the mean label of all samples from the labels of a random part.
 
-    Prediction-powered estimate with the judge's weight that minimizes the variance (Angelopoulos,
-    Duchi and Zrnic, PPI++, 2023). With a useless judge it equals the mean of the labels.
+    Prediction-powered inference with the judge's weight that minimizes the variance (Angelopoulos,
+    Duchi and Zrnic, PPI++, 2023). With a useless judge, the estimate equals the mean label.
 
     Args:
-        judged: The judge's value for every unlabelled sample, in [0, 1].
-        labelled: Label and judge's value for the labelled samples, a random part.
-        weights: Inverse inclusion probability of each in `judged`; equal ones by default.
-        label_weights: That of each in `labelled`.
+        judged: The judge's value for each unlabelled sample, in [0, 1].
+        labelled: Pairs of label and judge's value for the labelled samples.
+        weights: Inverse inclusion probability of each value in `judged`. The default is equal
+            weights.
+        label_weights: Inverse inclusion probability of each pair in `labelled`.
 
     Returns:
-        None for fewer than `LEAST_LABELS` labels.
+        The estimate, or None with fewer than `LEAST_LABELS` labels.
     """
     if len(labelled) < LEAST_LABELS:
         return None
@@ -198,8 +201,9 @@ def predicted_mean(
 def t_quantile(freedom: float, alpha: float = ALPHA) -> float:
     """Return the two-sided quantile of Student's t for `alpha`.
 
-    Hill's expansion (1970, CACM algorithm 396), whose relative error is below 4e-4 for two degrees
-    of freedom or more. Below two it interpolates, at most 4 % too high; below one it uses one.
+    Uses Hill's expansion (1970, CACM algorithm 396). The relative error is below 4e-4 for two or
+    more degrees of freedom. Between one and two, interpolation is at most 4 % too high. Fewer count
+    as one.
     """
     n, normal = max(freedom, 1.0), NormalDist().inv_cdf(alpha / 2)
     if n > 1e6:

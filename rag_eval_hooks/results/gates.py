@@ -1,4 +1,4 @@
-"""Gates for a build and alerts on live requests: statistical tests of conditions on means."""
+"""Statistical tests of conditions on means: gates for builds, and alerts on live requests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _SIGNS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": op
 
 
 def regressed(comparison: Comparison, margin: float) -> list[Change]:
-    """Return the differences that fail a build.
+    """Return the drops that should fail a build.
 
-    Holm's method tests all differences together: without a real change, at most one build in twenty
-    fails.
+    Holm's method tests all differences together. If nothing really changed, at most one build in
+    twenty fails.
 
     Args:
-        comparison: The comparison.
-        margin: Accepted fall of a mean, on a scale from 0 to 1.
+        comparison: The comparison of two runs.
+        margin: Accepted drop of a normalized mean.
     """
     tests = [
         _Test(-one.gain / one.deviation, one.freedom, one)
@@ -43,7 +43,7 @@ def regressed(comparison: Comparison, margin: float) -> list[Change]:
 
 
 class _Test(NamedTuple, Generic[T]):
-    """A hypothesis, its distance in standard errors, and degrees of freedom."""
+    """A hypothesis, its distance in standard errors, and its degrees of freedom."""
 
     statistic: float
     freedom: float
@@ -51,7 +51,7 @@ class _Test(NamedTuple, Generic[T]):
 
 
 def _shown(tests: Sequence[_Test[T]], alpha: float) -> Iterator[T]:
-    """Yield the hypotheses that Holm's method (1979) accepts, strongest first."""
+    """Yield the hypotheses that Holm's method (1979) confirms, strongest first."""
     for rank, test in enumerate(sorted(tests, key=lambda each: -each.statistic)):
         if test.statistic <= t_quantile(test.freedom, alpha / (len(tests) - rank)):
             return
@@ -60,7 +60,7 @@ def _shown(tests: Sequence[_Test[T]], alpha: float) -> Iterator[T]:
 
 @dataclass(frozen=True, slots=True)
 class FailCondition:
-    """Condition on the new mean that fails a build, such as `ragas.faithfulness<0.8`."""
+    """A condition on a mean that should fail a build, such as `ragas.faithfulness<0.8`."""
 
     text: str
     metric: str
@@ -69,7 +69,7 @@ class FailCondition:
 
     @classmethod
     def of(cls, text: str) -> FailCondition:
-        """Parse a condition.
+        """Parse a condition such as `ragas.faithfulness<0.8`.
 
         Raises:
             ConfigError: The text is not a condition.
@@ -80,7 +80,6 @@ class FailCondition:
         return cls(text.strip(), match[1], match[2], float(match[3]))
 
     def is_met_by(self, value: float) -> bool:
-        """Return whether a value meets the condition."""
         return bool(_SIGNS[self.sign](value, self.limit))
 
 
@@ -91,15 +90,15 @@ def failed_conditions(
     by_point: Iterable[FailCondition] = (),
     alpha: float = ALPHA,
 ) -> list[str]:
-    """Return the reasons to fail a build. A metric without a score is a reason.
+    """Return the reasons to fail a build. A metric without a score is also a reason.
 
-    Holm's method tests all conditions together: if the true means meet none, at most one build in
-    twenty fails. A single condition fails a build if the whole 95 % interval of the mean meets it.
+    Holm's method tests all conditions together. If no true mean meets its condition, at most one
+    build in twenty fails. A single condition fails the build if the entire 95 % interval meets it.
 
     Args:
-        conditions: Conditions that the samples must prove.
+        conditions: Conditions that the samples must confirm statistically.
         metrics: Summaries of the new run.
-        by_point: Conditions that the mean alone decides, without its interval.
+        by_point: Conditions tested on the mean alone, without its interval.
         alpha: Error rate of the intervals, 0 to 1.
 
     Raises:
@@ -143,32 +142,32 @@ def _reason(condition: FailCondition, estimate: Estimate | None) -> str:
 _MOST_ROWS: Final = 2_000
 _MOST_GROUPS: Final = 100
 _CHECKS: Final = 60
-"""Checks per window, for any number of requests."""
+"""Maximum number of checks per window, regardless of the number of requests."""
 _TIMEOUT_S: Final = 10.0
 
 
 class AlertSink:
-    """Posts to a webhook when the interval of a mean crosses a threshold within a window.
+    """Posts an alert to a webhook when a mean crosses a threshold.
 
-    ```python
-    RagEval(sinks=[AlertSink(url, "ragas.faithfulness<0.8", by="workflow")])
-    ```
+    ```python RagEval(sinks=[AlertSink(url, "ragas.faithfulness<0.8", by="workflow")]) ```
 
-    The body is JSON; Slack and Mattermost show its `text`. The next evaluation retries a failed
-    post. A process watches only its own requests.
+    The mean covers a time window, and its entire confidence interval must cross the threshold. The
+    body is JSON; Slack and Mattermost show its `text`. A failed post is repeated at the next
+    evaluation. Each process watches only its own requests.
 
     Args:
-        url: Address of the webhook.
-        *conditions: Conditions on means, in the metrics' scales.
-        by: Key of separately watched groups, as in `summarise`; the latest hundred.
-        window: Length of the window in seconds; at most the latest 2,000 evaluations of a group.
-        cooldown: Minimum seconds between two alerts of a group.
+        url: URL of the webhook.
+        *conditions: Conditions on means, on the metrics' own scales.
+        by: Key that divides requests into groups, as in `summarise`. Each of the latest hundred
+            groups is watched separately.
+        window: Length of the window in seconds. A group keeps at most its latest 2,000 evaluations.
+        cooldown: Minimum number of seconds between two alerts of a group.
         samples: Minimum number of evaluations for an alert.
-        confidence: Confidence of the intervals, below 1. A window is tested many times, so 95 %
-            would be too low.
+        confidence: Confidence level of the intervals, below 1. A window is tested many times, so 95
+            % would raise false alerts.
 
     Raises:
-        ConfigError: The address or a condition is invalid.
+        ConfigError: The URL or a condition is invalid.
     """
 
     def __init__(
@@ -193,10 +192,10 @@ class AlertSink:
         self._opener = build_opener(_NoRedirects)
 
     def deliver(self, evaluation: Evaluation) -> None:
-        """Count one evaluation, and post if its group fell below a threshold.
+        """Add one evaluation. Post an alert if the mean of its group crossed a threshold.
 
         Raises:
-            OSError: The webhook rejects the alert or is unreachable.
+            OSError: The webhook rejects the alert or cannot be reached.
         """
         now = evaluation.end / 1e9
         row = without_texts(evaluation)
@@ -237,11 +236,11 @@ class AlertSink:
             pass
 
     def close(self) -> None:
-        """Do nothing: an alert is posted at once."""
+        pass
 
 
 class _Group:
-    """Evaluations of one group within the window, and the time of its next check."""
+    """Evaluations of one group in the window, and the time of the next check."""
 
     def __init__(self) -> None:
         self.rows: dict[str, tuple[float, Evaluation]] = {}

@@ -1,4 +1,4 @@
-"""Human labels, or scores of a better judge, for a part of the samples."""
+"""Reads labels for a part of the samples, from people or from a better judge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WANTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMean:
-    """Mean of a metric with labels for a part of its samples, in [0, 1], where 1 is best."""
+    """Mean of a metric in [0, 1], where 1 is best, estimated from labels of some samples."""
 
     metric: str
     labels: int  # samples with a label
@@ -36,11 +36,11 @@ class LabelledMean:
 
 
 def read_labels(path: Path) -> Labels:
-    """Return the labels of a file of JSON lines.
+    """Read labels from a file of JSON lines.
 
-    A line has a sample's id, a metric and a value in the metric's scale. A line of results, for
-    example from a better judge, labels all its scores and matches a sample by `question_id`, else
-    by question. Labels of single claims are skipped.
+    A line has a sample's id, a metric and a value on the metric's scale. A line may also be a
+    result, for example from a better judge. A result labels all its scores and matches a sample by
+    `question_id` or, without one, by question. Labels of single claims are skipped.
 
     Raises:
         ConfigError: A line is not a label.
@@ -53,7 +53,7 @@ def read_labels(path: Path) -> Labels:
 
 
 def lines_of(path: Path, read: Callable[[Mapping[str, Any]], T], wants: str) -> Iterator[T]:
-    """Yield the results of `read` for each non-blank JSON line.
+    """Apply `read` to the JSON of each non-blank line and yield the results.
 
     Raises:
         ConfigError: A line is not JSON, or `read` rejects it.
@@ -85,7 +85,7 @@ def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 
 
 def labelled_means(rows: Sequence[Evaluation], labels: Labels) -> list[LabelledMean]:
-    """Return the means of the metrics that have at least `LEAST_LABELS` labels.
+    """Return the mean of each metric that has at least `LEAST_LABELS` labels.
 
     The labelled samples must be a random part of the scored samples. Weights are inverse inclusion
     probabilities.

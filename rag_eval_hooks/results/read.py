@@ -1,4 +1,4 @@
-"""Read results from files, rotated and compressed files, spools and data frames."""
+"""Reads evaluation results from JSON lines, Parquet files, spools and data frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame"
 _SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
 _LINE: Final = "result"
-"""Data frame column with the whole result as JSON."""
+"""Data frame column that contains the entire result as JSON."""
 NO_ROW: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
@@ -57,21 +57,21 @@ def _nanoseconds(time: str, later: float = 0.0) -> int:
 
 
 def without_texts(row: Evaluation) -> Evaluation:
-    """Return an evaluation without contexts, explanations and judge calls, its largest parts."""
+    """Return an evaluation without its largest fields: contexts, explanations and judge calls."""
     outcomes = {name: replace(one, explanation={}) for name, one in row.outcomes.items()}
     sample = replace(row.sample, contexts=None)
     return replace(row, sample=sample, outcomes=outcomes, log=CallLog())
 
 
 def read(*sources: Source | Iterable[Source]) -> Results:
-    """Return the evaluations of results lazily.
+    """Return the evaluations from files, spools or data frames. Reads them lazily.
 
     Args:
-        *sources: Files of JSON lines, plain or compressed by gzip; Parquet files; data frames that
-            `to_frame` made; spools; folders of files. A rotated file includes its earlier parts.
+        *sources: Files of JSON lines (plain or gzip), Parquet files, spools, folders of files, and
+            data frames from `to_frame`. A rotated file includes its earlier parts.
 
     Raises:
-        FileNotFoundError: Nothing is at a path.
+        FileNotFoundError: A path does not exist.
     """
     flat: list[Any] = []
     for source in sources:
@@ -80,12 +80,13 @@ def read(*sources: Source | Iterable[Source]) -> Results:
 
 
 class Results:
-    """Evaluations, read from the files by each iteration instead of being kept in memory.
+    """An iterable of evaluations. Each iteration reads the files again, to save memory.
 
     Attributes:
-        skipped: Skipped lines of the last iteration, by reason: `cut` (a process died during the
-            write), `unreadable`, `newer` (a later version wrote it), `repeated` (a duplicate
-            result) and `feedback`.
+        skipped: Number of lines that the last iteration skipped, by reason. `cut`: a process died
+            while writing. `unreadable`: the line is not a result. `newer`: a newer version wrote
+            the line. `repeated`: an earlier line has the same result. `feedback`: the line is
+            feedback.
     """
 
     def __init__(self, places: Iterable[Any]) -> None:
@@ -110,7 +111,7 @@ class Results:
             yield row
 
     def _lines(self, place: Any) -> Iterator[Any]:
-        """Yield the lines of a file or frame, as objects, and the jobs of a spool, as text."""
+        """Yield a file's or frame's lines as objects, and a spool's jobs as text."""
         if not isinstance(place, Path):
             yield from _of_frame(place)
         elif place.name == NAME:
@@ -182,11 +183,11 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Any]:
 
 
 def to_frame(rows: Iterable[Evaluation]) -> pd.DataFrame:
-    """Return results as a data frame; `frame.to_parquet(path)` writes a file that `read` reads.
+    """Convert results to a data frame. `frame.to_parquet(path)` writes a file that `read` accepts.
 
-    Columns: each metadata key, each metric with its value in the metric's scale (empty if not
-        scored), `time`, `evaluated`, `question`, `answer`, `reference`, `passed`, and `result`, the
-        whole result as JSON.
+    The columns are the metadata keys, the metrics, `time`, `evaluated`, `question`, `answer`,
+    `reference`, `passed` and `result`. A metric's column has values on the metric's scale, or is
+    empty without a score. `result` is the entire result as JSON.
 
     Raises:
         ImportError: pandas is not installed.

@@ -1,4 +1,4 @@
-"""Reports and comparisons as Markdown, as text for a terminal, and as one HTML file."""
+"""Renders reports and comparisons as Markdown, terminal text or one HTML file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _MOST_EXPLAINED: Final = 1200
 _FIGURE: Final = re.compile(r"[-+]?[\d.,]+( %)?")
 _MOST_SCORES: Final = 6
 _BLOCK: Final = 25
-"""Samples per compressed block of the page."""
+"""Samples per compressed block of the HTML page."""
 _ASKED: Final = 220
-"""Maximum number of characters of a question in the page's list."""
+"""Maximum number of characters of a question in the HTML page's list."""
 
 
 def as_text(markdown: str, width: int = _WIDTH) -> str:
@@ -69,12 +69,12 @@ def as_text(markdown: str, width: int = _WIDTH) -> str:
 def as_markdown(
     report: ResultReport, *, worst: int = 5, tables: bool = True, groups: bool = True
 ) -> str:
-    """Return a report for a pull request.
+    """Render a report as Markdown, for example for a pull request.
 
     Args:
         report: The report.
         worst: Number of worst samples to show.
-        tables: Whether to show the tables, not only the samples.
+        tables: Whether to show tables in addition to samples.
         groups: Whether to include tables by group.
     """
     values = {"with_tables": tables, "with_groups": groups, "worst": report.worst[:worst]}
@@ -82,7 +82,7 @@ def as_markdown(
 
 
 def comparison_as_markdown(comparison: Comparison, failures: Sequence[str] = ()) -> str:
-    """Return a comparison for a pull request, with the reasons to fail the build."""
+    """Render a comparison as Markdown, with the reasons to fail the build."""
     return _rendered("compare.md.j2", comparison=comparison, failures=failures)
 
 
@@ -121,7 +121,7 @@ def _absent(one: MetricSummary) -> str:
 
 
 def _number(value: float) -> str:
-    """Format a number with three digits, nothing below a thousandth."""
+    """Format a number with three digits, or empty below a thousandth."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 1 else f"{round(value, 3):g}"
@@ -173,10 +173,10 @@ def _explained(row: Evaluation) -> list[str]:
 
 
 def as_html(report: ResultReport) -> str:
-    """Return a report as one HTML file, for any width and color scheme.
+    """Render a report as one HTML file.
 
-    The page contains question, scores and rules of every sample as plain data. Texts and
-    explanations are in compressed blocks, which the page unpacks when a sample is opened.
+    The page contains the question, scores and rules of every sample as plain data. Other texts and
+    explanations are compressed in blocks, which the page unpacks when a reader opens a sample.
     """
     ranked = {id(row) for row in report.worst}
     rows = [*report.worst, *(row for row in report.whole.rows if id(row) not in ranked)]

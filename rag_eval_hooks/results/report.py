@@ -1,4 +1,4 @@
-"""Report of results: the data for every format."""
+"""Builds the report from which every output format is rendered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rag_eval_hooks.usage import Usage
 
 _MOST_GROUPS: Final = 12
 _ROW_KEY: Final = "dataset_row"
-"""Metadata key under which `evaluate` stores the row of a data set."""
+"""Metadata key in which `evaluate` stores the number of a data set's row."""
 _BUILT_IN_KEYS: Final = ("workflow", "reason", "version")
 _STEPS: Final = tuple(timedelta(hours=hours) for hours in (1, 6, 24, 24 * 7, 24 * 30))
 _MOST_PERIODS: Final = 40
@@ -49,23 +49,20 @@ class ResultReport:
 
     @property
     def metrics(self) -> Sequence[MetricSummary]:
-        """Summaries of all metrics, in their order."""
         return tuple(self.whole.metrics.values())
 
     @property
     def times(self) -> tuple[datetime, datetime] | None:
-        """Time of the first and the last request, or None if unknown."""
+        """Times of the first and the last request, or None if unknown."""
         known = [row.time for row in self.whole.rows if row.time is not None]
         return (min(known), max(known)) if known else None
 
     @property
     def is_screening(self) -> bool:
-        """Whether an uncalibrated judge made the scores."""
         return any(one.is_screening for one in self.metrics)
 
     @property
     def total(self) -> Usage:
-        """Total usage of all metrics."""
         return sum((one.usage for one in self.metrics), start=Usage())
 
 
@@ -78,16 +75,16 @@ def make_report(
     labels: Labels | None = None,
     skipped: Mapping[str, int] | None = None,
 ) -> ResultReport:
-    """Return the report of results.
+    """Build a report from results.
 
     Args:
         rows: The results.
-        by: Keys that group samples. Default: every metadata key with 2 to 12 values, the workflow,
-            the sampling reason, and the version.
-        title: Name of the report.
-        cuts: Low and high values, by metric id.
-        labels: Labels of a random part of the samples, see `read_labels`.
-        skipped: Skipped lines by reason; by default those of `rows`.
+        by: Keys that group the samples. The default is every metadata key with 2 to 12 values, the
+            workflow, the sampling reason, and the version.
+        title: Title of the report.
+        cuts: Low and high bounds by metric id.
+        labels: Labels of a random part of the samples, from `read_labels`.
+        skipped: Number of skipped lines by reason. The default is `rows.skipped`.
     """
     known = checked_rows(rows)
     for key in by:
@@ -110,7 +107,7 @@ def make_report(
 
 
 def _keys(rows: Sequence[Evaluation]) -> list[str]:
-    """Return the keys that may distinguish samples: metadata keys, then built-in keys."""
+    """Return keys that may distinguish samples: metadata keys, then built-in keys."""
     values: dict[str, set[Any]] = {}
     for row in rows:
         for key, value in row.sample.metadata.items():
@@ -150,7 +147,7 @@ def _judges(rows: Iterable[Evaluation]) -> dict[str, int]:
 
 
 def as_json(report: ResultReport) -> dict[str, Any]:
-    """Return a report as plain types, with sample ids in place of samples."""
+    """Return a report as plain types, with sample ids instead of samples."""
     first, last = report.times or (None, None)
     look_at_first = [
         {"pattern": one.rule.name, **_plain(one.rule), "share": one.share, "samples": one.rows}
@@ -176,7 +173,7 @@ def as_json(report: ResultReport) -> dict[str, Any]:
 
 
 def comparison_as_json(comparison: Comparison, failures: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a comparison as plain types, with sample ids in place of samples."""
+    """Return a comparison as plain types, with sample ids instead of samples."""
     regressions = [
         {**_plain(one), "question": one.new.sample.question} for one in comparison.regressions
     ]

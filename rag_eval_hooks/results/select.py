@@ -1,4 +1,4 @@
-"""Select samples and rank them, worst first."""
+"""Selects results by conditions, and ranks the worst first."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rag_eval_hooks.score import NotScored, Outcome, Score
 
 FAITHFULNESS: Final = ("ragas.faithfulness", "graphrag.ragas_faithfulness")
 _UNDEFINED: Final = 0.999
-"""Rank of a sample with undefined faithfulness: just before perfect samples."""
+"""Rank of a sample with undefined faithfulness, just before samples with a perfect score."""
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluation]:
-    """Return the rows with a score or a risk, worst first.
+    """Return the results that have a score or a risk, worst first.
 
     Args:
-        rows: The rows.
-        metric: The metric to rank by. Default: faithfulness, then risk, then the mean of all
-            scores. Undecided faithfulness ranks by its risk. Undefined faithfulness ranks just
-            before perfect samples.
+        rows: The results.
+        metric: The metric to rank by. By default, faithfulness decides, then its risk, then the
+            mean of all scores. A sample with undecided faithfulness ranks by its risk. A sample
+            with undefined faithfulness ranks just before samples with a perfect score.
     """
     rows = checked_rows(rows)
     known = {name: None for row in rows for name in row.outcomes}
@@ -39,7 +39,7 @@ def worst(rows: Iterable[Evaluation], metric: str | None = None) -> list[Evaluat
 
 
 def badness(row: Evaluation, metric: str | None = None) -> tuple[float, ...] | None:
-    """Return the sort key of a row, lowest for the worst, or None without a score."""
+    """Return a result's sort key, lowest for the worst result, or None without a score."""
     if metric is not None:
         outcome = row.outcomes.get(metric)
         return _level(outcome) if outcome is not None and _tells(outcome) else None
@@ -69,14 +69,16 @@ def select(
     where: Iterable[tuple[str, str]] = (),
     metrics: Iterable[str] = (),
 ) -> Iterator[Evaluation]:
-    """Yield the rows that meet all conditions.
+    """Yield the results that meet all conditions.
 
     Args:
-        rows: The rows.
-        since: Time of the earliest request. Like `until`, it excludes rows of unknown time.
-        until: Requests must be before this time.
-        where: Required values by key, as in `summarise`. `tag` matches any tag of the sample.
-        metrics: Metrics to keep, by id or suite. Rows without any are excluded. Default: all.
+        rows: The results.
+        since: Time of the earliest accepted request. `since` and `until` exclude results of unknown
+            time.
+        until: Accept only requests before this time.
+        where: Required value for each key, as in `summarise`. `tag` matches any tag of the sample.
+        metrics: Metric ids or suites to keep. Results without any such metric are excluded. None
+            keeps all metrics.
     """
     conditions, chosen = list(where), set(metrics)
     for row in rows:
@@ -105,7 +107,7 @@ def _has(row: Evaluation, key: str, value: str) -> bool:
 
 
 def time_of(text: str, now: datetime | None = None) -> datetime:
-    """Parse `24h`, `7d`, `today` or an ISO date and time, in UTC.
+    """Parse `24h`, `7d`, `today`, or an ISO date and time, in UTC.
 
     Raises:
         ValueError: The text is not a time.

@@ -1,7 +1,7 @@
-"""Summaries of results by metric and group: estimates, labels, and causes of missing scores.
+"""Summarizes results by metric and group: means, labels, and causes of missing scores.
 
-Source of the tables: GraphRAG Evaluation Metrics (by method and question type; best, worst, mean;
-distribution of grades; counts of classes).
+The tables follow GraphRAG Evaluation Metrics: by method and question type; best, worst, mean;
+distribution of grades; counts of classes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ By: TypeAlias = str | Callable[[Evaluation], object] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSummary:
-    """One metric over many samples."""
+    """Summary of one metric over many samples."""
 
     metric: str
     estimate: Estimate | None  # mean over all traffic in the metric's scale; None for no score
@@ -49,7 +49,7 @@ class MetricSummary:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts of labels under the names that their source gives them."""
+        """Counts of labels, under the names that the metric's source gives them."""
         names = _words()["counts"].get(self.metric, {})
         return {name: self.labels.get(label, 0) for name, label in names.items()}
 
@@ -61,7 +61,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultGroup:
-    """Samples with the same value of a key; None for samples without the key."""
+    """Samples with the same value of a key. The value is None for samples without the key."""
 
     key: str | None
     rows: Sequence[Evaluation] = field(repr=False)
@@ -69,23 +69,22 @@ class ResultGroup:
 
     @property
     def samples(self) -> int:
-        """Number of samples."""
         return len(self.rows)
 
     @property
     def passed(self) -> Estimate | None:
-        """Share of the traffic that passes its thresholds; None without thresholds."""
+        """Share of the traffic that passes its thresholds, or None without thresholds."""
         known = [row for row in self.rows if row.passed is not None]
         return weighted_mean([float(bool(row.passed)) for row in known], known, known)
 
 
 def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, ResultGroup]:
-    """Return groups of rows, in order of first appearance.
+    """Group results by a key, in order of first appearance, and summarize each group.
 
     Args:
-        rows: The rows.
-        by: A key of the samples' metadata, `reason`, `workflow`, `user_id`, `session_id`, `day` or
-            `version`, or a function that returns the value. None: one group of all rows.
+        rows: The results.
+        by: A metadata key, `reason`, `workflow`, `user_id`, `session_id`, `day`, `version`, or a
+            function that returns a result's group. None puts all results into one group.
     """
     rows = checked_rows(rows)
     grouped: dict[str | None, list[Evaluation]] = {}
@@ -98,7 +97,7 @@ def summarise(rows: Iterable[Evaluation], by: By = None) -> dict[str | None, Res
 
 
 def group_key(row: Evaluation, by: By) -> str | None:
-    """Return the value of a key for a row, or None."""
+    """Return the group of a result under a key, or None."""
     value = by(row) if callable(by) else None if by is None else _value(row, by)
     return None if value is None else str(value)
 
@@ -107,7 +106,7 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
     """Return results as a list.
 
     Raises:
-        InputError: The value is not results, for example a file's path.
+        InputError: The value is not a sequence of results, for example a file's path.
     """
     wanted = "results, such as the return value of read(path)"
     check_type("rows", rows, Iterable, wanted)
@@ -118,10 +117,10 @@ def checked_rows(rows: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def check_key(rows: Sequence[Evaluation], by: By, name: str = "by") -> None:
-    """Reject a key without a value in any row.
+    """Reject a key that no result has.
 
     Raises:
-        ConfigError: No row has the key. The error lists the available keys.
+        ConfigError: No result has the key. The message lists the available keys.
     """
     if not isinstance(by, str) or not rows:
         return
@@ -198,18 +197,21 @@ def weighted_mean(
     drawn: Sequence[Evaluation | Score],
     rows: Sequence[Evaluation],
 ) -> Estimate | None:
-    """Return the mean of values, weighted by inclusion probability and clustered by session."""
+    """Return the mean, weighted by inverse inclusion probability and clustered by session."""
     return mean_of(values, list(map(weight_of, drawn)), sessions_of(rows))
 
 
 def sessions_of(rows: Sequence[Evaluation]) -> list[object] | None:
-    """Return the cluster of each row: its session, or the row itself. None without sessions."""
+    """Return each result's session, or the result itself as its own cluster.
+
+    None without sessions.
+    """
     sessions = [row.sample.session_id for row in rows]
     return [session or at for at, session in enumerate(sessions)] if any(sessions) else None
 
 
 def weight_of(drawn: Evaluation | Score) -> float:
-    """Return the inverse inclusion probability; 1 if not randomly sampled."""
+    """Return the inverse inclusion probability, or 1 without random sampling."""
     return 1.0 / (drawn.probability or 1.0)
 
 
@@ -236,14 +238,14 @@ def _scales() -> Mapping[str, Scale]:
 
 
 def scale_of_metric(metric: str) -> Scale | None:
-    """Return the scale of a metric by its id, or None for a user's metric."""
+    """Return a metric's scale by its id, or None for a user's metric."""
     return _scales().get(metric)
 
 
 def slope_of(metric: str, ranked: Sequence[Score]) -> tuple[float, float]:
-    """Return slope and offset from normalized to native values.
+    """Return slope and offset that convert normalized values to the metric's scale.
 
-    For a user's metric they come from its extreme scores, `ranked` from the worst.
+    For a user's metric they are derived from its worst and best score in `ranked`, worst first.
     """
     if (scale := scale_of_metric(metric)) is not None:
         span = scale.high - scale.low

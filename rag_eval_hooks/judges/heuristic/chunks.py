@@ -31,7 +31,7 @@ Item: TypeAlias = "str | Measure"
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words of one language that limit, negate or merely decorate a statement."""
+    """Word lists of one language, for the comparison of a claim with a sentence."""
 
     joints: frozenset[str] = frozenset()
     denials: frozenset[str] = frozenset()
